@@ -30,11 +30,11 @@ _ROUNDS = 3
 _CLIENT = """
 import sys
 from pathlib import Path
-from packager.base.fetch import digest_of
+from packager.base.web import digest_of
 from packager.publish.client import Access
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
-from packager.publish.transport import Network
+from packager.base.web import Network
 from packager.publish.upload import Descriptor
 verb, name, path, digest, size = sys.argv[1:]
 with Repository(parse(name), Access(Network()), may_push=verb == "push") as registry:

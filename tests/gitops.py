@@ -274,8 +274,10 @@ def long_training(flux: Flux) -> Iterator[str]:
     """Yield a title after the check that a training is healthy before its end, and that a sync leaves it running."""
     objects = flux.objects(flux.push("long", "1.0.0", package="long-fp32-training.tar.gz"))
     name = objects[-1]["metadata"]["name"]
-    state = ("get", "pod", "long-fp32-training-single-node", f"--namespace={_NAMESPACE}")
-    state += ("--ignore-not-found", "--output=jsonpath={.metadata.uid} {.status.phase}")
+    state = (
+        *("get", "pod", "long-fp32-training-single-node", f"--namespace={_NAMESPACE}"),
+        *("--ignore-not-found", "--output=jsonpath={.metadata.uid} {.status.phase}"),
+    )
     flux.apply(objects)
     flux.condition(_APPLIED, name, "Ready", "True")
     flux.wait(lambda: flux.kubectl(*state).endswith(" Running"), "the training runs")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from packager.base.process import Finished
+from packager.base.runner import SYSTEM
 from tests.fake_cluster import FakeCluster, Object, item, kind_of, manifest_given, without_kubeconfig
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 JOB = "hello-mpi-multi-node"
 POD = "hello-mpi-single-node"
 SERVER = "hello-mpi-server"
+OUTPUT = "/ROOT/hello-mpi/output"
 MAX_CALLS = 500
 """More commands than any test needs; ends a test whose wait, which takes no time, would not end."""
 
@@ -102,7 +104,7 @@ class Life(FakeCluster):
         refused_once: The refusal of the next command only, by its first words, as in `refused`.
         logs: The output of `kubectl logs`, by pod; a pod without an entry is not found.
         watched: The output of `kubectl get --watch`, which then ends.
-        archive: The stdout of a command in a container: the tar of its results.
+        output: The folder of the results in every container, on which commands in containers run.
         broke: The exit code and stderr of kubectl for a command in a container.
         during_command: A function that is called while a command in a container runs.
         silence: Seconds without output from a command whose output is streamed.
@@ -120,7 +122,7 @@ class Life(FakeCluster):
     refused_once: dict[str, str] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     watched: bytes = b""
-    archive: bytes = b""
+    output: Path = Path("nowhere")
     broke: tuple[int, str] = (0, "")
     is_cut: bool = False
     during_command: Callable[[], object] = lambda: None
@@ -164,9 +166,6 @@ class Life(FakeCluster):
             return
         self.calls.append(" ".join(argv[1:]))
         assert len(self.calls) < MAX_CALLS, "it is waited for what never comes"
-        if any("run() {" in word for word in argv):  # a script for files; the container has no programs for it
-            yield _Scripted(io.BytesIO(f"{argv[argv.index('sh', argv.index('-c')) + 1]} 127\n".encode()), NO_FIND)
-            return
         for seconds in range(1, self.silence + 1):
             idle(seconds)
         verb, *what = [word for word in argv[1:] if not word.startswith("-")]
@@ -175,8 +174,14 @@ class Life(FakeCluster):
             return
         self.during_command()
         assert keep_stdin_open
-        end = b"" if self.is_cut else f"{argv[-2]} {self.broke[0]}\n".encode()
-        yield _Running(io.BytesIO(self.archive + end), Finished(self.broke[0], "", self.broke[1]))
+        script = argv[argv.index("--") + 1 :]
+        if self.broke[0] or self.is_cut:
+            end = b"" if self.is_cut else f"{script[4]} {self.broke[0]}\n".encode()
+            yield _Scripted(io.BytesIO(end), Finished(self.broke[0], "", self.broke[1]))
+            return
+        script = [str(self.output) if word == OUTPUT else word for word in script]
+        with SYSTEM.stream(script, idle=idle, keep_stdin_open=True) as running:
+            yield running
 
     def _log(self, pod: str) -> _Running:
         if refusal := self.refused.get("logs"):
@@ -269,9 +274,6 @@ class _Scripted(_Running):
 
     require_fed = close_input = _Running.release
     give_up = _Running.wait
-
-
-NO_FIND = Finished(127, "", "find: not found")
 
 
 def _names(what: str, obj: Object) -> bool:

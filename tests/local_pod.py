@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packager.cluster.files import RemoteFolder
 from packager.cluster.shell import ContainerShell
-from packager.cluster.workspace import LastingStorage, StoragePlace
 from packager.kubernetes.kubectl.client import Kubectl
 from tests import tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from packager.app.target import Target
+    from packager.cluster.target import Target
 
 # For root, who may write everything, commands run as another user.
 _SOMEBODY = f"{shutil.which('setpriv')} --reuid=54321 --clear-groups" if os.geteuid() == 0 else ""
@@ -77,11 +77,9 @@ class LocalPod:
         return Kubectl(str(self.home / "kubectl"))
 
     @property
-    def place(self) -> StoragePlace:
+    def remote(self) -> RemoteFolder:
         """The folder `data` of the claim."""
-        return StoragePlace(
-            LastingStorage(str(self.claim), {}, {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}), self.data
-        )
+        return RemoteFolder(self.shell(), str(self.claim), self.data, "the claim c")
 
     @property
     def data(self) -> str:

@@ -34,8 +34,7 @@ OWNERS = {
     "ctypes": {"base/atomic.py", "service/registry/confinement.py"},
     "fcntl": {"base/locks.py"},
     "gzip": {"package/archive.py"},
-    # Downloads; requests with a token, which go to one host alone; registries of packages.
-    "http": {"base/fetch.py", "base/rest.py", "publish/transport.py"},
+    "http": {"base/web.py"},
     "httpx2": {"service/callbacks/transport.py", "service/jobs/kube.py"},  # lightkube raises its errors
     "isal": {"package/archive.py"},
     # Our own templates, of packages and of the page; those of others, in a sandbox.
@@ -50,21 +49,31 @@ OWNERS = {
     "rich": {"cli/drawing.py"},
     "ruamel": {"modelspec/importers/specfile.py"},
     "select": {"base/process.py"},
-    "selectors": {"base/process.py"},
+    "selectors": {"base/process.py", "service/registry/helpers.py"},
     "sqlalchemy": {"service/store/"},
-    "subprocess": {"base/process.py"},
-    "tarfile": {"package/archive.py", "package/tarheader.py"},
+    "subprocess": {"base/process.py", "service/registry/helpers.py"},
+    "tarfile": {
+        "cluster/devcode.py",
+        "cluster/pull.py",
+        "cluster/push.py",
+        "package/archive.py",
+        "package/tarheader.py",
+        "publish/bundle.py",
+        "publish/layout.py",
+        "publish/load.py",
+    },
     "tempfile": {"base/workfolder.py"},
-    # A watch and logs are read while others wait, digests during a copy, and SQLite is written by one thread at a time.
+    # A watch and logs are read while others wait, and SQLite is written by one thread at a time.
     "threading": {
         "base/process.py",
-        "cluster/livelogs.py",
+        "cluster/logreader.py",
         "cluster/podwatch.py",
-        "cluster/resumable.py",
+        "service/registry/helpers.py",
         "service/store/databases.py",
     },
     "typer": {"cli/"},
-    "urllib": {"base/fetch.py", "base/rest.py", "publish/transport.py", "service/api/incoming.py"},
+    "urllib": {"base/rest.py", "base/web.py", "service/api/incoming.py"},
+    "urllib3": {"base/web.py"},
     "uvicorn": {"service/connections.py", "service/serving.py"},
     "yaml": {"base/yamlio.py"},
     "zlib": {"package/archive.py", "service/jobs/kept_logs.py"},  # archives; logs in a database
@@ -75,7 +84,6 @@ LAYERS = (
     ("base", "__init__"),
     ("kubernetes",),
     ("package",),
-    ("publish",),
     ("workloads",),
     ("modelspec",),
     ("builder",),
@@ -84,6 +92,7 @@ LAYERS = (
     ("configure",),
     ("diagnosis",),
     ("cluster",),
+    ("publish",),
     ("app",),
     ("service",),
     ("cli",),
@@ -106,7 +115,6 @@ def nodes(module: str) -> tuple[ast.AST, ...]:
 STAGES = (
     "kubernetes.kubectl",
     "package",
-    "publish",
     "workloads",
     "modelspec",
     "builder",
@@ -114,7 +122,6 @@ STAGES = (
     "verify",
     "configure",
     "diagnosis",
-    "cluster",
 )
 
 
@@ -223,7 +230,7 @@ def _stages(module: str) -> set[str]:
 
 def test_use_case_uses_no_terminal_and_no_environment() -> None:
     """Use cases take values, because the service that calls them has no terminal and not the user's environment."""
-    for module in (module for module in MODULES if module.startswith("app/")):
+    for module in (module for module in MODULES if module.startswith(("app/", "cluster/", "publish/"))):
         names = {ast.unparse(node) for node in nodes(module) if isinstance(node, ast.Attribute)}
         assert {"os.environ", "os.getenv", "os.getuid", "os.getgid"} & names == set(), module
         assert {"sys", "getpass", "platform", "signal", "typer", "rich"} & imports(module) == set(), module

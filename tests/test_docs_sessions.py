@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from packager.base.web import Network
 from packager.publish import artefact
 from packager.publish.client import Access
 from packager.publish.reference import parse
 from packager.publish.registry import MANIFEST, Repository
-from packager.publish.transport import Network
 from tests import demo, kubectls
 from tests.publish import real_registry
 from tests.test_docs import CHECKOUT, DOCUMENTS, EXAMPLES

@@ -14,7 +14,7 @@ import pytest
 
 from packager import __version__
 from packager.builder import templating
-from packager.publish import bundle, signer
+from packager.publish import dsse, signer
 from tests import demo, released, tools
 from tools import release
 
@@ -72,9 +72,9 @@ def test_checksums_are_those_of_all_files_and_signed(folder: Path, tmp_path: Pat
     files = {path.name for path in folder.iterdir() if not path.name.startswith("SHA256SUMS")}
     assert digests == {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
     assert len(files) == 4
-    envelope = bundle.read((folder / "SHA256SUMS.sigstore.json").read_bytes())
-    assert signer.is_valid(KEY.public, envelope.signature, bundle.signed_bytes(envelope.payload))
-    assert bundle.read_statement(envelope.payload).digests == (f"sha256:{hashlib.sha256(content).hexdigest()}",)
+    envelope = dsse.read((folder / "SHA256SUMS.sigstore.json").read_bytes())
+    assert signer.is_valid(KEY.public, envelope.signature, dsse.signed_bytes(envelope.payload))
+    assert dsse.read_statement(envelope.payload).digests == (f"sha256:{hashlib.sha256(content).hexdigest()}",)
     key = tmp_path / "release.pub"
     key.write_text(KEY.public.pem)
     command = [

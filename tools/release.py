@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 
 from packager import __version__
-from packager.app.key import signers
 from packager.cli.signature_arguments import password_of
-from packager.publish import bundle
+from packager.publish import dsse
+from packager.publish.signer import signers
 from tests import released
 
 if TYPE_CHECKING:
@@ -214,9 +214,9 @@ def _sign(sums: Path, signer: Signer) -> None:
     """Write the signatures of the checksums: one for openssl, and the bundle that cosign reads."""
     content = sums.read_bytes()
     sums.with_name(f"{sums.name}.sig").write_bytes(signer.sign(content))
-    subject = bundle.Subject(f"sha256:{hashlib.sha256(content).hexdigest()}", sums.name)
-    payload = bundle.statement([subject])
-    signed = bundle.compose(payload, signer.sign(bundle.signed_bytes(payload)), signer.public.fingerprint)
+    subject = dsse.Subject(f"sha256:{hashlib.sha256(content).hexdigest()}", sums.name)
+    payload = dsse.statement([subject])
+    signed = dsse.compose(payload, signer.sign(dsse.signed_bytes(payload)), signer.public.fingerprint)
     sums.with_name(f"{sums.name}.sigstore.json").write_bytes(signed + b"\n")
 
 

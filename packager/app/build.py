@@ -18,7 +18,7 @@ from packager.modelspec import catalog
 from packager.modelspec.dockerfile import copies_assets
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.package import layout, placement, tree
+from packager.package import layout, outside, placement, tree
 from packager.package.options import BY_NAME, PACKAGE_VOLUME, set_gpus
 from packager.workloads import accelerators
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from packager.app.progress import Progress, Tell
+    from packager.base.progress import Progress, Tell
     from packager.base.runner import Runner
     from packager.builder.plan import Plan
     from packager.configure.site.read import SiteSettings
@@ -199,8 +199,8 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
 
 
 def is_package(path: str) -> bool:
-    """Return whether a path is that of a package, rather than a model: an archive, or a folder with an inventory."""
-    return path.endswith(".tar.gz") or paths.exists(Path(path) / layout.INVENTORY)
+    """Return whether a path is that of a package or of an overlay outside of it, rather than of a model."""
+    return path.endswith(".tar.gz") or any(paths.exists(Path(path) / name) for name in (layout.INVENTORY, outside.FILE))
 
 
 def render_package(path: Path, overlay: str, kubectl: str, runner: Runner) -> Rendered:
@@ -267,7 +267,7 @@ def _load(spec: Path, request: BuildRequest, settings: tuple[Setting, ...], writ
     for path, text in loaded.sources.notes:
         writer.tell(f"note: {spec.parent / path} {text}")
     if loaded.spec.downloads:
-        from packager.app.downloads import with_downloads
+        from packager.builder.downloads import with_downloads
 
         loaded = with_downloads(
             loaded, settings, request.cache, record=request.record, tell=writer.tell, progress=writer.progress

@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from packager.app.target import chosen_overlays
 from packager.base import atomic, paths, workfolder
 from packager.base.errors import ToolError, UsageError
 from packager.base.locks import lock
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
+from packager.cluster.target import chosen_overlays
 from packager.configure import changes as stage
 from packager.configure import image, settings
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
 from packager.configure.consent import consent
-from packager.package import archive, integrity
+from packager.package import archive
 from packager.package.opened import opened
 
 __all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "own_components", "prepared", "unset", "write"]
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from packager.app.progress import Tell
     from packager.base.problems import Problem
+    from packager.base.progress import Tell
     from packager.configure.changes import Change
     from packager.configure.consent import Consent
     from packager.package.opened import Package
@@ -42,15 +42,10 @@ _MODE = 0o644
 
 @dataclass(frozen=True, slots=True)
 class PreparedEdits:
-    """Edits that have been decided and not written yet.
+    """Edits that have been decided and not written yet."""
 
-    Attributes:
-        files: The files of the package, with the edits.
-        changed: The new content of files, by path.
-    """
-
-    files: settings.Files
-    changed: Mapping[str, bytes]
+    files: settings.Files  # the files of the package, with the edits
+    changed: Mapping[str, bytes]  # the new content of files, by path
 
     @classmethod
     def of(cls, files: settings.Files) -> Self:
@@ -186,6 +181,11 @@ def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool 
         ToolError: A file cannot be written, or another program has changed one since it was read.
     """
     if edits.package.source.is_dir():
+        if (overlay := edits.package.outside) and (
+            foreign := [path for path in edits.changed if not overlay.is_own(path)]
+        ):
+            message = f"{overlay.place(foreign[0])} is a file of the package, which an overlay outside does not change"
+            raise UsageError(message, hint="list a component of your own: --with ./NAME")
         with _locked(edits.package):
             edits.files.check_unchanged()
             yield from _edit(edits.package, edits.changed)
@@ -198,7 +198,6 @@ def _opened(path: Path, overlay: str | None, destination: Path | None) -> Iterat
     with opened(path) as package:
         if destination is not None and path.is_dir():
             raise UsageError(f"{path} is a folder, which is edited in place", hint="use -d only with a tarball")
-        integrity.refuse_undecided(package)
         yield package, chosen_overlays(package, overlay)
 
 
@@ -229,10 +228,12 @@ def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:
         *map(package.overlay, package.overlays),
         *((package.folder / path).parent for path in settings.site_files(package)),
     ]
-    for folder in folders:  # also where nothing changes any more
+    for folder in folders if package.outside is None else ():  # also where nothing changes any more
         workfolder.sweep_once(folder)
-    for path, content in changed.items():
-        file = package.folder / path
+    for path, edited in changed.items():
+        file, content = package.folder / path, edited
+        if package.outside is not None:
+            file, content = package.outside.place(path), package.outside.written(path, edited)
         mode = file.stat().st_mode & 0o777 if file.exists() else _MODE
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic.file(file) as stream:

@@ -16,17 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PackageEdits:
-    """The edits of one package.
-
-    Attributes:
-        package: The name of the package.
-        digest: The digest of the package as it was built.
-        content: The edits.
-    """
+    """The edits of one package."""
 
     package: str
-    digest: str
-    content: PackageDiff
+    digest: str  # the digest of the package as it was built
+    content: PackageDiff  # the edits
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints; values that may be secret are masked."""

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from packager.app import configure
 from packager.app.configure import Answers, PreparedEdits
-from packager.app.image import check_pushable
-from packager.app.target import chosen_overlays
 from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.problems import Problem
+from packager.cluster.target import chosen_overlays
 from packager.configure import lock as stage
 from packager.configure.lock import ImageLock
 from packager.package.image import bare
-from packager.publish.images import ImageManifest, check_platform, image_reference, look_up
+from packager.publish.images import ImageManifest, check_platform, check_pushable, image_reference, look_up
 from packager.publish.registry import Repository
 from packager.rendering import render
 
@@ -33,42 +32,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """A package whose images are locked, and the options.
-
-    Attributes:
-        package: The path of the package.
-        overlay: The overlay; None for all overlays.
-        registry: The registry that the images are pulled from; None for the present one.
-        platform: The platform whose manifest is locked, in place of an index of several.
-        destination: The new archive; None for a path beside the old one.
-        kubectl: The kubectl that renders.
-    """
+    """A package whose images are locked, and the options."""
 
     package: Path
-    overlay: str | None = None
-    registry: str | None = None
-    platform: str | None = None
-    destination: Path | None = None
-    kubectl: str = "kubectl"
+    overlay: str | None = None  # the overlay; None for all overlays
+    registry: str | None = None  # the registry that the images are pulled from; None for the present one
+    platform: str | None = None  # the platform whose manifest is locked, in place of an index of several
+    destination: Path | None = None  # the new archive; None for a path beside the old one
+    kubectl: str = "kubectl"  # the kubectl that renders
 
 
 @dataclass(frozen=True, slots=True)
 class LockedImage:
-    """An image of an overlay, with the digest that its tag has now.
-
-    Attributes:
-        overlay: The overlay.
-        image: The image with its tag.
-        digest: The digest that it is locked to by `prepared`, or would be locked to.
-        locked: The digest that the overlay pulls it by at present; None if it pulls a tag.
-        is_current: Whether the tag still has the present digest, or is for a platform of what it has.
-    """
+    """An image of an overlay, with the digest that its tag has now."""
 
     overlay: str
-    image: str
-    digest: str
-    locked: str | None
-    is_current: bool
+    image: str  # the image with its tag
+    digest: str  # the digest that it is locked to by `prepared`, or would be locked to
+    locked: str | None  # the digest that the overlay pulls it by at present; None if it pulls a tag
+    is_current: bool  # whether the tag still has the present digest, or is for a platform of what it has
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -83,14 +65,9 @@ class LockedImage:
 
 @dataclass(frozen=True, slots=True)
 class PreparedLock:
-    """The lock of a package that is not written yet.
+    """The lock of a package that is not written yet."""
 
-    Attributes:
-        edits: The edits of the package, for `packager.app.configure.write`.
-        images: The images.
-    """
-
-    edits: PreparedEdits
+    edits: PreparedEdits  # the edits of the package, for `packager.app.configure.write`
     images: tuple[LockedImage, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -109,11 +86,6 @@ class PreparedLock:
 @contextmanager
 def prepared(request: LockRequest, access: Access, runner: Runner) -> Iterator[PreparedLock]:
     """Open a package and look up the digests of its images; nothing is written.
-
-    Args:
-        request: The package and the options.
-        access: The way to registries.
-        runner: Starts kubectl.
 
     Raises:
         UsageError: There is no such package or overlay, or an image is in no registry.

@@ -27,15 +27,10 @@ _DELIVERED_ID = 1000
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The proposed values.
+    """The proposed values."""
 
-    Attributes:
-        answers: The valid values of the package, and values that fit the user instead of the invalid ones.
-        problems: The invalid values of the package.
-    """
-
-    answers: Answers
-    problems: tuple[Problem, ...]
+    answers: Answers  # the valid values of the package, and values that fit the user instead of the invalid ones
+    problems: tuple[Problem, ...]  # the invalid values of the package
 
 
 def proposal(package: Package, overlays: tuple[str, ...], *, uid: int, gid: int) -> Proposal:

@@ -14,11 +14,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import packager
-from packager.app.downloads import with_downloads
 from packager.base import envfile, workfolder
 from packager.base.errors import RenderError, SpecError, UsageError
 from packager.base.problems import Problem
 from packager.base.values import replace
+from packager.builder.downloads import with_downloads
 from packager.builder.plan import Options, check_options, choose, plan
 from packager.builder.render import render
 from packager.builder.selection import select
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from packager.app.progress import Progress, Tell
     from packager.base.limits import Limits
+    from packager.base.progress import Progress, Tell
     from packager.package.opened import Package
     from packager.package.tree import Entry
 
@@ -43,21 +43,13 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest:
-    """The spec that a package is built from again.
+    """The spec that a package is built from again."""
 
-    Attributes:
-        spec: A model's name or alias, or the path of its spec.
-        folders: The folders in which models are looked up by name.
-        cache: The folder of mlpack's caches, for the downloads of the spec.
-        tell: Receives messages about them.
-        progress: Shows their progress.
-    """
-
-    spec: str
-    folders: tuple[Path, ...]
-    cache: Path
-    tell: Tell
-    progress: Progress
+    spec: str  # a model's name or alias, or the path of its spec
+    folders: tuple[Path, ...]  # the folders in which models are looked up by name
+    cache: Path  # the folder of mlpack's caches, for the downloads of the spec
+    tell: Tell  # receives messages about them
+    progress: Progress  # shows their progress
 
 
 @dataclass(frozen=True, slots=True)

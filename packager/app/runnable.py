@@ -11,17 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from packager.base import paths, privatefolder, workfolder
+from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, reason, show_paths
+from packager.cluster.sequence import Runnable
 from packager.package.layout import INVENTORY, SPEC
 from packager.package.opened import not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from packager.app.importing import Imported
-    from packager.app.progress import Progress, Tell
+    from packager.base.progress import Progress, Tell
     from packager.configure.site.read import SiteSettings
 
 _CUBE = "mlcube.yaml"
@@ -48,53 +49,13 @@ _BUILD_FLAGS = ("--precision", "--mode", "--set", "--add", "--with", "--site", "
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """The target of a run, and the options for it.
+    """The target of a run, and the options for it."""
 
-    Attributes:
-        path: A package, an MLCube or a model: a folder, or a file.
-        build: Options for a build.
-        cache: The folder of mlpack's caches.
-        find_site: Returns the defaults of the site; it is called only for a build.
-    """
-
-    path: Path
-    build: BuildOptions
-    cache: Path
+    path: Path  # A package, an MLCube or a model: a folder, or a file
+    build: BuildOptions  # options for a build
+    cache: Path  # the folder of mlpack's caches
+    # returns the defaults of the site; it is called only for a build
     find_site: Callable[[], SiteSettings | None] = lambda: None
-
-
-@dataclass(frozen=True, slots=True)
-class Runnable:
-    """A package that can be run.
-
-    Attributes:
-        source: The path that the user has named: the package, or the MLCube or spec that it was built from.
-        package: The path of the package.
-        is_cube: Whether the package was built from an MLCube.
-        namespace: The namespace that the cube names; None if it names none.
-    """
-
-    source: Path
-    package: Path
-    is_cube: bool = False
-    namespace: str | None = None
-
-    @property
-    def workspace(self) -> Path | None:
-        """The folder with the workspace of an MLCube; None for other sources."""
-        if not self.is_cube:
-            return None
-        from packager.modelspec.importers.mlcube.paths import WORKSPACE_FOLDER
-
-        return _cube_file(self.source).parent / WORKSPACE_FOLDER
-
-    def overlay(self, task: str, overlays: Sequence[str]) -> str:
-        """Return the overlay of a task; `task` is the name of an overlay, or the name of a task in an MLCube."""
-        if not self.is_cube or task in overlays:
-            return task
-        from packager.modelspec.importers.mlcube import overlay_of
-
-        return overlay_of(task)
 
 
 def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable:
@@ -249,7 +210,7 @@ def _cached(request: RunRequest) -> Path:
     source = str(request.path.resolve()).encode(errors="surrogateescape")
     folder = request.cache / _FOLDER / hashlib.sha256(source).hexdigest()[:16]
     try:
-        privatefolder.make(folder)
+        paths.make_private(folder)
     except OSError as error:
         raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
     return folder

@@ -29,19 +29,12 @@ QUESTIONS = example.QUESTIONS
 
 @dataclass(frozen=True, slots=True)
 class ShownSite:
-    """The values that a site sets.
+    """The values that a site sets."""
 
-    Attributes:
-        path: The site's file.
-        package: The name of the package that it is shown for; None for every package.
-        entries: The values that are in effect.
-        overrides: The number of overrides in the file that were not taken into account; 0 for a package.
-    """
-
-    path: Path
-    package: str | None
-    entries: tuple[SetValue, ...]
-    overrides: int
+    path: Path  # the site's file
+    package: str | None  # the name of the package that it is shown for; None for every package
+    entries: tuple[SetValue, ...]  # the values that are in effect
+    overrides: int  # the number of overrides in the file that were not taken into account; 0 for a package
 
     def as_json(self) -> dict[str, Any]:
         """Return the values for `-o json`."""
@@ -55,17 +48,11 @@ class ShownSite:
 
 @dataclass(frozen=True, slots=True)
 class CheckedSite:
-    """The results of checking a site's file against a cluster.
+    """The results of checking a site's file against a cluster."""
 
-    Attributes:
-        path: The site's file.
-        namespace: The namespace of the objects.
-        checks: The results.
-    """
-
-    path: Path
-    namespace: str
-    checks: tuple[SiteCheck, ...]
+    path: Path  # the site's file
+    namespace: str  # the namespace of the objects
+    checks: tuple[SiteCheck, ...]  # the results
 
     @property
     def exit_code(self) -> int:
@@ -97,11 +84,6 @@ def check(site: SiteSettings, kubectl: Kubectl) -> CheckedSite:
 
 def create(path: Path, values: Mapping[str, str], *, force: bool) -> None:
     """Write a new, commented file; the folder is created.
-
-    Args:
-        path: The file.
-        values: Values for some of QUESTIONS.
-        force: Whether to replace an existing file.
 
     Raises:
         UsageError: The file exists, and `force` is not set; or a value is invalid.

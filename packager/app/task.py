@@ -27,7 +27,7 @@ from packager.modelspec.settings import parse_setting, put
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.app.progress import Tell
+    from packager.base.progress import Tell
     from packager.base.rest import RestServer
     from packager.base.runner import Runner
     from packager.base.yamlio import Location

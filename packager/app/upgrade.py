@@ -1,74 +1,50 @@
-"""Upgrades a package's folder to a newer package, and carries the user's edits over."""
+"""Upgrades a package's folder to a newer package, and carries the user's edits over.
+
+The result is a new folder beside the old one: the new package's files with the known edits replayed, other edits
+merged, and the user's own files. It is verified, and then the two folders are exchanged in one step. So the folder is
+wholly old or wholly new, whenever the upgrade is interrupted.
+"""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import shutil
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from itertools import chain, islice
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.base import paths, workfolder
-from packager.base.errors import MlpackError, ToolError, UnansweredError, UsageError, VerificationError
+from packager.base import atomic, paths, workfolder
+from packager.base.errors import ToolError, UnansweredError, UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.runner import SYSTEM
-from packager.configure.upgrade import plan as stage
-from packager.configure.upgrade.plan import FileResult, UpgradePlan
-from packager.configure.upgrade.replay import Choice, Conflict, OwnText
+from packager.base.values import Value
+from packager.configure.upgrade.merge import Choice, Conflict
+from packager.configure.upgrade.plan import FileResult, PlannedFile, UpgradePlan, plan
 from packager.kubernetes.podsecurity import Level
-from packager.package import integrity, inventory, journal, layout
+from packager.package import integrity, layout, outside, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY, is_added
 from packager.package.opened import opened
 
-__all__ = [
-    "Choice",
-    "Conflict",
-    "Decisions",
-    "OwnText",
-    "PreparedUpgrade",
-    "check",
-    "complete",
-    "prepared",
-    "undo",
-    "write",
-]
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from packager.base.runner import Runner
-    from packager.configure.upgrade.plan import PlannedFile
-    from packager.configure.upgrade.replay import Answer
     from packager.package.opened import Package
     from packager.verify.report import Report
 
-    Archives = Callable[[], Iterable[Path]]
+_MODES = {"0644": 0o644, "0755": 0o755}
 
 
-_MOST_ARCHIVES = 100
-"""The most archives that are opened to find the delivered package."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedUpgrade:
-    """An upgrade that has been decided and not written yet.
-
-    Attributes:
-        old: The user's package.
-        new: The newer package.
-        plan: The result for each file, and the conflicts.
-        base: The archive that the delivered files were read from; None if the inventories have all that is needed.
-    """
+class PreparedUpgrade(Value, frozen=True):
+    """An upgrade that has been decided and not written yet."""
 
     old: Package
     new: Package
     plan: UpgradePlan
-    base: Path | None = None
+    stamps: dict[str, tuple[int, ...]]  # of the old package's files when they were read, by path
 
     @property
     def is_done(self) -> bool:
@@ -83,12 +59,15 @@ class PreparedUpgrade:
     @property
     def conflicts(self) -> tuple[Problem, ...]:
         """The undecided conflicts as problems at their places in the user's package."""
-        return tuple(_problem(self.old, conflict) for conflict in self.plan.conflicts)
+        return self._problems(self.plan.conflicts)
 
     @property
     def decided(self) -> tuple[Problem, ...]:
         """The decided conflicts as problems."""
-        return tuple(_problem(self.old, conflict) for conflict in self.plan.decided)
+        return self._problems(self.plan.decided)
+
+    def _problems(self, conflicts: Sequence[Conflict]) -> tuple[Problem, ...]:
+        return tuple(Problem(self.old.shown(it.path), it.line, min(it.line, 1), it.message) for it in conflicts)
 
     @property
     def unexpected(self) -> tuple[str, ...]:
@@ -96,7 +75,7 @@ class PreparedUpgrade:
         return tuple(
             file.path
             for file in self.plan.files
-            if file.action in (FileResult.merged, FileResult.moved, FileResult.kept)
+            if file.action in (FileResult.merged, FileResult.kept)
             and not (is_editable(file.path) or is_added(file.path))
         )
 
@@ -104,12 +83,9 @@ class PreparedUpgrade:
     def error(self) -> UnansweredError:
         """The error about the undecided conflicts."""
         count = len(self.plan.conflicts)
-        hint = "--yours FILE keeps your version, --theirs FILE takes the new one, --mark writes both into the file"
-        if self.base is None and any(conflict.is_unmerged for conflict in self.plan.conflicts):
-            hint += f"; --base OLD merges whole files: the package with the digest {self.old.digest}"
         return UnansweredError(
             f"{count} conflict{'s' if count > 1 else ''}: {self.old.source} was left as it is",
-            hint=hint,
+            hint="--yours FILE keeps your version where it conflicts, --theirs FILE takes the new one",
             problems=self.conflicts,
         )
 
@@ -119,10 +95,7 @@ class PreparedUpgrade:
             "package": self.old.name,
             "from": {"version": self.old.version, "digest": self.old.digest},
             "to": {"version": self.new.version, "digest": self.new.digest},
-            "files": [
-                {"file": file.path, "action": file.action, "moved_from": file.moved_from} for file in self.plan.files
-            ],
-            "base": None if self.base is None else str(self.base),
+            "files": [{"file": file.path, "action": file.action} for file in self.plan.files],
             "unexpected": list(self.unexpected),
             "conflicts": list(map(_as_json, self.plan.conflicts)),
             "decided": list(map(_as_json, self.plan.decided)),
@@ -142,153 +115,70 @@ def _as_json(conflict: Conflict) -> dict[str, Any]:
     return {"file": conflict.path, "line": conflict.line, "key": conflict.subject or None, **shown}
 
 
-@dataclass(frozen=True, slots=True)
-class Decisions:
-    """The user's decisions about conflicts.
-
-    Attributes:
-        yours: The files of which the user's version is taken where they conflict.
-        theirs: The files of which the new version is taken where they conflict.
-        ask: Returns the answer to a conflict in any other file, or None for none; it also receives the conflict as a
-            problem.
-    """
-
-    yours: tuple[str, ...] = ()
-    theirs: tuple[str, ...] = ()
-    ask: Callable[[Problem, Conflict], Answer | None] = lambda *_: None
-
-
 @contextmanager
 def prepared(
-    folder: Path, newer: Path, decisions: Decisions, *, base: Path | None = None, archives: Archives = lambda: ()
+    folder: Path, newer: Path, *, yours: Sequence[str] = (), theirs: Sequence[str] = ()
 ) -> Iterator[PreparedUpgrade]:
     """Open the packages and decide the result for each file; nothing is written.
 
     Args:
         folder: The folder of the user's package.
         newer: The newer package: a folder or an archive.
-        decisions: The decisions about conflicts.
-        base: The package that `folder` was unpacked from, for files whose delivered text its inventory lacks; None to
-            look for it beside `folder` and in `archives`.
-        archives: Returns the paths of other archives that may be this package.
+        yours: The files of which the user's version is taken where they conflict.
+        theirs: The files of which the new version is taken where they conflict.
 
     Raises:
         UsageError: A path is not a package, or not the same one, or a named file has no conflict.
-        VerificationError: A package is invalid, or has the marks of an earlier upgrade.
+        VerificationError: A package is invalid.
         ToolError: A file cannot be read.
     """
     if paths.is_file(folder):
         raise UsageError(f"{folder} is an archive, and an upgrade keeps the edits of a folder", hint="unpack it first")
-    workfolder.sweep_once(folder)
-    with (
-        opened(folder) as old,
-        opened(newer) as new,
-        opened(base) if base else nullcontext() as original,
-        ExitStack() as stack,
-    ):
+    if overlay := outside.find(folder):
+        raise UsageError(f"{folder} is an overlay of {overlay.package}", hint=overlay.carry_over)
+    workfolder.sweep_once(folder.resolve().parent)
+    with opened(folder) as old, opened(newer) as new:
         if old.name != new.name:
             message = f"{newer} is the package {new.name}, and {folder} is {old.name}"
             raise UsageError(message, hint="an upgrade is to a newer build of the same package")
-        if original and original.digest != old.digest:
-            hint = f"{folder} was unpacked from the package with the digest {old.digest}"
-            raise UsageError(f"--base {base}: its digest is {original.digest}", hint=hint)
-        if places := list(integrity.undecided(old)):
-            raise VerificationError(f"{folder} has conflicts of an earlier upgrade", problems=places)
         if problems := integrity.check(new, DEFAULT).problems:
             raise VerificationError(f"{newer} is not valid", problems=problems)
         if old.digest == new.digest:
-            yield PreparedUpgrade(old, new, UpgradePlan((), (), (), (), ()))
+            yield PreparedUpgrade(old, new, UpgradePlan(), {})
             return
-        choices = _Choices(old, decisions)
-        archive = _DeliveredPackage(old, original, archives, stack)
-        plan = stage.plan(old, new, archive.opened, choices.decide)
-        choices.refuse_unused()
-        yield PreparedUpgrade(old, new, plan, archive.source)
+        stamps = _stamps(old, new)
+        choices = _choices(old, yours, theirs)
+        content = plan(old, new, choices)
+        if unused := choices.keys() - {conflict.path for conflict in content.decided}:
+            path = min(unused)
+            raise UsageError(f"--{choices[path]} {path}: this file of the package has no conflict")
+        yield PreparedUpgrade(old, new, content, stamps)
 
 
-class _DeliveredPackage:
-    """The package that the user's one was unpacked from, opened when it is needed.
-
-    Args:
-        old: The user's package.
-        named: The package that the user names; None to look for it.
-        archives: Returns the paths of other archives that may be it.
-        stack: Closes the package.
-
-    Attributes:
-        source: The path of the package; None if it was not needed, or not found.
-    """
-
-    def __init__(self, old: Package, named: Package | None, archives: Archives, stack: ExitStack) -> None:
-        self._old, self._archives, self._stack = old, archives, stack
-        self._package = named
-        self._is_open = named is not None
-        self.source: Path | None = None
-
-    def opened(self) -> Package | None:
-        """Return the package; None if none was found."""
-        if not self._is_open:
-            self._is_open = True
-            self._package = next(self._found(), None)
-        if self._package is not None:
-            self.source = self._package.source
-        return self._package
-
-    def _found(self) -> Iterator[Package]:
-        """Yield the packages of the same digest: an archive beside the folder, or another one."""
-        folder = Path(os.path.abspath(self._old.source)).parent  # noqa: PTH100 - no link is followed
-        for path in islice(chain(sorted(folder.glob("*.tar.gz")), self._archives()), _MOST_ARCHIVES):
-            with suppress(MlpackError, OSError), ExitStack() as attempt:
-                package = attempt.enter_context(opened(path))
-                if package.digest == self._old.digest:
-                    self._stack.push(attempt.pop_all())
-                    yield package
+def _choices(old: Package, yours: Sequence[str], theirs: Sequence[str]) -> dict[str, Choice]:
+    """Return the choices by the path of the file below the package's root."""
+    chosen: dict[str, Choice] = {}
+    for names, choice in ((yours, Choice.yours), (theirs, Choice.theirs)):
+        for name in names:
+            path = _path(old, name)
+            if chosen.setdefault(path, choice) is not choice:
+                raise UsageError(f"--yours and --theirs both name {path}")
+    return chosen
 
 
-class _Choices:
-    """The choices of the user, by file; other conflicts are asked about."""
-
-    def __init__(self, old: Package, decisions: Decisions) -> None:
-        self._old = old
-        self._ask = decisions.ask
-        yours, theirs = ({self._path(name) for name in names} for names in (decisions.yours, decisions.theirs))
-        if both := yours & theirs:
-            raise UsageError(f"--yours and --theirs both name {min(both)}")
-        self._choices = dict.fromkeys(yours, Choice.yours) | dict.fromkeys(theirs, Choice.theirs)
-        self._unused = set(self._choices)
-
-    def _path(self, name: str) -> str:
-        """Return the path below the package's root of a file, which the user may name with the package's folder."""
-        path = posixpath.normpath(name)
-        is_below = path in self._old.inventory["files"] or (self._old.folder / path).is_file()
-        if is_below and not posixpath.isabs(path):
-            return path
-        root, place = (os.path.abspath(part) for part in (self._old.source, name))  # noqa: PTH100 - no link is followed
-        return posixpath.relpath(place, root) if place.startswith(f"{root}/") else path
-
-    def decide(self, conflict: Conflict) -> Answer | None:
-        """Return the answer to a conflict."""
-        self._unused.discard(conflict.path)
-        return self._choices.get(conflict.path) or self._ask(_problem(self._old, conflict), conflict)
-
-    def refuse_unused(self) -> None:
-        """Refuse a choice for a file without a conflict: its name may be misspelled.
-
-        Raises:
-            UsageError: There is one.
-        """
-        if self._unused:
-            path = min(self._unused)
-            raise UsageError(f"--{self._choices[path]} {path}: this file of the package has no conflict")
-
-
-def _problem(package: Package, conflict: Conflict) -> Problem:
-    """Return a conflict as a problem at its place in the user's package."""
-    return Problem(package.shown(conflict.path), conflict.line, min(conflict.line, 1), conflict.message)
+def _path(package: Package, name: str) -> str:
+    """Return the path below the package's root of a file, which the user may name with the package's folder."""
+    path = posixpath.normpath(name)
+    is_below = path in package.inventory["files"] or (package.folder / path).is_file()
+    if is_below and not posixpath.isabs(path):
+        return path
+    root, place = (os.path.abspath(part) for part in (package.source, name))  # noqa: PTH100 - no link is followed
+    return posixpath.relpath(place, root) if place.startswith(f"{root}/") else path
 
 
 def check(
     upgrade: PreparedUpgrade,
+    folder: Path,
     kubectl: str,
     runner: Runner = SYSTEM,
     accepted: Level | None = None,
@@ -297,6 +187,7 @@ def check(
 
     Args:
         upgrade: The upgrade.
+        folder: The folder with its result.
         kubectl: The kubectl that renders.
         runner: Starts kubectl.
         accepted: The weakest Pod Security level that the new package may need; None for that of the present one.
@@ -308,14 +199,12 @@ def check(
         VerificationError: The package would have problems that the present one does not have, or a weaker level.
         ToolError: A part could not be checked, such as without kubectl.
     """
-    with workfolder.temporary() as folder:
-        _write_result(upgrade, folder)
-        with opened(folder, shown_as=upgrade.old.source) as package:
-            from packager import verify as verification
-            from packager.verify.taken import newly_taken
+    from packager import verify as verification
+    from packager.verify.taken import newly_taken
 
-            checks = verification.Checks(kubectls=(kubectl,), runner=runner, has_notes=False)
-            report = verification.verify(package, checks)
+    checks = verification.Checks(kubectls=(kubectl,), runner=runner, has_notes=False)
+    with opened(folder, shown_as=upgrade.old.source) as package:
+        report = verification.verify(package, checks)
     present = verification.verify(upgrade.old, checks)
     before = set(map(_identity, present.problems))
     problems = [problem for problem in report.problems if _identity(problem) not in before]
@@ -347,68 +236,96 @@ def _identity(problem: Problem) -> tuple[str, str]:
     return problem.file, problem.allow or problem.message
 
 
-def write(upgrade: PreparedUpgrade) -> tuple[str, ...]:
+def write(
+    upgrade: PreparedUpgrade,
+    verify: Callable[[PreparedUpgrade, Path], object] = lambda *_: None,
+    *,
+    dry_run: bool = False,
+) -> tuple[str, ...]:
     """Write the upgrade: all of it, or nothing; return the paths of the changed files, for people.
 
+    Args:
+        upgrade: The upgrade, without undecided conflicts.
+        verify: Raises an error if the result in a folder is not to be written.
+        dry_run: Whether the result is only verified.
+
     Raises:
-        UnansweredError: A conflict is undecided and cannot be marked, as it is about a whole file.
         ToolError: A file cannot be written, or has changed meanwhile.
     """
-    if any(conflict.line == 0 for conflict in upgrade.plan.conflicts):
-        raise upgrade.error
+    old = upgrade.old
+    if dry_run:
+        with workfolder.temporary() as folder:
+            _write_package(upgrade, folder)
+            verify(upgrade, folder)
+        return ()
+    own = sorted({path.name for path in old.folder.iterdir()} - _tops(old, upgrade.new))
+    with atomic.folder(old.folder.resolve(), kept_folders=own) as folder:
+        _write_package(upgrade, folder)
+        verify(upgrade, folder)
+        for name in own:
+            if (old.folder / name).is_dir():
+                shutil.copytree(old.folder / name, folder / name, copy_function=_link, symlinks=True)
+            else:
+                _link(old.folder / name, folder / name)
+        for path in [folder, *(path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())]:
+            before = old.folder / path.relative_to(folder)
+            path.chmod(before.stat().st_mode & 0o7777 if before.is_dir() else 0o755)
+        with opened(folder, shown_as=old.source):
+            pass  # no file of the user has a name that is the same as another's where case is ignored
+        if _stamps(old, upgrade.new) != upgrade.stamps:
+            message = f"a file of {old.source} changed since it was read; nothing was changed"
+            raise ToolError(message, hint="try again when no program is writing to it")
+    return tuple(old.shown(path) for path in (*(file.path for file in upgrade.plan.changes), INVENTORY))
+
+
+def _tops(*packages: Package) -> set[str]:
+    """Return the names in a package's folder that have files of the package."""
+    return {INVENTORY, *(path.partition("/")[0] for package in packages for path in package.inventory["files"])}
+
+
+def _stamps(old: Package, new: Package) -> dict[str, tuple[int, ...]]:
+    """Return the inode, the size and the time of each file of the old package that an upgrade reads, by path."""
+    tops = _tops(old, new)
+    found = [entry.path for entry in tree.walk(old.folder) if entry.path.partition("/")[0] in tops]
+    statuses = {path: (old.folder / path).stat() for path in found}
+    return {path: (status.st_ino, status.st_size, status.st_mtime_ns) for path, status in statuses.items()}
+
+
+def _write_package(upgrade: PreparedUpgrade, folder: Path) -> None:
+    """Write the result into an empty folder, without what the user has beside the package's files and folders.
+
+    Files that stay as they are become links where that is possible: the old folder is removed afterwards.
+    """
     old, new = upgrade.old, upgrade.new
-    changes = sorted(upgrade.plan.changes, key=lambda file: (file.mode is not None, file.path))
-    steps = [
-        journal.Step(file.path, file.before.digest if file.before else None, *_result(new, file)) for file in changes
-    ]
-    sealed = journal.Step(INVENTORY, old.digest.removeprefix("sha256:"), "0644", inventory.content(new.folder))
-    journal.change(old.folder, [*steps, sealed])
-    return tuple(old.shown(step.path) for step in (*steps, sealed))
+    planned = {file.path: file for file in upgrade.plan.files}
+    own = upgrade.stamps.keys() - old.inventory["files"].keys() - {INVENTORY}
+    for path in sorted({*new.inventory["files"], *own, *planned}):
+        file = planned.get(path)
+        if file is None or file.action is FileResult.kept:
+            if path in upgrade.stamps:
+                _link(old.folder / path, folder / path)
+        elif file.mode is not None:
+            _write_file(file, old.folder / path, new.folder / path, folder / path)
+    sealed = PlannedFile(INVENTORY, FileResult.updated, "0644")
+    _write_file(sealed, old.folder / INVENTORY, new.folder / INVENTORY, folder / INVENTORY)
 
 
-def complete(folder: Path) -> None:
-    """Complete an upgrade that was interrupted. Raises the errors of `journal.complete`."""
-    journal.complete(folder)
-
-
-def undo(folder: Path) -> None:
-    """Restore the package as it was before an upgrade that was interrupted. Raises the errors of `journal.undo`."""
-    journal.undo(folder)
-
-
-def _result(new: Package, file: PlannedFile) -> tuple[str | None, bytes | Path | None]:
-    """Return the mode and the content of a file after the upgrade; None if it is removed."""
-    if file.mode is None:
-        return None, None
-    return file.mode, new.folder / file.path if file.content is None else file.content
-
-
-def _write_result(upgrade: PreparedUpgrade, folder: Path) -> None:
-    """Write the package as it will be into an empty folder; large files are links where that is possible."""
-    files = {file.path: file for file in upgrade.plan.files}
-    for path in upgrade.new.inventory["files"]:
-        if path not in files:
-            _copy(upgrade.new.folder / path, folder / path)
-    for file in files.values():
-        if file.mode is None:
-            continue
-        source = upgrade.old.folder if file.action is FileResult.kept else upgrade.new.folder
-        if file.content is None:
-            _copy(source / file.path, folder / file.path)
-        else:
-            (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / file.path).write_bytes(file.content)
-        path = folder / file.path
-        if file.content is None and path.stat().st_mode & 0o777 != int(file.mode, 8):
-            path.unlink()  # the other name of a link keeps its mode
-            shutil.copyfile(source / file.path, path)
-        if path.stat().st_nlink == 1:
-            path.chmod(int(file.mode, 8))
-    _copy(upgrade.new.folder / INVENTORY, folder / INVENTORY)
-
-
-def _copy(source: Path, path: Path) -> None:
+def _write_file(file: PlannedFile, present: Path, new: Path, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    if file.content is None:
+        shutil.copyfile(new, path)
+    else:
+        path.write_bytes(file.content)
+    mode = _MODES[file.mode or "0644"]
+    if present.is_file():  # only the bits to execute it change
+        kept = present.stat().st_mode & 0o666
+        mode = kept | (kept >> 2 & 0o111 if mode & 0o111 else 0)
+    path.chmod(mode)
+
+
+def _link(source: str | Path, path: str | Path) -> None:
+    """Give a file another name, or copy it where that is not possible."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, path, follow_symlinks=False)
     except OSError:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from packager import verify as stage
 from packager.base.errors import UsageError
+from packager.base.names import is_other_version
+from packager.base.problems import Problem
 from packager.base.values import replace
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
-from packager.package import tarheader
 from packager.package.opened import opened
-from packager.publish.reference import is_digest
+from packager.publish.reference import is_bundle, is_digest
 from packager.verify import Checks, objects, schema
 
 __all__ = [
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.app.bundle_contents import BundleContents
     from packager.app.rebuild import RebuildRequest
+    from packager.publish.load import BundleContents
     from packager.verify.report import Report
 
 
@@ -39,6 +39,7 @@ def verify(
     checks: Checks,
     rebuild: RebuildRequest | None = None,
     bundle: BundleContents | None = None,
+    tag: str | None = None,
 ) -> Report:
     """Verify the package at `path`, a folder or an archive.
 
@@ -47,6 +48,7 @@ def verify(
         checks: The options.
         rebuild: The spec that the package is built from again; None builds nothing.
         bundle: The bundle that the package comes from; None for none.
+        tag: The tag by which it was pulled; None for none.
 
     Raises:
         UsageError: The path or the spec does not exist.
@@ -63,24 +65,16 @@ def verify(
         problems += rebuilt.problems
         notes += [rebuilt.note] if rebuilt.note else []
     if bundle is not None:
-        from packager.app.bundle_contents import differences
-        from packager.app.bundle_contents import notes as bundle_notes
+        from packager.publish.load import differences
+        from packager.publish.load import notes as bundle_notes
 
         problems += differences(bundle, bundle.package, report.digest)
         notes += bundle_notes(bundle, {image for images in report.images.values() for image in images})
+        tag = bundle.package.tag
+    if is_other_version(tag, report.version):
+        message = f"the tag is {tag}, and the version of the package is {report.version}"
+        problems.append(Problem(str(path), 0, 0, message, "name the package by its digest if that is meant"))
     return replace(report, problems=tuple(problems), proofs=tuple(notes))
-
-
-def is_bundle(path: Path) -> bool:
-    """Whether a file is a tar that is not compressed, as bundles are and packages are not; False if it is missing.
-
-    A file that cannot be read is reported by what reads the package.
-    """
-    with suppress(OSError):
-        if path.is_file():
-            with path.open("rb") as stream:
-                return tarheader.is_tar(stream.read(tarheader.BLOCK))
-    return False
 
 
 def allowed_words(arguments: Sequence[str]) -> frozenset[str]:

@@ -16,7 +16,7 @@ from packager.base import workfolder
 from packager.base.errors import ToolError, UsageError, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 # linux/fcntl.h and linux/fs.h: what renameat2(2) takes.
 _AT_FDCWD = -100
@@ -53,13 +53,15 @@ def file(destination: Path, *, exists_hint: str | None = None) -> Iterator[IO[by
 
 
 @contextlib.contextmanager
-def folder(destination: Path, *, exists_hint: str | None = None) -> Iterator[Path]:
+def folder(destination: Path, *, exists_hint: str | None = None, kept_folders: Sequence[str] = ()) -> Iterator[Path]:
     """Give an empty folder to fill, which becomes `destination` when the block ends well.
 
     Args:
         destination: A folder that is replaced, or a link to one, or nothing yet. Whether all that is in it may be lost
             is for the caller to know.
         exists_hint: The user's way to replace an existing output, which is kept; with None it is replaced.
+        kept_folders: The names of folders in the old folder and in the new one: the old ones take the places of the new
+            ones afterwards, where the system can do that, with what programs have written into them meanwhile.
 
     Raises:
         UsageError: The destination may not be replaced: with `exists_hint` no existing one, else only a folder.
@@ -73,7 +75,9 @@ def folder(destination: Path, *, exists_hint: str | None = None) -> Iterator[Pat
             work.mkdir()
             yield work
             with _exclusive(destination, exists_hint):
-                _move(work, destination, beside / workfolder.OLD, replace=exists_hint is None)
+                has_exchanged = _move(work, destination, beside / workfolder.OLD, replace=exists_hint is None)
+            for name in kept_folders if has_exchanged else ():
+                _exchange(work / name, destination / name)
 
 
 def _check_replaceable(destination: Path, exists_hint: str | None, is_kind: Callable[[int], bool], kind: str) -> None:
@@ -131,10 +135,12 @@ def _exchange(one: Path, other: Path) -> bool:
     return result == 0
 
 
-def _move(work: Path, destination: Path, old: Path, *, replace: bool) -> None:
+def _move(work: Path, destination: Path, old: Path, *, replace: bool) -> bool:
+    """Move a folder to its destination; return True if it was exchanged with the one there."""
     if not replace or not os.path.lexists(destination):
         work.rename(destination)  # which fails where there is more than an empty folder
-    elif not _exchange(work, destination):
+        return False
+    if not _exchange(work, destination):
         # Two folders cannot be exchanged in one step here: for a moment there is none. A process that is killed then
         # leaves the old one, which the next sweep puts back.
         old.mkdir()
@@ -145,6 +151,8 @@ def _move(work: Path, destination: Path, old: Path, *, replace: bool) -> None:
             except OSError:
                 (old / destination.name).rename(destination)
                 raise
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -173,12 +173,7 @@ class UnreachableError(NotEvaluatedError):
 
 
 class NotServedError(ClusterError):
-    """The cluster does not serve this kind of object.
-
-    Args:
-        resource: The resource's name, with its group: `mpijobs.kubeflow.org`.
-        hint: The fix for the user.
-    """
+    """The cluster does not serve this kind of object."""
 
     def __init__(self, resource: str, *, hint: str | None = None) -> None:
         super().__init__(f"the cluster does not serve {resource}: its operator is not installed", hint=hint)

@@ -14,25 +14,17 @@ if TYPE_CHECKING:
 
 
 class Fault(Value, frozen=True):
-    """A problem, and its location in the document.
+    """A problem, and its location in the document."""
 
-    Attributes:
-        location: The value's location; for a missing key, its own location or that of its mapping.
-        message: The expected value and the one that was found.
-        hint: The fix, where it can be known.
-        at_key: Whether the problem is about the key, not its value.
-        needs: The locations of the values that the conclusion depends on; `location`, if there are none.
-        among: The list or mapping in which something is missing; one of its wrong items may be that thing, misspelled.
-        count: The number of faults that it represents.
-    """
-
-    location: Location
-    message: str
-    hint: str | None = None
-    at_key: bool = False
+    location: Location  # the value's location; for a missing key, its own location or that of its mapping
+    message: str  # the expected value and the one that was found
+    hint: str | None = None  # the fix, where it can be known
+    at_key: bool = False  # whether the problem is about the key, not its value
     needs: tuple[Location, ...] = ()
+    """The locations of the values that the conclusion depends on; `location`, if there are none."""
     among: Location = ()
-    count: int = 1
+    """The list or mapping in which something is missing; one of its wrong items may be that thing, misspelled."""
+    count: int = 1  # the number of faults that it represents
 
     def below(self, location: Location) -> Fault:
         """Return the fault of a value that is itself part of a larger one, at `location` there."""

@@ -54,12 +54,7 @@ def masked_urls(text: str) -> str:
 
 
 def masked_line(line: str, *, is_site: bool = False) -> str:
-    """Return a line of an env file, which may be commented out, as it may be shown; any other line as it is.
-
-    Args:
-        line: The line.
-        is_site: Whether the file contains the values of site options.
-    """
+    """Return a line of an env file, which may be commented out, as it may be shown; any other line as it is."""
     start, key, rest = re.fullmatch(r"([\s#]*)([^=]*)((?:=.*)?)", line, re.DOTALL).groups()  # type: ignore[union-attr]
     if is_site and key in _SITE_NAMES:
         return line

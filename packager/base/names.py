@@ -88,3 +88,11 @@ def is_key(text: str) -> bool:
 def _is_key(text: str) -> bool:
     domain, slash, name = text.rpartition("/")
     return name != "" and is_label_value(name) and (not slash or is_subdomain(domain))
+
+
+def is_other_version(tag: str | None, version: str | None) -> bool:
+    """Whether `tag` is a version, and not `version`, its beginning as 1.2 of 1.2.3, or a variant of it as 1.2.3-gpu."""
+    if tag is None or version is None or not re.fullmatch(r"v?[0-9]+(\.[0-9]+)+([-+_.].*)?", tag):
+        return False
+    named = tag.removeprefix("v")
+    return not (named == version or version.startswith(f"{named}.") or named.startswith((f"{version}-", f"{version}_")))

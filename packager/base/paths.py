@@ -1,13 +1,15 @@
-"""Checks paths that a user names; raises ToolError where `pathlib` would raise an OSError."""
+"""Checks paths that a user names, with ToolErrors in place of OSErrors, and makes the folders of caches."""
 
 from __future__ import annotations
 
 import errno
+import os
 import re
+import shlex
 import stat
 from typing import TYPE_CHECKING
 
-from packager.base.errors import unreadable
+from packager.base.errors import ToolError, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,3 +62,17 @@ _ADDRESS = re.compile(r"-|git@|github\.com/|[^/]*:")
 def argument(path: Path) -> str:
     """Return `path` in a form that no program reads as an option or as the address of another machine."""
     return f"./{path}" if _ADDRESS.match(str(path)) else str(path)
+
+
+def make_private(folder: Path) -> None:
+    """Create a cache, which only its owner may change.
+
+    Raises:
+        ToolError: The path is a link, or another user's folder, or others may write to it.
+        OSError: The folder cannot be created.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    info = folder.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o022:
+        message = f"the cache {folder} must be a folder of yours that only you can write to"
+        raise ToolError(message, hint=f"remove it, or: {shlex.join(['chmod', 'go-w', str(folder)])}")

@@ -20,25 +20,16 @@ _MAX_WORD_CHARACTERS = 100
 
 
 class Problem(Value, frozen=True, order=True):
-    """One finding.
+    """One finding."""
 
-    Attributes:
-        file: The file as the user named it.
-        line: 1-based; 0 when the finding concerns the file as a whole.
-        column: 1-based; 0 when the finding concerns the file as a whole.
-        message: The problem, usually with the expected and the found value.
-        hint: The fix; None if there is no certain one.
-        kind: The subject, for code that filters findings: a Secret, a field, Pod Security; empty for other subjects.
-        allow: The word of `--allow` that permits the finding; empty if none does.
-    """
-
-    file: str
-    line: int
-    column: int
-    message: str
-    hint: str | None = None
+    file: str  # the file as the user named it
+    line: int  # 1-based; 0 when the finding concerns the file as a whole
+    column: int  # 1-based; 0 when the finding concerns the file as a whole
+    message: str  # the problem, usually with the expected and the found value
+    hint: str | None = None  # the fix; None if there is no certain one
     kind: str = ""
-    allow: str = ""
+    """The subject, for code that filters findings: a Secret, a field, Pod Security; empty for other subjects."""
+    allow: str = ""  # the word of `--allow` that permits the finding; empty if none does
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
@@ -69,11 +60,7 @@ def ordered(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def listed(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the first problems of each file, in the same order, each file's followed by the number of its others.
-
-    Args:
-        problems: All problems, sorted by file.
-    """
+    """Return the first problems of each file, in the same order, each file's followed by the number of its others."""
     listed_problems = [
         problem for _, group in groupby(problems, key=lambda problem: problem.file) for problem in _first(group)
     ]

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import base64
-import http.client
 import ipaddress
 import json
-import time
-import urllib.error
+import math
+import re
 import urllib.parse
-import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from packager import __version__
-from packager.base.errors import ClusterError, UnreachableError, UsageError, reason
+from packager.base.errors import ClusterError, ToolError, UnreachableError, UsageError
 from packager.base.problems import show
 from packager.base.values import Value
+from packager.base.web import Content, HttpError, HttpTransport, Network, address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from packager.base.web import Response
 
 MAX_BYTES = 32 << 20
 """The bytes of an answer; a log is read in parts."""
@@ -38,34 +38,22 @@ _MAX_TOKEN = 8 << 10
 
 
 class RestServer(Value, frozen=True):
-    """A server, and the token that identifies the caller.
+    """A server, and the token that identifies the caller."""
 
-    Attributes:
-        url: The address, without a slash at the end.
-        token: The caller's token; None for none. It is in no message.
-    """
-
-    url: str
-    token: str | None = None
+    url: str  # without a slash at the end
+    token: str | None = None  # it is in no message
 
     def __repr__(self) -> str:
         return f"RestServer({self.url!r})"
 
 
 class Answer(Value, frozen=True):
-    """The answer of a server.
-
-    Attributes:
-        status: The HTTP status.
-        kind: The content type, in lower case and without parameters.
-        body: The JSON in it; None if it is not JSON.
-        retry_after: The seconds after which to try again, if the server says so.
-    """
+    """The answer of a server."""
 
     status: int
-    kind: str
-    body: Any = None
-    retry_after: float | None = None
+    kind: str  # the content type, in lower case and without parameters
+    body: Any = None  # the JSON in it; None if it is not JSON
+    retry_after: float | None = None  # the seconds after which to try again, if the server says so
 
     @property
     def is_ok(self) -> bool:
@@ -74,12 +62,7 @@ class Answer(Value, frozen=True):
 
 
 def server(url: str, token: str | None, *, is_insecure: bool = False) -> RestServer:
-    """Return the server at `url`.
-
-    Args:
-        url: The address: https, or http on this machine.
-        token: The caller's token.
-        is_insecure: Whether http is accepted for other machines too.
+    """Return the server at `url`: https, or http on this machine, or with `is_insecure` on others too.
 
     Raises:
         UsageError: The address or the token is not valid, or others could read the requests.
@@ -151,61 +134,51 @@ def ask(
     """
     data = None if body is None else json.dumps(body, ensure_ascii=True).encode()
     sent = {} if body is None else {"Content-Type": "application/json"}
-    with _opened(to, method, where, data, {**sent, **(headers or {})}, _SECONDS) as response:
+    with _opened(to, method, where, data, {**sent, **(headers or {})}) as response:
         return _answer(to, response)
 
 
 def post_form(
     to: RestServer, where: str, form: Mapping[str, str], *, headers: Mapping[str, str], seconds: float
 ) -> Answer:
-    """Send a form, as OAuth 2.0 has it, and return the answer.
-
-    Args:
-        to: The server.
-        where: The path, with its parameters.
-        form: The fields of the form.
-        headers: Further headers.
-        seconds: The seconds that the server may be silent.
-
-    Raises:
-        UnreachableError: The server does not answer.
-        ClusterError: The server redirects, sends too much, sends too slowly, or sends invalid JSON.
-    """
+    """Send a form, as OAuth 2.0 has it, to a server that may be silent for `seconds`; return the answer as `ask`."""
     data = urllib.parse.urlencode(form).encode()
     sent = {"Content-Type": "application/x-www-form-urlencoded", **headers}
     with _opened(to, "POST", where, data, sent, seconds) as response:
         return _answer(to, response)
 
 
-def _answer(to: RestServer, response: Any) -> Answer:
-    content = _read(to, response)
-    kind = _kind(response)
-    retry_after = response.headers.get("Retry-After", "")
-    return Answer(
-        response.status,
-        kind,
-        _json(to, content) if _is_json(kind) else None,
-        float(retry_after) if retry_after.isascii() and retry_after.isdecimal() and len(retry_after) < 6 else None,
-    )
-
-
 @contextmanager
 def opened(to: RestServer, where: str) -> Iterator[Answer | Iterator[bytes]]:
     """Ask for a text, and give it in parts as it comes; the whole answer if it is not a text. Raises as `ask`."""
-    with _opened(to, "GET", where, None, {"Accept": "text/plain"}, _LOG_SECONDS) as response:
-        kind = _kind(response)
-        if response.status == 200 and kind == "text/plain":
+    with _opened(to, "GET", where, None, {"Accept": "text/plain"}, _LOG_SECONDS, math.inf) as response:
+        if response.status == 200 and _kind(response) == "text/plain":
             yield _parts_of(to, response)
         else:
-            content = _read(to, response)
-            yield Answer(response.status, kind, _json(to, content) if _is_json(kind) else None)
+            yield _answer(to, response)
 
 
-def _parts_of(to: RestServer, response: Any) -> Iterator[bytes]:
+def _answer(to: RestServer, response: Response) -> Answer:
+    content = bytearray()
+    for piece in _pieces(to, response):
+        content += piece
+        if len(content) > MAX_BYTES:
+            raise ClusterError(f"the answer of {to.url} has more than {MAX_BYTES >> 20} MiB")
+    kind, body = _kind(response), None
+    if kind == "application/json" or kind.endswith("+json"):
+        try:
+            body = json.loads(content)
+        except (ValueError, RecursionError):
+            raise ClusterError(f"the answer of {to.url} is not valid JSON") from None
+    pause = response.header("retry-after")
+    return Answer(response.status, kind, body, float(pause) if re.fullmatch("[0-9]{1,5}", pause) else None)
+
+
+def _parts_of(to: RestServer, response: Response) -> Iterator[bytes]:
     """Yield whole lines, so that no character is cut in two; of a long line, parts."""
     kept = b""
-    while chunk := _translated_read(to, response):
-        kept += chunk
+    for piece in _pieces(to, response):
+        kept += piece
         end = len(kept) if len(kept) > _CHUNK else kept.rfind(b"\n") + 1
         if end:
             yield kept[:end]
@@ -214,86 +187,49 @@ def _parts_of(to: RestServer, response: Any) -> Iterator[bytes]:
         yield kept
 
 
-def _kind(response: Any) -> str:
-    return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
+def _kind(response: Response) -> str:
+    return response.header("content-type").partition(";")[0].strip().lower()
 
 
-def _is_json(kind: str) -> bool:
-    return kind == "application/json" or kind.endswith("+json")
+def _pieces(to: RestServer, response: Response) -> Iterator[bytes]:
+    with _translated(to):
+        yield from response.pieces(_CHUNK)
 
 
 @contextmanager
 def _opened(  # noqa: PLR0913, PLR0917 - what makes a request
-    to: RestServer, method: str, where: str, data: bytes | None, headers: Mapping[str, str], seconds: float
-) -> Iterator[Any]:
-    sent = {"Accept": "application/json", "User-Agent": f"mlpack/{__version__}", **headers}
-    if to.token is not None:
-        sent["Authorization"] = f"Bearer {to.token}"
-    request = urllib.request.Request(to.url + where, data, sent, method=method)  # noqa: S310 - `server` checks it
-    with _translated(to):
-        response = _opener().open(request, timeout=seconds)
-    with response:
-        if 300 <= response.status < 400:
-            place = show(str(response.headers.get("Location", "")))
-            raise ClusterError(
-                f"{to.url} redirects to {place}", hint="nothing was sent there; give the right address with --server"
-            )
-        yield response
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    """Return an opener of http and https that follows no redirect, and returns answers of every status.
-
-    Proxies of the environment are used for https alone, where they see neither the token nor the rest.
-    """
-    opener = urllib.request.OpenerDirector()
-    proxies = {name: proxy for name, proxy in urllib.request.getproxies().items() if name == "https"}
-    for handler in (
-        urllib.request.ProxyHandler(proxies),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.UnknownHandler(),
-    ):
-        opener.add_handler(handler)
-    return opener
-
-
-def _read(to: RestServer, response: Any) -> bytes:
-    end = time.monotonic() + _ANSWER_SECONDS
-    content = bytearray()
-    while chunk := _translated_read(to, response):
-        content += chunk
-        if len(content) > MAX_BYTES:
-            raise ClusterError(f"the answer of {to.url} has more than {MAX_BYTES >> 20} MiB")
-        if time.monotonic() > end:
-            raise ClusterError(f"the answer of {to.url} is not complete after {_ANSWER_SECONDS:.0f} s")
-    if response.length:
-        raise UnreachableError(f"the answer of {to.url} was cut off")
-    return bytes(content)
-
-
-def _translated_read(to: RestServer, response: Any) -> bytes:
-    with _translated(to):
-        return bytes(response.read1(_CHUNK))
-
-
-def _json(to: RestServer, content: bytes) -> Any:
+    to: RestServer,
+    method: str,
+    where: str,
+    data: bytes | None,
+    headers: Mapping[str, str],
+    silent: float = _SECONDS,
+    seconds: float | None = None,
+) -> Iterator[Response]:
+    transport = HttpTransport(Network(silent=silent, proxies=("https",)))  # by http, a proxy would see the token
+    content = None if data is None else Content(data, len(data))
+    limit = _ANSWER_SECONDS if seconds is None else seconds
+    authorization = None if to.token is None else f"Bearer {to.token}"
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        raise ClusterError(f"the answer of {to.url} is not valid JSON") from None
+        with ExitStack() as stack:
+            with _translated(to):
+                url = address(to.url + where)
+                sent = {"Accept": "application/json", **headers}
+                response = stack.enter_context(
+                    transport.opened(method, url, sent, content, authorization=authorization, seconds=limit)
+                )
+            if 300 <= response.status < 400:
+                message = f"{to.url} redirects to {show(response.header('location'))}"
+                raise ClusterError(message, hint="nothing was sent there; give the right address with --server")
+            yield response
+    finally:
+        transport.close()
 
 
 @contextmanager
 def _translated(to: RestServer) -> Iterator[None]:
     try:
         yield
-    except urllib.error.URLError as error:
-        cause = reason(error.reason) if isinstance(error.reason, OSError) else str(error.reason)
-        raise UnreachableError(f"{to.url} does not answer: {cause}") from None
-    except http.client.HTTPException as error:
-        is_cut = isinstance(error, http.client.IncompleteRead | http.client.RemoteDisconnected)
-        problem = "was cut off" if is_cut else "is not valid HTTP"
-        raise UnreachableError(f"the answer of {to.url} {problem}") from None
-    except OSError as error:
-        raise UnreachableError(f"{to.url} does not answer: {reason(error)}") from None
+    except ToolError as error:
+        why = error.why if isinstance(error, HttpError) else str(error)
+        raise UnreachableError(f"{to.url} does not answer: {why}", hint=error.hint) from None

@@ -85,15 +85,10 @@ class Span(NamedTuple):
 
 
 class Document(Value, frozen=True):
-    """A YAML file: its values and their positions.
+    """A YAML file: its values and their positions."""
 
-    Attributes:
-        name: The file as the user named it.
-        data: Dicts, lists, strings, numbers, booleans and None.
-    """
-
-    name: str
-    data: Any
+    name: str  # the file as the user named it
+    data: Any  # dicts, lists, strings, numbers, booleans and None
     _root: yaml.Node | None  # the node of `data`, with lines and columns; None for an empty file
 
     def problem(self, location: Location, message: str, *, hint: str | None = None, at_key: bool = False) -> Problem:
@@ -110,15 +105,7 @@ class Document(Value, frozen=True):
     def problem_in_block(
         self, location: Location, text: bytes, place: tuple[int, int], message: str, *, hint: str | None = None
     ) -> Problem | None:
-        """Return a problem inside the text at `location`; None unless the text is a block (`|`) with this line.
-
-        Args:
-            location: The location of the text.
-            text: The file.
-            place: Line and column in the text, from 1 on.
-            message: The message of the problem.
-            hint: The hint of the problem.
-        """
+        """Return a problem inside the text at `location`; None unless the text is a block (`|`) with this line."""
         entries = self._entries(location)
         if len(entries) < len(location) or not entries or getattr(entries[-1][1], "style", None) != "|":
             return None

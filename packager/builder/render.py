@@ -157,6 +157,11 @@ def scaffold(name: str, kind: str | None = None, **values: object) -> Iterator[t
             yield name_of_file, content, name_of_file.endswith((".sh", ".py"))
 
 
+def sources_script() -> str:
+    """Return the script that fetches the sources of a spec."""
+    return _fill(f"package/{layout.common('FRAMEWORK')}{_OF_SOURCES}")
+
+
 def scaffolded() -> tuple[str, ...]:
     """Return the kinds whose folders contain a scaffold."""
     names = [kind.__name__ for kind in get_args(AnyOverlay)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base import signals
-from packager.base.errors import HungError, MlpackError, TimedOutError, UnansweredError, UsageError
+from packager.base.errors import HungError, MlpackError, TimedOutError, UnansweredError, UnreachableError, UsageError
 from packager.cli.console import put_question
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def limited(seconds: float | None, timeout_error: TimedOutError) -> Iterator[Lim
     end = time.monotonic() + seconds - _GRACE
     try:
         yield limit
-    except HungError:
+    except (HungError, UnreachableError):
         if time.monotonic() < end:
             raise
         raise limit.timeout_error from None  # what was left of the time was kubectl's limit

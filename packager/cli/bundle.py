@@ -43,8 +43,18 @@ def bundle(
         list[Path],
         typer.Option(
             metavar="FILE",
-            help="An archive with an image that is in no registry, of podman save --format oci-archive or docker save. "
-            "Repeatable.",
+            help="An archive with an image that is in no registry, of podman save --format oci-archive, buildah push … "
+            "oci-archive:FILE or docker save. Repeatable.",
+        ),
+    ] = [],  # noqa: B006
+    no_sources: Annotated[
+        bool, typer.Option("--no-sources", help="Leave out the files that pods fetch: the `sources` of the spec.")
+    ] = False,
+    secret: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="A variable of yours, such as HF_TOKEN, that may be sent to the servers of sources. Repeatable.",
         ),
     ] = [],  # noqa: B006
     force: Annotated[bool, typer.Option("--force", help="Replace an existing bundle.")] = False,
@@ -53,11 +63,11 @@ def bundle(
 ) -> None:
     """Write a package with its images and signatures into one file, for a site without a network; print its path.
 
-    The operators that its workloads need are in it, too. The file is an OCI image layout in a tar. The same content
-    gives the same bytes. `mlpack load` stores it in a registry.
+    The operators that its workloads need and the files that its pods fetch are in it, too. The file is an OCI image
+    layout in a tar. The same content gives the same bytes. `mlpack load` stores it in a registry.
     """
-    from packager.app.bundle import BundleRequest
-    from packager.app.bundle import bundle as write_bundle
+    from packager.publish.bundle import BundleRequest
+    from packager.publish.bundle import bundle as write_bundle
 
     request = BundleRequest(
         package,
@@ -70,6 +80,8 @@ def bundle(
         tuple(operator),
         not no_operators,
         tuple(image_archive),
+        not no_sources,
+        tuple(secret),
     )
     bundled = write_bundle(request, at.access(ctx), tell=say, progress=progress, runner=host(ctx).runner)
     if output is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import datetime
 
-    from packager.app.target import Target
+    from packager.cluster.target import Target
     from packager.kubernetes.kubectl.client import Kubectl
 
 PackagePath = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A package: its tarball, or its folder.")]
@@ -176,8 +176,8 @@ class ClusterOptions:
         Raises:
             UsageError: A value begins like an option of kubectl, or is empty.
         """
-        from packager.app.target import reach
         from packager.cli.host import host
+        from packager.cluster.target import reach
 
         namespace = namespace if self.namespace is None else self.namespace
         for flag, value in (("--namespace", namespace), ("--context", self.context), ("--kubectl", self.kubectl)):
@@ -205,14 +205,26 @@ with_cluster = with_options("at", ClusterOptions)
 def open_target(
     ctx: typer.Context, package: Path, overlay: str | None, kubectl: Kubectl, workload: str | None = None
 ) -> AbstractContextManager[Target]:
-    """Open a package for the user of this machine, and render its overlay; see `packager.app.target.open_target`."""
-    from packager.app import target
+    """Open a package for the user of this machine, and render its overlay."""
     from packager.cli.host import host
     from packager.cli.registry_arguments import local_package
+    from packager.cluster import target
 
     package = local_package(ctx, package)
 
     return target.open_target(package, overlay, kubectl, workload=workload, person=host(ctx).person, tell=say)
+
+
+def open_target_to_delete(
+    ctx: typer.Context, package: Path, overlay: str | None, kubectl: Kubectl
+) -> AbstractContextManager[Target]:
+    """Open a package as `open_target` does; if it cannot be rendered, with its objects in the cluster."""
+    from packager.cli.host import host
+    from packager.cli.registry_arguments import local_package
+    from packager.cluster import target
+
+    package = local_package(ctx, package)
+    return target.open_target_to_delete(package, overlay, kubectl, person=host(ctx).person, tell=say)
 
 
 _LONGEST = timedelta(days=365)

@@ -14,7 +14,7 @@ from packager.cli.cluster_arguments import (
     OverlayOption,
     PackageToRead,
     Yes,
-    open_target,
+    open_target_to_delete,
     seconds,
     with_cluster,
 )
@@ -22,7 +22,7 @@ from packager.cli.console import OutputFormat, emit_output, say
 from packager.kubernetes.pods import RELEASED
 
 if TYPE_CHECKING:
-    from packager.app.delete import Deleted, PreparedDelete
+    from packager.cluster.delete import Deleted, PreparedDelete
 
 _MOST_PODS = 10
 """The most pods that are listed."""
@@ -47,14 +47,14 @@ def delete(
     released because a webhook or a policy has changed their labels. It asks before it deletes what another person
     has deployed, or another build.
     """
-    from packager.app import delete as use_case
+    from packager.cluster import delete as use_case
 
     longest = seconds(timeout)
     timeout_error = TimedOutError(
         f"{package} may not be fully deleted after {timeout}", hint="run it again to continue waiting"
     )
     to_cluster = at.client(ctx).within(longest or None)
-    with limited(longest, timeout_error), open_target(ctx, package, overlay, to_cluster) as target:
+    with limited(longest, timeout_error), open_target_to_delete(ctx, package, overlay, to_cluster) as target:
         prepared = use_case.prepare(target, keep_results=keep_results)
         if not (yes or dry_run):
             _ask(prepared)

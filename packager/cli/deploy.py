@@ -40,7 +40,7 @@ from packager.cli.signature_arguments import SignatureOptions, with_signatures
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from packager.app.target import Target
+    from packager.cluster.target import Target
 
 
 @with_cluster
@@ -78,11 +78,10 @@ def deploy(
     Exit code 0 when it has succeeded or serves, 7 when it has failed or cannot run, 8 after --timeout. Ctrl-C leaves it
     running.
     """
-    from packager.app import deploy as use_case
-    from packager.app.record import RunRecords
     from packager.app.verify import allowed_words, expected_digest, level
     from packager.cli.registry_arguments import local_package
-    from packager.cli.watching import QUIET_SECONDS, finish_records, report_end, watch_and_show
+    from packager.cli.watching import report_end, watch_and_record
+    from packager.cluster import deploy as use_case
 
     limit = (seconds(timeout) or None) if timeout is not None else None
     longest, held = seconds(patience), hold_seconds(hold, results)
@@ -101,7 +100,7 @@ def deploy(
             if dry_run == "server":
                 print_changes(use_case.planned_changes(planned, force_conflicts=force_conflicts))
             return
-        _mention_sequence(target, overlay)
+        _introduce(target, overlay)
         is_applied = False
         try:
             prepared = delete_existing(use_case.prepare(target, held), replace=replace, yes=yes)
@@ -118,16 +117,14 @@ def deploy(
             waiting = dataclasses.replace(
                 prepared.target, kubectl=dataclasses.replace(target.kubectl, deadline=deadline)
             )
-            records = RunRecords(waiting, results, patience=QUIET_SECONDS, tell=say) if results else None
-            ended = watch_and_show(
+            ended, missing = watch_and_record(
                 waiting,
                 rendered=target.manifests.digest,
                 timeout=limit,
                 patience=longest,
                 follow_log=follow,
-                records=records,
+                results=results,
             )
-            missing = finish_records(records) if records else None
         except Exception:
             raise
         except BaseException:  # Ctrl-C
@@ -147,8 +144,10 @@ def _refuse_combined(options: Mapping[str, bool], other: str, *, is_set: bool) -
             raise UsageError(f"{name} and {other} cannot be combined")
 
 
-def _mention_sequence(target: Target, overlay: str | None) -> None:
-    """Print that only one overlay of the sequence is deployed, unless the user has named the overlay."""
+def _introduce(target: Target, overlay: str | None) -> None:
+    """Print the version, and that one overlay of the sequence is deployed alone, unless the user has named it."""
+    if target.package.version:
+        say(f"{target.package.name} {target.package.version}")
     if overlay is None and len(target.package.sequence) > 1:
         command = shlex.join(["mlpack", "run", argument(target.package.source)])
         say(f"note: this deploys {target.overlay} alone; `{command}` runs {', '.join(target.package.sequence)}")

@@ -11,8 +11,8 @@ from packager.cli.console import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.app.deploy import PreparedDeploy
-    from packager.cluster.deploy import Situation
+    from packager.cluster.apply import Situation
+    from packager.cluster.deploy import PreparedDeploy
 
 _MAX_DIFFERENCES = 20
 
@@ -39,7 +39,7 @@ def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> P
         UnansweredError: The user has not agreed with an option, and there is no terminal to ask on.
         MlpackError: The user does not agree.
     """
-    from packager.app.deploy import delete_existing as delete
+    from packager.cluster.deploy import delete_existing as delete
 
     if prepared.is_new:
         return prepared

@@ -26,7 +26,7 @@ from packager.cli.delete import report
 from packager.cli.printing import print_deployed, print_parts
 
 if TYPE_CHECKING:
-    from packager.app.dev import PreparedDev
+    from packager.cluster.dev import PreparedDev
 
 
 @with_cluster
@@ -51,9 +51,9 @@ def dev(
     next change. Ctrl-C leaves the pods for the next `mlpack dev`; --stop deletes them. Only code that ConfigMaps
     deliver is copied: a change of the spec, the image or the assets needs --stop first.
     """
-    from packager.app import dev as use_case
     from packager.app.runnable import package_of, runnable, spec_of
     from packager.app.verify import allowed_words, level
+    from packager.cluster import dev as use_case
 
     request = build.request(model)
     longest = seconds(patience)

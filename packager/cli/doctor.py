@@ -40,17 +40,17 @@ def doctor(
 
     Exit code 1 when something would fail, 6 when no failure is known but something could not be checked.
     """
-    from packager.app.doctor import Examination
-    from packager.app.doctor import doctor as examine
     from packager.app.verify import allowed_words, level
-    from packager.cli.registry_arguments import RegistryOptions, local_package
+    from packager.cli.registry_arguments import local_package
+    from packager.cluster.doctor import Examination
+    from packager.cluster.doctor import doctor as examine
 
     findings: list[CheckResult] = []
     accepted = allowed_words(with_site(allow)), level(pod_security)
     package = local_package(ctx, package, signatures.trust())
     to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster) as target:
-        for finding in examine(target, *accepted, RegistryOptions().access(ctx)):
+        for finding in examine(target, *accepted):
             findings.append(finding)
             if output is None:
                 emit(_line(finding))

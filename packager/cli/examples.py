@@ -28,6 +28,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mlpack upgrade hello-mpi hello-mpi-2.tar.gz --dry-run", "show what an upgrade changes"),
         ("mlpack upgrade hello-mpi oci://registry.example.com/team/hello-mpi:2.0", "upgrade from a registry"),
     ),
+    "overlay": (
+        ("mlpack overlay vendor/hello-mpi --to mine", "mine/multi-node and mine/single-node"),
+        ("mlpack overlay vendor/hello-mpi --to mine --dry-run", "what a newer build in vendor/hello-mpi changes"),
+    ),
     "doctor": (("mlpack doctor hello-mpi --overlay multi-node -n team", "will it run in this namespace?"),),
     "deploy": (
         ("mlpack deploy hello-mpi", "apply it, and wait for its end"),

@@ -12,7 +12,9 @@ from packager.cli.cluster_arguments import ClusterOptions, PackageToRead, with_c
 from packager.cli.console import emit_output, emit_table, say
 
 if TYPE_CHECKING:
-    from packager.app.history import History
+    from collections.abc import Iterable
+
+    from packager.cluster.history import Deployment, History
 
 
 @with_cluster
@@ -34,8 +36,8 @@ def history(
 
     Recorded runs are listed also if the cluster does not answer, before that error.
     """
-    from packager.app.history import history as find_deployments
     from packager.cli.registry_arguments import local_package
+    from packager.cluster.history import history as find_deployments
 
     to_cluster = at.client(ctx)
     kept = runs_folder()
@@ -53,34 +55,36 @@ def _show(answer: History) -> None:
     for resource, why in answer.unseen.items():
         say(f"{resource} are not among these: {why}")
     if answer.deployments:
-        emit_table(_deployments(answer), gap="  ")
+        emit_table(deployed_rows(answer.deployments, answer.digest), gap="  ")
     elif answer.error is None:
         say(f"nothing of {answer.package} is deployed")
     if answer.records:
         emit_table(_records(answer), gap="  ")
 
 
-def _deployments(answer: History) -> list[tuple[str, ...]]:
-    lines: list[tuple[str, ...]] = [("DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY")]
-    for item in answer.deployments:
-        when = item.created.astimezone().strftime("%Y-%m-%d %H:%M")
-        build = _build(item.digest, item.version, answer)
-        lines.append((when, item.namespace, item.workload, item.ended or "-", build, item.deployed_by or "-"))
-    return lines
-
-
 def _records(answer: History) -> list[tuple[str, ...]]:
     return [
         ("CREATED", "WORKLOAD", "ENDED", "BUILD", "RECORD"),
         *(
-            (run.created, run.workload, run.phase, _build(run.digest, run.version, answer), str(run.folder))
+            (run.created, run.workload, run.phase, build_words(run.digest, run.version, answer.digest), str(run.folder))
             for run in answer.records
         ),
     ]
 
 
-def _build(digest: str | None, version: str | None, answer: History) -> str:
+def deployed_rows(deployments: Iterable[Deployment], digest: str | None = None) -> list[tuple[str, ...]]:
+    """Return a table; `digest` is that of the build that the user named."""
+    rows: list[tuple[str, ...]] = [("DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY")]
+    for item in deployments:
+        when = item.created.astimezone().strftime("%Y-%m-%d %H:%M")
+        build = build_words(item.digest, item.version, digest)
+        rows.append((when, item.namespace, item.workload, item.ended or "-", build, item.deployed_by or "-"))
+    return rows
+
+
+def build_words(digest: str | None, version: str | None, named: str | None) -> str:
+    """Return a build in words, and whether it is the one that the user named."""
     if digest is None:
         return "applied by kubectl"
     shown = f"{version} " if version else ""
-    return shown + digest.removeprefix("sha256:")[:12] + (" (this one)" if digest == answer.digest else "")
+    return shown + digest.removeprefix("sha256:")[:12] + (" (this one)" if digest == named else "")

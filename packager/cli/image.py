@@ -1,4 +1,7 @@
-"""`mlpack image build|push`: builds and pushes the package's image with local tools. Tests: app/test_image.py."""
+"""`mlpack image build|push`: builds and pushes the package's image with local tools.
+
+Tests: publish/test_builders.py.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ from packager.cli.cluster_arguments import OnlyOverlay, PackagePath, Program  # 
 from packager.cli.console import emit, emit_output, is_quiet, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.app.image import Builder
     from packager.base.runner import Runner
+    from packager.publish.builders import ImagePlan
 
 Builders = Annotated[
     str | None,
@@ -48,20 +51,19 @@ def build(
     output: Output = None,
 ) -> None:
     """Build the package's image from its Dockerfile, with the name that the package uses. Prints the name."""
-    from packager.app import image as use_case
     from packager.cli.host import host
+    from packager.publish import builders as use_case
 
     runner = host(ctx).runner
     request = use_case.ImageRequest(package, runner, overlay, registry, program, kubectl, tuple(arguments))
     with use_case.build(request) as plan:
-        _note(plan.builder)
-        _tell_of_others(plan.others)
+        _tell(plan)
         if not dry_run:
-            _run(runner, plan.command, plan.shown)
+            _run(runner, plan.commands[0], plan.printed[0])
     if output is not None:
         emit_output(plan.as_json(), plan.images, output, is_bounded=False)
         return
-    for line in (plan.manual_command,) if dry_run else plan.images:
+    for line in plan.shown if dry_run else plan.images:
         emit(line)
 
 
@@ -80,19 +82,18 @@ def push(
     output: Output = None,
 ) -> None:
     """Push the image to the registry that the package pulls from. Prints the name."""
-    from packager.app import image as use_case
     from packager.cli.host import host
+    from packager.publish import builders as use_case
 
     runner = host(ctx).runner
     plan = use_case.push(use_case.ImageRequest(package, runner, overlay, registry, program, kubectl, tuple(arguments)))
-    _note(plan.builder)
-    _tell_of_others(plan.others)
-    for image, command in plan.commands.items():
+    _tell(plan)
+    for image, command in zip(plan.images, plan.commands, strict=True):
         if not dry_run:
             try:
                 _run(runner, command, command)
             except ToolError:
-                if plan.builder.has(image, runner):
+                if use_case.is_present(plan.program, image, runner):
                     raise
                 raise _not_built(image, package, overlay, registry) from None
         if output is None:
@@ -102,18 +103,14 @@ def push(
 
         lock_images(ctx, package, registry, overlay, kubectl)
     if output is not None:
-        emit_output(plan.as_json(), plan.commands, output, is_bounded=False)
+        emit_output(plan.as_json(), plan.images, output, is_bounded=False)
 
 
-def _note(builder: Builder) -> None:
-    """Print which builders were skipped, and why."""
-    for reason in builder.rejected:
-        say(f"note: {reason}; taking {builder.program}")
-
-
-def _tell_of_others(images: Mapping[str, str]) -> None:
-    """Print the images that are not built from the package."""
-    for image, workload in images.items():
+def _tell(plan: ImagePlan) -> None:
+    """Print which builders were skipped, and which images are not built from the package."""
+    for reason in plan.rejected:
+        say(f"note: {reason}; taking {plan.program}")
+    for image, workload in plan.others.items():
         say(f"note: {image}, which {workload} uses, is not the package's image: build and push it elsewhere")
 
 

@@ -18,8 +18,8 @@ from packager.cli.registry_arguments import PackageOrBundle, RegistryOptions, wi
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
-    from packager.app.bundle_contents import BundleContents
-    from packager.app.inspect import Inspected
+    from packager.publish.inspect import Inspected
+    from packager.publish.load import BundleContents
 
 
 class InspectFormat(StrEnum):
@@ -78,9 +78,10 @@ def inspect(
 
     With --key, the objects of Flux verify the signature by this key, too.
     """
-    from packager.app import inspect as stage
     from packager.base import yamlio
     from packager.cli.host import host
+    from packager.publish import gitops
+    from packager.publish import inspect as stage
 
     trust = signatures.trust()
     inspected = stage.inspect(
@@ -102,17 +103,18 @@ def inspect(
             key = trust.keys[0] if signatures.key else None
             target = stage.gitops_target(inspected, overlay, namespace, key)
             is_flux = output is InspectFormat.flux
-            emit_data(yamlio.dump(stage.for_flux(target) if is_flux else stage.for_argo(target)))
+            emit_data(yamlio.dump(gitops.flux(target) if is_flux else gitops.argo(target)))
         case _:
             _show(inspected)
 
 
 def _show(inspected: Inspected) -> None:
-    from packager.app.inspect import is_locked
+    from packager.publish.inspect import is_locked
 
     facts = inspected.facts
     rows = [
         ("package", facts.package),
+        ("version", facts.version or ""),
         ("package digest", facts.digest),
         ("reference", "" if inspected.digest is None else inspected.name),
         ("size", "" if inspected.size is None else f"{inspected.size:,} bytes"),
@@ -140,9 +142,11 @@ def _show(inspected: Inspected) -> None:
 
 
 def _show_bundle(bundle: BundleContents) -> None:
-    """Print the images and operators in a bundle."""
+    """Print the images, operators and sources in a bundle."""
     for image in bundle.images:
         emit(f"{'bundled:':16}{image.name} {image.digest}, {image.size:,} bytes")
     for operator in bundle.operators:
         origin = "upstream's manifest" if operator.is_pinned else "not upstream's manifest"
         emit(f"{'operator:':16}{operator.name} {operator.version} {operator.digest}, {origin}")
+    for root in bundle.sources:
+        emit(f"{'sources:':16}{root.name} {root.blob.digest}")

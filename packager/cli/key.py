@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from packager.base.errors import UsageError
+from packager.base.errors import UsageError, missing_extra
 from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.asking import ask_hidden
 from packager.cli.console import emit_data, emit_output, say
@@ -34,7 +34,10 @@ def new(
 
     The password of NAME.key is asked for, or read from MLPACK_KEY_PASSWORD. Existing files are never replaced.
     """
-    from packager.app.key import new_key
+    try:
+        from packager.publish.signer import new_key
+    except ModuleNotFoundError as error:
+        raise missing_extra("a key pair", error, "sign") from None
 
     made = new_key(name, lambda: None if no_password else _new_password(name))
     if output is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annot
 from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, with_registry
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @with_registry
@@ -32,8 +35,8 @@ def load(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Also unpack the package into this folder, configured for the registry, and write the manifests of "
-            "operators there.",
+            help="Also unpack the package into this folder, configured for the registry, and write the files that its "
+            "pods fetch and the manifests of operators there.",
         ),
     ] = None,
     output: Output = None,
@@ -43,11 +46,13 @@ def load(
     Nothing changes its digest, so signatures stay valid. What the registry has already is not sent again. A required
     signature is checked in the file, before anything is sent.
     """
-    from packager.app.load import LoadRequest
-    from packager.app.load import load as load_bundle
+    from packager.app.configure import Answers, check_answers
+    from packager.publish.load import LoadRequest
+    from packager.publish.load import load as load_bundle
 
     request = LoadRequest(bundle, registry, force, dry_run, signatures.trust(), extract)
-    loaded = load_bundle(request, at.access(ctx), progress=progress, tell=say)
+    check_answers(Answers(registry=registry))
+    loaded = load_bundle(request, at.access(ctx), _configure, progress=progress, tell=say)
     if output is not None:
         emit_output(loaded.as_json(), map(str, loaded.manifests), output, is_bounded=False)
         return
@@ -64,4 +69,15 @@ def load(
     for name, path in loaded.operators.items():
         say(f"next, once per cluster: mlpack operator install {name} --from {path}")
     for path in loaded.packages:
+        for variable, files in loaded.sources.items():
+            say(f"next: mlpack workspace push {path} {files} --folder {variable}")
         say(f"next: mlpack doctor {path}")
+
+
+def _configure(package: Path, overlay: str, registry: str, values: Mapping[str, str]) -> None:
+    from packager.app.configure import Answers, Assignment, prepared, write
+
+    assignments = tuple(Assignment("--set", key, value) for key, value in values.items())
+    answers = Answers(registry=registry, assignments=assignments)
+    with prepared(package, overlay, answers, ask=lambda *_: Answers()) as edits:
+        list(write(edits, tell=lambda _: None))

@@ -51,8 +51,8 @@ def logs(
 
     Of a Job with an index for each pod, the logs of all pods.
     """
-    from packager.app import logs as use_case
     from packager.cli.printing import print_parts
+    from packager.cluster import logs as use_case
 
     if worker is not None and all_pods:
         raise UsageError("--worker and --all cannot be combined")
@@ -62,5 +62,5 @@ def logs(
     begin = None if since is None else moment_of_since(since, to_cluster.runner.now())
     part = use_case.LogRange(tail, begin, timestamps, previous)
     with open_target(ctx, package, overlay, to_cluster, workload) as target:
-        feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods, container), part, is_following=follow)
+        feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods, container), part)
         print_parts(use_case.follow(feed) if follow else use_case.logs(feed))

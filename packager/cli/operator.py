@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.app import operator as use_case
 from packager.base.errors import ClusterError
 from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.cluster_arguments import ClusterOptions, DryRunOption, seconds
 from packager.cli.console import emit, emit_lines, emit_output, say
 from packager.cli.option_groups import with_options
+from packager.cluster import operator as use_case
 
 if TYPE_CHECKING:
-    from packager.app.operator import OperatorStatus
+    from packager.cluster.operator import OperatorStatus
 
 Short = StrEnum("Short", {short: short for short in use_case.operator_names()})  # type: ignore[misc]
 """The operators that mlpack knows."""

@@ -18,7 +18,7 @@ _MOST_COLUMNS = 100
 
 def print_curves(curves: Sequence[Curve]) -> None:
     """Print a drawing of each name's curves, as wide as the terminal, and a table of all curves."""
-    from packager.app.curves import drawn
+    from packager.cluster.status import drawn
 
     columns = min(max(shutil.get_terminal_size().columns, 20), _MOST_COLUMNS)
     for name in dict.fromkeys(curve.name for curve in curves):
@@ -37,7 +37,7 @@ def print_table(curves: Sequence[Curve]) -> None:
 
 
 def _rows(curves: Sequence[Curve]) -> list[tuple[str, ...]]:
-    from packager.app.curves import number
+    from packager.cluster.status import number
 
     rows = [
         (

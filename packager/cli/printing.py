@@ -10,11 +10,10 @@ from packager.cli.console import emit_log, say
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from packager.app.deploy import Deployed
-    from packager.app.logs import Part
-    from packager.app.results import Results
-    from packager.cluster.admission import AdmissionChange
-    from packager.cluster.tarmessages import Remarks
+    from packager.cluster.deploy import Deployed
+    from packager.cluster.differences import AdmissionChange
+    from packager.cluster.logs import Part
+    from packager.cluster.results import Results
 
 _MAX_NAMES = 20
 
@@ -31,6 +30,8 @@ def print_parts(parts: Iterable[Part]) -> None:
 def print_deployed(deployed: Deployed) -> None:
     """Print the applied objects, the deleted ones, and the changes that the cluster has made."""
     print_changes(deployed.changes)
+    for warning in deployed.warnings:
+        say(f"the server warns: {warning}")
     for removed in deployed.removed:
         say(f"{removed} is deleted: the overlay does not contain it any more")
     verb = "are" if ", " in deployed.workload else "is"
@@ -50,21 +51,24 @@ def counted(number: int, noun: str) -> str:
 
 def print_results(results: Results) -> ClusterError | None:
     """Print what was copied, and return the error if the copy is incomplete, or differs from the files in the pod."""
-    copied, place = results.copied, results.place
-    received, remarks = copied.received, copied.remarks
-    _list("skipped: not a plain file, or a name that is not allowed here", received.skipped, received.unnamed)
-    _list("skipped: not a plain file", remarks.left_out)
-    _list("not read", remarks.unread)
-    _list("changed while it was read, and may be inconsistent", remarks.changed)
-    _list("removed or renamed before it was read", remarks.gone)
-    _list("files were added or removed while this folder was read", copied.busy)
-    _list("message of tar", remarks.others)
-    count = counted(received.files, "file")
-    unchanged = f"; {counted(copied.unchanged, 'file')} had arrived before" if copied.unchanged else ""
-    say(f"copied {count}, {received.size:,} bytes, from {place.pod}:{place.path} to {results.folder}{unchanged}")
-    if copied.unchecked:
-        say(f"note: the files were not compared by digest: {copied.unchecked}")
-    return None if results.is_complete else _incomplete(remarks)
+    _list("skipped: not a plain file, or a name that is not allowed here", results.skipped, results.unnamed)
+    _list("not read", results.unread)
+    _list("changed while it was read, and may be inconsistent", results.changed)
+    _list("removed or renamed before it was read", results.gone)
+    count = counted(results.files, "file")
+    unchanged = f"; {counted(results.unchanged, 'file')} had arrived before" if results.unchanged else ""
+    say(f"copied {count}, {results.size:,} bytes, from {results.pod}:{results.path} to {results.folder}{unchanged}")
+    if results.is_complete:
+        return None
+    counts = (
+        (len(results.unread), "could not be read"),
+        (len(results.changed), "changed while it was read"),
+        (len(results.gone), "was removed before it was read"),
+    )
+    what = ", ".join(f"{count:,} {how}" for count, how in counts if count)
+    again = "run it again when no program is writing there"
+    hint = "the pod's user cannot read them: check with kubectl exec POD -- id" if results.unread else again
+    return ClusterError(f"the copy differs from the results in the pod: {what}", hint=hint)
 
 
 def _list(what: str, names: Sequence[str], unnamed: int = 0) -> None:
@@ -73,15 +77,3 @@ def _list(what: str, names: Sequence[str], unnamed: int = 0) -> None:
         say(f"{what}: {name}")
     if (more := len(names) + unnamed - _MAX_NAMES) > 0:
         say(f"{what}: {more:,} more")
-
-
-def _incomplete(remarks: Remarks) -> ClusterError:
-    counts = (
-        (len(remarks.unread), "could not be read"),
-        (len(remarks.changed), "changed while it was read"),
-        (len(remarks.gone), "was removed before it was read"),
-    )
-    what = ", ".join(f"{count:,} {how}" for count, how in counts if count)
-    again = "run it again when no program is writing there"
-    hint = "the pod's user cannot read them: check with kubectl exec POD -- id" if remarks.unread else again
-    return ClusterError(f"the copy differs from the results in the pod: {what}", hint=hint)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, Self
 
-from packager.app.status import pods as pods_in
 from packager.base.errors import UnreachableError
 from packager.cli.console import say
+from packager.cluster.status import pods as pods_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from packager.app.status import PodStatus
-    from packager.app.target import Target
     from packager.cli.drawing import Columns, TextLine
     from packager.cluster.follow import Update
+    from packager.cluster.status import PodStatus
+    from packager.cluster.target import Target
     from packager.kubernetes.verdict import Finding
 
 MAX_PODS = 12

@@ -36,9 +36,9 @@ def pull(
     written to a file beside it, so `mlpack verify` can check them without the registry. Exit code 5 if something is
     wrong, or a required signature is missing: then nothing is written.
     """
-    from packager.app.pull import PullRequest
-    from packager.app.pull import pull as pull_package
-    from packager.app.registry_access import parse
+    from packager.publish.pull import PullRequest
+    from packager.publish.pull import pull as pull_package
+    from packager.publish.reference import parse
 
     request = PullRequest(parse(reference), destination, extract=extract, force=force, trust=signatures.trust())
     pulled = pull_package(request, at.access(ctx), progress=progress, tell=say)
@@ -47,6 +47,6 @@ def pull(
     else:
         emit_data(str(pulled.path))
     say(pulled.reference.pinned(pulled.digest))
-    say(f"package {pulled.package} {pulled.package_digest}")
+    say(" ".join(text for text in ("package", pulled.package, pulled.version, pulled.package_digest) if text))
     for path in pulled.edited:
         say(f"edited: {path}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packager.base.errors import missing_extra
 from packager.cli.arguments import Output, source_date_epoch
 from packager.cli.cluster_arguments import (  # noqa: TC001 - typer reads the annotations
     Allow,
@@ -18,7 +19,8 @@ from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, with_registry
 
 if TYPE_CHECKING:
-    from packager.app.push import PushedPackage
+    from packager.publish.push import PushedPackage
+    from packager.publish.signer import Signer
 
 
 @with_registry
@@ -62,20 +64,23 @@ def push(
     the signatures, so no one sees a part of a push. The password of a key is asked for, or read from
     MLPACK_KEY_PASSWORD. Exit code 5 if `verify` would not accept the package, or a tag names another artefact.
     """
-    from packager.app.key import signers
-    from packager.app.push import PushRequest
-    from packager.app.push import push as push_package
-    from packager.app.registry_access import chosen_annotations, parse
+    from packager.app.verify import Checks, allowed_words, level
     from packager.cli.host import host
-    from packager.cli.signature_arguments import password_of
+    from packager.publish.artefact import chosen_annotations
+    from packager.publish.push import PushRequest
+    from packager.publish.push import push as push_package
+    from packager.publish.reference import parse
 
     request = PushRequest(
         package,
         parse(reference),
-        host(ctx).runner,
-        kubectl,
-        pod_security,
-        tuple(allow),
+        Checks(
+            kubectls=(kubectl,),
+            level=level(pod_security),
+            allowed=allowed_words(tuple(allow)),
+            has_notes=False,
+            runner=host(ctx).runner,
+        ),
         tags=tuple(tag),
         platform=platform,
         annotations=chosen_annotations(annotation, source, revision),
@@ -83,7 +88,7 @@ def push(
         verify=verify,
         force=force,
         dry_run=dry_run,
-        signers=signers(sign_key, password_of, say),
+        signers=_signers(sign_key),
     )
     pushed = push_package(request, at.access(ctx), tell=say, progress=progress)
     if output is not None:
@@ -91,6 +96,19 @@ def push(
     else:
         emit(pushed.pinned)
     _explain(pushed)
+
+
+def _signers(files: list[Path]) -> tuple[Signer, ...]:
+    """Return the private keys in files. Raises ToolError if the extra `sign` is missing."""
+    if not files:
+        return ()
+    from packager.cli.signature_arguments import password_of
+
+    try:
+        from packager.publish.signer import signers
+    except ModuleNotFoundError as error:
+        raise missing_extra("--sign-key", error, "sign") from None
+    return signers(files, password_of, say)
 
 
 def _explain(pushed: PushedPackage) -> None:

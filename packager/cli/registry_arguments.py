@@ -20,10 +20,10 @@ from packager.cli.option_groups import with_options
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.app.bundle_contents import BundleContents
-    from packager.app.signatures import Trust
     from packager.base.limits import Limits
     from packager.publish.client import Access
+    from packager.publish.load import BundleContents
+    from packager.publish.signatures import Trust
 
 _PASSWORD_BYTES = 64 << 10
 
@@ -70,8 +70,8 @@ class RegistryOptions:
 
     def access(self, ctx: typer.Context) -> Access:
         """Return the access to registries. Raises UsageError if the options do not go together."""
-        from packager.app.registry_access import AccessRequest, access
         from packager.cli.host import host
+        from packager.publish.client import AccessRequest, access
 
         if (self.username is not None) != self.password_stdin:
             raise UsageError("--username and --password-stdin go together")
@@ -112,17 +112,17 @@ def local_package(ctx: typer.Context, package: Path, trust: Trust | None = None)
     """Return the path of a package, which is pulled into the cache first if the user has named `oci://…`.
 
     Messages then name the reference, and not the path in the cache. The login of docker or podman is used. Signatures
-    are checked if `trust` has keys. See `packager.app.pull.local` and `packager.app.signatures.check_file` for the
-    errors.
+    are checked if `trust` has keys. See `local` in `packager.publish.pull` and `check_file` in
+    `packager.publish.signatures` for the errors.
     """
     if not is_remote(package):
         if trust is not None:
-            from packager.app.signatures import check_file
+            from packager.publish.signatures import check_file
 
             check_file(package, trust, tell=say)
         return package
-    from packager.app.pull import local
-    from packager.app.registry_access import parse
+    from packager.publish.pull import local
+    from packager.publish.reference import parse
 
     reference = parse(f"oci://{str(package).removeprefix(_REFERENCE)}")
     access = RegistryOptions().access(ctx)
@@ -131,17 +131,27 @@ def local_package(ctx: typer.Context, package: Path, trust: Trust | None = None)
     return path
 
 
+def tag_of(package: Path) -> str | None:
+    """Return the tag by which a package of a registry is named; None with a digest, and for a path."""
+    if not is_remote(package):
+        return None
+    from packager.publish.reference import parse
+
+    reference = parse(f"oci://{str(package).removeprefix(_REFERENCE)}")
+    return None if reference.digest else reference.tag
+
+
 @contextmanager
 def component_folders(ctx: typer.Context, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the folders of a site's own components; those of registries are unpacked until the block ends.
 
-    See `packager.app.pull.component` for the errors.
+    See `packager.publish.pull.component` for the errors.
     """
     if not any(map(is_reference, names)):
         yield tuple(names)
         return
-    from packager.app.pull import component
-    from packager.app.registry_access import parse
+    from packager.publish.pull import component
+    from packager.publish.reference import parse
 
     with ExitStack() as stack:
         folders = list(names)
@@ -161,14 +171,14 @@ def package_or_bundled(
 
     The second value is the bundle; None without one.
 
-    Messages then name the bundle. See `packager.app.bundle_contents` for the errors.
+    Messages then name the bundle. See `packager.publish.load` for the errors.
     """
     from packager.app.verify import is_bundle
 
     if is_remote(package) or not is_bundle(package):
         yield local_package(ctx, package, trust), None
         return
-    from packager.app import bundle_contents
+    from packager.publish import load as bundle_contents
 
     with workfolder.temporary() as folder:
         contents = bundle_contents.read(package, trust, progress=progress, tell=say)

@@ -22,7 +22,7 @@ from packager.cli.console import OutputFormat, emit_output, say
 from packager.cli.printing import print_results
 
 if TYPE_CHECKING:
-    from packager.app.results import Results
+    from packager.cluster.results import Results
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to copy to; created when missing.")]
 
@@ -47,7 +47,7 @@ def results(
     replaced, and nothing is removed; what has arrived before, by its digest, is not read again. Exit code 7 when a file
     could not be read or changed during the copy; 8 after --timeout.
     """
-    from packager.app.results import copied, copied_by_index
+    from packager.cluster.results import copied, copied_by_index
 
     patience = seconds(timeout)
     to_cluster = at.client(ctx)

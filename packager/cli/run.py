@@ -36,7 +36,7 @@ from packager.cli.signature_arguments import SignatureOptions, with_signatures
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.app.target import Target
+    from packager.cluster.target import Target
 
 
 class ClaimAccess(StrEnum):
@@ -113,20 +113,20 @@ def run(
     run, 8 after --timeout. Ctrl-C leaves the current one running. A cube is imported with defaults; for other values,
     run what `mlpack import mlcube` makes of it.
     """
-    from packager.app import claims
-    from packager.app import deploy as deploying
-    from packager.app import run as use_case
     from packager.app.runnable import runnable
     from packager.app.verify import allowed_words, level
     from packager.cli.registry_arguments import local_package
     from packager.cli.running import RunSession
+    from packager.cluster import claims
+    from packager.cluster import deploy as deploying
+    from packager.cluster import sequence as use_case
 
     limit = (seconds(timeout) or None) if timeout is not None else None
     longest = seconds(patience)
     held = hold_seconds(hold, results)
     if follow and output:
         raise UsageError("--follow and --output cannot be combined")
-    claims.check(claim_size, claim_class, claim_access)
+    claims.check_options(claim_size, claim_class, claim_access)
     names = _names(task)
     target = local_package(ctx, target, signatures.trust())
     timeout_error = TimedOutError(f"no task of {target} was started within {timeout}")
@@ -173,11 +173,11 @@ def run(
 
 def _create_claims(targets: Sequence[Target], size: str | None, storage_class: str | None, access: ClaimAccess) -> None:
     """Create missing claims if the user or the package says how; print a note about each of the others."""
-    from packager.app import claims
+    from packager.cluster import claims
 
-    for claim in claims.missing(targets):
+    for claim in claims.missing_claims(targets):
         if size is not None:
-            claims.create(targets[0], claim, size, storage_class, access)
+            claims.create_claim(targets[0], claim, size, storage_class, access)
             say(f"claim {claim} is created, of {size}; mlpack does not delete it")
         elif claim == targets[0].package.workspace:
             claims.create_workspace(targets[0], say)

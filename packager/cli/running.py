@@ -5,70 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from packager.app import deploy
-from packager.app import run as use_case
-from packager.app.record import RunRecords
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnansweredError
 from packager.cli.asking import has_terminal, require_yes
 from packager.cli.console import OutputFormat, emit_data, emit_json_line, print_error, say
 from packager.cli.deploy_questions import delete_existing, warn_of_lost_results
 from packager.cli.printing import print_deployed
-from packager.cli.watching import QUIET_SECONDS, bad_end, finish_records, print_finding, watch_and_show
+from packager.cli.watching import bad_end, print_finding, watch_and_record
+from packager.cluster import deploy
+from packager.cluster import sequence as use_case
 from packager.kubernetes.verdict import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.app.run import Task, TaskResult
-    from packager.app.target import Target
     from packager.cli.asking import Limit
+    from packager.cluster.sequence import Task, TaskResult
+    from packager.cluster.target import Target
     from packager.kubernetes.verdict import Verdict
 
 
 @dataclass
 class RunSession:
-    """One call of `mlpack run`.
+    """One call of `mlpack run`."""
 
-    Attributes:
-        again: The command line that continues this run.
-        is_cube: Whether the tasks are those of an MLCube.
-        is_built: Whether the package was built for this run.
-        limit: Holds the error of the timeout.
-        timeout: The timeout of the whole run, as the user has written it; None for none.
-        seconds: The timeout in seconds.
-        deadline: The end of the timeout, by the runner's clock.
-        patience: See `packager.app.follow`.
-        output: The form of the results on stdout; None for nothing.
-        follow_log: Whether the logs are printed to stdout.
-        replace: Whether finished or different jobs of the same names are deleted.
-        yes: Whether every question is answered with yes.
-        resume: Whether tasks that have succeeded are skipped.
-        keep_going: Whether the remaining tasks are run after one has failed.
-        force_conflicts: Whether fields of other field managers are taken over.
-        results: The folder of the records of all tasks; None for no record.
-        hold: See `packager.app.deploy.prepare`.
-        targets: The tasks, in order.
-    """
-
-    again: str
-    is_cube: bool
-    is_built: bool
-    limit: Limit
-    timeout: str | None
-    seconds: float | None
-    deadline: float | None
-    patience: float
-    output: OutputFormat | None
-    follow_log: bool
-    replace: bool
-    yes: bool
-    resume: bool
-    keep_going: bool
-    force_conflicts: bool
-    results: Path | None
-    hold: float
-    targets: Sequence[Target] = ()
+    again: str  # the command line that continues this run
+    is_cube: bool  # whether the tasks are those of an MLCube
+    is_built: bool  # whether the package was built for this run
+    limit: Limit  # holds the error of the timeout
+    timeout: str | None  # the timeout of the whole run, as the user has written it; None for none
+    seconds: float | None  # the timeout in seconds
+    deadline: float | None  # the end of the timeout, by the runner's clock
+    patience: float  # see `packager.cluster.follow`
+    output: OutputFormat | None  # the form of the results on stdout; None for nothing
+    follow_log: bool  # whether the logs are printed to stdout
+    replace: bool  # whether finished or different jobs of the same names are deleted
+    yes: bool  # whether every question is answered with yes
+    resume: bool  # whether tasks that have succeeded are skipped
+    keep_going: bool  # whether the remaining tasks are run after one has failed
+    force_conflicts: bool  # whether fields of other field managers are taken over
+    results: Path | None  # the folder of the records of all tasks; None for no record
+    hold: float  # see `packager.cluster.deploy.prepare`
+    targets: Sequence[Target] = ()  # the tasks, in order
     _current: Target | None = None
     _is_applied: bool = False
     _may_delete: set[str] = field(default_factory=set)
@@ -129,7 +107,7 @@ class RunSession:
             raise
 
     def _execute(self, task: Task) -> tuple[tuple[Target, Verdict], ...]:
-        """Deploy a task, and follow it to its end; see `packager.app.run.Execute`."""
+        """Deploy a task, and follow it to its end; see `packager.cluster.sequence.Execute`."""
         self._current = target = task.target
         self._is_applied = False
         overlays = [one.overlay for one in self.targets]
@@ -146,16 +124,14 @@ class RunSession:
             emit_data(deploy.printed(target, self.output))
         print_deployed(deployed)
         waiting = replace(target, kubectl=replace(target.kubectl, deadline=self.deadline))
-        records = RunRecords(waiting, self.results, patience=QUIET_SECONDS, tell=say) if self.results else None
-        verdicts = watch_and_show(
+        verdicts, missing = watch_and_record(
             waiting,
             rendered=target.manifests.digest,
             timeout=self.seconds,
             patience=self.patience,
             follow_log=self.follow_log,
-            records=records,
+            results=self.results,
         )
-        missing = finish_records(records) if records else None
         if missing and all(verdict.phase.is_good for _, verdict in verdicts):
             raise missing
         return verdicts

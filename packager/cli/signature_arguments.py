@@ -17,7 +17,7 @@ from packager.cli.option_groups import with_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from packager.app.signatures import Trust
+    from packager.publish.signatures import Trust
 
 PASSWORD = "MLPACK_KEY_PASSWORD"  # noqa: S105 - the name of the variable
 
@@ -45,8 +45,8 @@ class SignatureOptions:
     ] = False
 
     def trust(self) -> Trust:
-        """Return the trusted keys. See `packager.app.signatures.trust` for the errors."""
-        from packager.app.signatures import TrustRequest, trust
+        """Return the trusted keys. See `packager.publish.signatures.trust` for the errors."""
+        from packager.publish.signatures import TrustRequest, trust
 
         usual = [Path(path) for path in os.environ.get(_KEYS, "").split(os.pathsep) if path]
         folder = site_path().with_name(_FOLDER)

@@ -48,6 +48,7 @@ GROUPS = {
         "configure": Verb("configure", "Set where a package is and which user runs it."),
         "diff": Verb("diff", "Show what was edited in a package since it was built."),
         "upgrade": Verb("upgrade", "Upgrade a package to a newer build and keep its edits."),
+        "overlay": Verb("overlay", "Write an overlay of your own outside of a package."),
         "lock": Verb("lock", "Write the digests of a package's images into the package."),
         "site": Verb("site", "Create, show and check the defaults of a site."),
     },

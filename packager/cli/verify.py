@@ -91,7 +91,7 @@ def verify(
     from packager.app.verify import Checks, allowed_words, expected_digest, level
     from packager.app.verify import verify as judge
     from packager.cli.host import host
-    from packager.cli.registry_arguments import package_or_bundled
+    from packager.cli.registry_arguments import package_or_bundled, tag_of
 
     if (at.context or at.namespace or at.kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
@@ -116,7 +116,7 @@ def verify(
 
         again = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
     with package_or_bundled(ctx, Path(package), trust, limits) as (local, bundle):
-        report = judge(local, checks, again, bundle)
+        report = judge(local, checks, again, bundle, tag_of(Path(package)))
     if output is not None:
         emit_output(report.as_json(), [report.package], output)
     else:
@@ -152,9 +152,14 @@ def _explain(report: Report, *, verbose: bool) -> None:
         say(f"note: {note}")
     for reason in report.unchecked:
         say(f"not checked: {reason}")
-    if not verbose:
-        return
-    say(f"{report.package} {report.digest}")
+    if verbose:
+        _explain_checks(report)
+    elif report.version:
+        say(f"{report.package} {report.version}")
+
+
+def _explain_checks(report: Report) -> None:
+    say(" ".join(filter(None, (report.package, report.version, report.digest))))
     if report.edits and report.received:
         say(f"{report.package} {report.received} as received, with the edits above")
     kubernetes = report.kubernetes

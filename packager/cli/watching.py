@@ -2,83 +2,114 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packager.app.follow import follow, verdicts
-from packager.app.kept_runs import keep
-from packager.app.logs import Feed, NewestLine, command_for_log
-from packager.app.results import has_lasting_results
-from packager.app.status import with_logs
 from packager.base.errors import ClusterError
 from packager.cli.arguments import runs_folder
 from packager.cli.console import can_draw, say
 from packager.cli.plots import print_table
 from packager.cli.printing import counted, print_parts, print_results
 from packager.cli.progress import Lines, Live, lines
+from packager.cluster.follow import follow, verdicts
+from packager.cluster.logs import Feed, NewestLine, command_for_log
+from packager.cluster.record import RunRecords, keep
+from packager.cluster.results import has_lasting_results
+from packager.cluster.status import with_logs
 from packager.kubernetes.verdict import Finding, Phase
 
 if TYPE_CHECKING:
-    from packager.app.record import RunRecords
-    from packager.app.target import Target
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from packager.base.errors import MlpackError
     from packager.cli.progress import View
+    from packager.cluster.follow import Update
+    from packager.cluster.target import Target
     from packager.kubernetes.verdict import Verdict
+
+Verdicts = tuple[tuple["Target", "Verdict"], ...]
 
 QUIET_SECONDS = 60.0
 """Seconds without data after which the copy of results is given up, as with `mlpack results`."""
 
 
-def watch_and_show(
+def watch_and_record(
     target: Target,
     *,
     rendered: str | None = None,
     timeout: float | None = None,
     patience: float | None = None,
     follow_log: bool = False,
-    records: RunRecords | None = None,
-) -> tuple[tuple[Target, Verdict], ...]:
-    """Follow the workloads to their ends, show their states, and return the verdict of each.
+    results: Path | None = None,
+) -> tuple[Verdicts, MlpackError | None]:
+    """Follow the workloads to their ends, show their states, and record the run.
 
     Args:
         target: The opened overlay that contains the workloads.
-        rendered: See `packager.app.follow`.
-        timeout: See `packager.app.follow`.
-        patience: See `packager.app.follow`.
+        rendered: See `packager.cluster.follow`.
+        timeout: See `packager.cluster.follow`.
+        patience: See `packager.cluster.follow`.
         follow_log: Whether the log is printed to stdout.
-        records: Record the run; None for a short record in the user's own folder.
+        results: The folder of the records; None for a short record in the user's own folder.
+
+    Returns:
+        The verdict of each workload, and the error of the first record that is incomplete.
 
     Raises:
         TimedOutError: The timeout has passed.
         ClusterError: The cluster does not answer for a long time.
     """
     waiting = replace(target, kubectl=target.kubectl.within(timeout))
-    feed = Feed(waiting, is_following=True, watch=records.watch if records else None) if follow_log else None
-    newest = NewestLine(waiting) if can_draw() and not follow_log else None
-    view: View = Live(target) if newest else Lines(target)
-    has_noted = False
-    with view:
-        watch = records.watch if records else feed.watch if feed else None
-        for update in follow(target, rendered=rendered, timeout=timeout, patience=patience, watch=watch):
-            if update.snapshot and update.snapshot.unseen and not has_noted:
-                warn_unseen(update.snapshot.unseen)
-                has_noted = True
-            main = update.main
-            if feed and main.snapshot and not main.silence:
-                print_parts(feed.read(main.snapshot))
-            if records:
-                records.read(update)
-            view.show(update, newest.read(main) if newest else None)
-        if feed and feed.error:
-            say(f"the end of the log is missing: {feed.error}")
-        ended = verdicts(waiting, update)
-    kept = runs_folder() if records is None else None
+    with ExitStack() as stack:
+        records = RunRecords(waiting, results, patience=QUIET_SECONDS, tell=say) if results else None
+        if records:
+            stack.enter_context(records)
+        feed = Feed(waiting, also=records.begin if records else None) if follow_log else None
+        newest = NewestLine(waiting) if can_draw() and not follow_log else None
+        for reader in (feed, newest):
+            if reader:
+                stack.enter_context(reader.streams)
+        watch = feed.watch if feed else records.watch if records else None
+        updates = follow(target, rendered=rendered, timeout=timeout, patience=patience, watch=watch)
+        with Live(target) if newest else Lines(target) as view:
+            update = _show(updates, view, feed, newest, records)
+            ended = verdicts(waiting, update)
+        if records:
+            return ended, _finish_records(records)
+    kept = runs_folder()
     if kept and (error := keep(waiting, update, kept)):
         say(f"note: the run is not recorded: {error}")
-    return ended
+    return ended, None
 
 
-def finish_records(records: RunRecords) -> MlpackError | None:
+def _show(
+    updates: Iterator[Update],
+    view: View,
+    feed: Feed | None,
+    newest: NewestLine | None,
+    records: RunRecords | None,
+) -> Update:
+    """Show updates and logs, record the run, and return the last update."""
+    has_noted = False
+    for update in updates:
+        if update.snapshot and update.snapshot.unseen and not has_noted:
+            warn_unseen(update.snapshot.unseen)
+            has_noted = True
+        if feed and update.main.snapshot and not update.main.silence:
+            print_parts(feed.read(update.main.snapshot))
+        if records:
+            records.read(update)
+        view.show(update, newest.read(update.main) if newest else None)
+    if feed:
+        print_parts(feed.finish())
+        if feed.error:
+            say(f"the end of the log is missing: {feed.error}")
+    return update
+
+
+def _finish_records(records: RunRecords) -> MlpackError | None:
     """Finish the record of each workload, print where it is, and return the error of the first that is incomplete.
 
     Raises:

@@ -17,9 +17,9 @@ from packager.cli.console import OutputFormat, emit_output, emit_table, progress
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.app.runnable import Runnable
-    from packager.app.workspace import Listed, Pulled, Pushed, Session
-    from packager.cluster.workspace import Listing
+    from packager.cluster.files import Listing
+    from packager.cluster.sequence import Runnable
+    from packager.cluster.workspace import Listed, Pulled, Pushed, Session
     from packager.kubernetes.kubectl.client import Kubectl
 
 _MAX_NAMES = 20
@@ -80,7 +80,7 @@ def push(
     with --force only. The files appear when all have arrived. After a broken connection, what has arrived is not sent
     again. Links and devices are refused.
     """
-    from packager.app import workspace
+    from packager.cluster import workspace
 
     patience = seconds(timeout)
     source = _package_of(target)
@@ -105,7 +105,7 @@ def ls(
     output: Output = None,
 ) -> None:
     """List the files on the storage that the package's pods use: size, time (UTC) and path."""
-    from packager.app import workspace
+    from packager.cluster import workspace
 
     patience = seconds(timeout)
     source = _package_of(target)
@@ -136,7 +136,7 @@ def pull(
     arrived is not read again. Links and devices are skipped. Everything that can be read is copied; exit code 7
     when something could not be read, or changed while it was read.
     """
-    from packager.app import workspace
+    from packager.cluster import workspace
 
     patience = seconds(timeout)
     source = _package_of(target)
@@ -145,7 +145,7 @@ def pull(
         pulled = workspace.pull(session, directory, force=force, dry_run=dry_run, progress=progress)
     _list("skipped: not a plain file, or a name that is not allowed here", pulled.skipped, pulled.unnamed)
     _list("not read", pulled.unread)
-    _list("changed while it was read, and not pulled", pulled.changed)
+    _list("changed or deleted while it was read", pulled.changed)
     _show_copied(pulled, output, "would pull" if dry_run else "pulled", f"{pulled.place.path} to {directory}")
     _require_complete(pulled.unread, pulled.changed)
 
@@ -168,7 +168,7 @@ def _session(
     patience: float,
     image: str | None,
 ) -> Iterator[Session]:
-    from packager.app import workspace
+    from packager.cluster import workspace
 
     name = source.overlay(overlay, ()) if overlay else None
     with open_target(ctx, source.package, name, kubectl) as target:

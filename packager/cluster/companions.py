@@ -21,15 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """An object beside a workload.
+    """An object beside a workload."""
 
-    Attributes:
-        shown: The object's name for kubectl: `service/name`.
-        state: The object's state, in a few words.
-    """
-
-    shown: str
-    state: str
+    shown: str  # the object's name for kubectl: `service/name`
+    state: str  # the object's state, in a few words
 
     def as_json(self) -> dict[str, Any]:
         """Return the object's name and state for `-o json`."""

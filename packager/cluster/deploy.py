@@ -1,290 +1,277 @@
-"""Applies manifests with server-side apply, or refuses before anything is created. Tests: cli/test_deploy.py."""
+"""Deploys a package: compares it with the existing objects, verifies the overlay, and applies it."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from enum import StrEnum
+import shlex
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packager.base import workfolder
-from packager.base.errors import ClusterError, ConflictError, UnreachableError
-from packager.cluster.differences import Difference, differences
-from packager.cluster.labels import DEPLOYED_BY, RENDERED
-from packager.cluster.manifests import as_list
-from packager.cluster.ownership import FIELD_MANAGER, foreign_objects, key, look_up, refuse_foreign, sets
+from packager.base.errors import ClusterError, UnreachableError, VerificationError
+from packager.base.paths import argument
+from packager.cluster import apply as deploy
+from packager.cluster.apply import DeployState, Situation
+from packager.cluster.differences import AdmissionChange, object_changes, pod_changes
+from packager.cluster.dry_run import try_pods
+from packager.cluster.hold import held, hold_of
+from packager.cluster.leftovers import switched_off
+from packager.cluster.ownership import key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
-from packager.kubernetes.kubectl.messages import NO_KIND
-from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import annotation, is_being_deleted, shown
-from packager.kubernetes.snapshot import Snapshot
-from packager.workloads.kinds import kinds
+from packager.cluster.results import kept_results, lasting_storage, lost_with_pods
+from packager.kubernetes.objects import shown
+from packager.verify import Checks, trust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Key
-    from packager.kubernetes.kubectl.client import Kubectl
+    from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
+    from packager.kubernetes.podsecurity import Level
 
-
-_SURPLUS_SECONDS = 60
-
-_KEPT = f"{FIELD_MANAGER}-replicas"
-"""The field manager of the number of replicas after a deploy adds an autoscaler, until the autoscaler sets it."""
-
-_SET_BY_AUTOSCALER = frozenset({("kube-controller-manager", ".spec.replicas"), (_KEPT, ".spec.replicas")})
-"""The managers and path of the field that an autoscaler sets, as the message of a conflict names them."""
-
-_BY = f"metadata.annotations.{DEPLOYED_BY}"
-"""The path of the annotation with the deploying user, which another user's deploy would change."""
-
-_AS_JSON = ("--output=json", "--show-managed-fields")
-
-
-class DeployState(StrEnum):
-    """The state of the workload in the cluster; an outdated one accepts changes while it runs."""
-
-    ABSENT = "absent"
-    SAME = "same"
-    CHANGED = "changed"
-    OUTDATED = "outdated"
-    ENDED = "ended"
-    GOING = "going"
+_REMOVAL_SECONDS = 300
+"""The timeout in seconds for the deletion of an existing workload."""
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
-    """The state of the cluster before a deploy.
+class PreparedDeploy:
+    """A deploy that has been checked and may start."""
 
-    Attributes:
-        state: The state of the workload.
-        live: The existing workload.
-        differences: The differences between the existing objects and the manifests, with the object's name. For a
-            workload that is the same, they are the changes that the cluster's policies make.
-        deployed_by: The user who deployed the existing workload, if known.
-    """
+    target: Target  # the overlay, and the cluster
+    namespace: str  # the namespace
+    situation: Situation  # the existing workload of the same name, compared with the overlay's
+    live: Mapping[Key, Object]  # the existing objects with the names of those to apply
+    # the objects of site options that an earlier deploy had switched on and this overlay has not
+    surplus: tuple[Object, ...] = ()
+    # the objects as the server would store them; empty unless a workload differs from its last deploy
+    planned: tuple[Object, ...] = ()
 
-    state: DeployState
-    live: Object | None = None
-    differences: tuple[tuple[str, Difference], ...] = ()
-    deployed_by: str | None = None
+    @property
+    def per_workload(self) -> tuple[PreparedDeploy, ...]:
+        """A deploy for each workload."""
+        return tuple(
+            replace(self, target=one, situation=deploy.situation(one.manifests, self.live, self.planned))
+            for one in self.target.per_workload
+        )
+
+    def without(self, before: PreparedDeploy, after: PreparedDeploy) -> PreparedDeploy:
+        """Return the deploy without the objects that were deleted between `before` and `after`."""
+        gone = before.live.keys() - after.live.keys()
+        return replace(self, live={name: item for name, item in self.live.items() if name not in gone})
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no workload of this name exists."""
+        return self.situation.state is DeployState.ABSENT
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the workload exists exactly as it would be applied, and has not ended."""
+        return self.situation.state is DeployState.SAME
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the workload exists with a different spec and can be changed while it runs."""
+        return self.situation.state is DeployState.OUTDATED
+
+    @property
+    def obstacle(self) -> str | None:
+        """A sentence that says why the existing workload must be deleted first; None if it need not be."""
+        if self.situation.state not in (DeployState.ENDED, DeployState.CHANGED):
+            return None
+        by = f", deployed by {self.situation.deployed_by}," if self.situation.deployed_by else ""
+        if self.situation.state is DeployState.ENDED:
+            return f"{self.target.shown}{by} has already run, and a finished job does not run again"
+        return f"{self.target.shown}{by} already exists with a different spec, and its pods cannot be changed in place"
+
+    @property
+    def loss(self) -> str | None:
+        """A sentence that says that the results will be lost, and how to keep them; None if they will not be."""
+        lost = self.lost_results
+        return (
+            None
+            if lost is None
+            else f"{lost}; copy them while it runs, or keep them: {lasting_storage(self.target.package.source)}"
+        )
+
+    @property
+    def lost_results(self) -> str | None:
+        """A sentence that says that the results will be lost with the pods; None if they will not be."""
+        new = (one for one in self.per_workload if not one.is_same and not hold_of(one.target.manifests.workload))
+        return next((lost for one in new if (lost := lost_with_pods(one.target.manifests))), None)
+
+    @property
+    def kept_results(self) -> tuple[str, ...]:
+        """The places of results that outlive their pods, each as a sentence."""
+        places = (kept_results(one.target.manifests) for one in self.per_workload if not one.is_same)
+        return tuple(dict.fromkeys(filter(None, places)))
+
+    @property
+    def author(self) -> str:
+        """The user to record as its deployer: the earlier one if the workload already exists unchanged."""
+        earlier = self.situation.deployed_by if self.is_same else None
+        return earlier or self.target.person
 
 
-def situation(manifests: Manifests, live: Mapping[Key, Object], planned: Sequence[Object] = ()) -> Situation:
-    """Return the state of the workload and the objects with the names of `manifests` in the cluster.
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """The result of a deploy."""
+
+    workload: str  # the workload's name for kubectl, such as `mpijob/name`; all names, if there are several
+    namespace: str  # the workload's namespace
+    digest: str  # the digest of the package that was applied
+    deployed_by: str  # the user who has deployed it
+    objects: tuple[str, ...]  # all objects that were applied, each as a name for kubectl
+    # the objects that were deleted because the overlay no longer contains them, as names for kubectl
+    removed: tuple[str, ...] = ()
+    # the changes that the cluster's policies and webhooks have made to the objects
+    changes: tuple[AdmissionChange, ...] = ()
+    warnings: tuple[str, ...] = ()  # the warnings of the server about the objects
+
+
+def check(target: Target, allowed: frozenset[str], level: Level | None, expected: str | None = None) -> None:
+    """Check that the overlay may be applied.
 
     Args:
-        manifests: The objects that would be applied.
-        live: The existing objects.
-        planned: The objects as the server would store them. A workload that differs from its manifest counts as the
-            same if the apply would not change it: then the cluster's policies have caused the differences.
+        target: The overlay.
+        allowed: The kinds of object, and the variables, that the user has allowed.
+        level: The accepted Pod Security level; None for the level that the package was sealed with.
+        expected: The digest that the package must have; None for any.
+
+    Raises:
+        VerificationError: The overlay may not be applied; the error contains every problem.
     """
-    workload = live.get(key(manifests.workload))
+    checks = Checks(
+        (target.kubectl.program,),
+        level=level,
+        allowed=allowed,
+        namespace=target.kubectl.namespace,
+        expected=expected,
+    )
+    problems = trust(target.package, target.rendered, checks)
+    if problems:
+        source = argument(target.package.source)
+        message = f"{source} did not pass verification; nothing was applied"
+        hint = f"{shlex.join(['mlpack', 'verify', source])} shows the details; --no-verify applies it anyway"
+        raise VerificationError(message, hint=hint, problems=problems)
+
+
+def with_hold(target: Target, seconds: float) -> Target:
+    """Return the target of a first deploy whose pods are held; see `prepare`."""
+    return replace(target, manifests=held(target.manifests, {}, seconds))
+
+
+def dry_run(target: Target, strategy: str, *, force_conflicts: bool = False, form: str | None = None) -> str:
+    """Return the output of kubectl's dry run with the strategy `client` or `server`, in kubectl's output form `form`.
+
+    Raises:
+        ClusterError: The cluster would refuse the objects.
+    """
+    if strategy == "server":
+        refuse_taken(look_up(target.kubectl, target.manifests.objects), target.identity)
+    flags = [f"--output={form}"] if form else []
+    stamped = target.stamped(target.person)
+    return deploy.apply(target.kubectl, stamped, dry_run=strategy, force_conflicts=force_conflicts, flags=flags)
+
+
+def planned_changes(target: Target, *, force_conflicts: bool = False) -> tuple[AdmissionChange, ...]:
+    """Return the changes that the cluster's policies and webhooks would make to the objects and their pods.
+
+    Raises:
+        ClusterError: The cluster would refuse the objects.
+    """
+    namespace = target.kubectl.default_namespace()
+    kubectl = replace(target.kubectl, namespace=namespace)
+    stamped = target.stamped(target.person)
+    planned = deploy.planned(kubectl, stamped, force_conflicts=force_conflicts)
+    trials = try_pods(kubectl, target.manifests, target.rendered.pods, target.identity, planned)
+    sent = [item for item in json.loads(stamped)["items"] if item["kind"] != "Pod"]  # tried as a pod
+    return (*object_changes(sent, planned), *pod_changes(trials))
+
+
+def prepare(target: Target, hold: float = 0) -> PreparedDeploy:
+    """Read the existing objects with the names of the package's objects; change nothing.
+
+    Args:
+        target: The overlay, and the cluster.
+        hold: The most seconds that pods are held until results that go with them are copied; 0 for no hold. It is in
+            the target of the result.
+
+    Raises:
+        ClusterError: The cluster does not answer, or an object of another owner has the name of one of the package's.
+    """
+    namespace = target.kubectl.default_namespace()
+    live = look_up(target.kubectl, target.manifests.objects)
+    refuse_taken(live, target.identity)
+    target = replace(target, manifests=held(target.manifests, live, hold))
+    surplus = tuple(switched_off(target.kubectl, target.manifests, target.identity))
+    planned = _planned(target) if deploy.is_touched(target.manifests, live) else ()
+    situation = deploy.situation(target.manifests, live, planned)
+    return PreparedDeploy(target, namespace, situation, live, surplus, planned)
+
+
+def _planned(target: Target) -> tuple[Object, ...]:
+    """Return the objects as the server would store them; none if it refuses them, for example after a manual change.
+
+    Raises:
+        UnreachableError: The server does not answer.
+    """
+    try:
+        return tuple(deploy.planned(target.kubectl, target.stamped(target.person)))
+    except UnreachableError:
+        raise
+    except ClusterError:
+        return ()
+
+
+def delete_existing(prepared: PreparedDeploy) -> PreparedDeploy:
+    """Delete the existing workload, wait until it is deleted, and return the deploy without it.
+
+    Raises:
+        TimedOutError: The workload still exists after the timeout.
+        ClusterError: The server refused.
+    """
+    workload = prepared.situation.live
     if workload is None:
-        return Situation(DeployState.ABSENT)
-    who = annotation(workload, DEPLOYED_BY)
-    if is_being_deleted(workload):
-        return Situation(DeployState.GOING, workload, deployed_by=who)
-    if annotation(workload, RENDERED) == manifests.digest:
-        stored = next((item for item in planned if key(item) == key(workload)), manifests.workload)
-        changed = tuple(_workload_changes(manifests, workload))
-        is_same = not changed or all(change.path == _BY for change in differences(stored, workload))
-    else:
-        changed = tuple(_changes(manifests, live))
-        # Objects applied by kubectl itself have no digest, and with several workloads the digest covers all of them:
-        # in these cases, only the visible differences count.
-        is_same = not changed and (annotation(workload, RENDERED) is None or bool(manifests.others))
-    ended = manifests.kind.ending(Snapshot(workload))
-    changed_state = DeployState.OUTDATED if manifests.kind.serves else DeployState.CHANGED
-    state = DeployState.ENDED if ended else DeployState.SAME if is_same else changed_state
-    return Situation(state, workload, changed, who)
+        return prepared
+    remove(prepared.target.kubectl, [workload], timeout=_REMOVAL_SECONDS)
+    return replace(prepared, live={name: item for name, item in prepared.live.items() if name != key(workload)})
 
 
-def is_touched(manifests: Manifests, live: Mapping[Key, Object]) -> bool:
-    """Whether a policy or a user has changed a workload since it was deployed from these very `manifests`."""
-    pairs = [(item, live.get(key(item))) for item in manifests.workloads]
-    return any(
-        item is not None and annotation(item, RENDERED) == manifests.digest and differences(manifest, item)
-        for manifest, item in pairs
+def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deployed:
+    """Apply all objects, or none if a dry run fails; never overwrite objects of other owners.
+
+    Objects of site options that are now off are deleted after the dry run has succeeded.
+
+    Args:
+        prepared: The deploy, and the existing objects.
+        force_conflicts: Whether to take over fields that another field manager has set.
+
+    Raises:
+        ClusterError: The server refused an object, or an object of the same name was created during the deploy.
+    """
+    target, author = prepared.target, prepared.author
+    stamped = target.stamped(author)
+    surplus = prepared.surplus
+    planned, warnings = deploy.apply_all(
+        target.kubectl, target.manifests, stamped, prepared.live, surplus=surplus, force_conflicts=force_conflicts
+    )
+    return Deployed(
+        target.shown_all,
+        prepared.namespace,
+        target.package.digest,
+        author,
+        _resources(target),
+        tuple(map(shown, surplus)),
+        tuple(object_changes(json.loads(stamped)["items"], planned)),
+        warnings,
     )
 
 
-def apply(
-    kubectl: Kubectl,
-    manifests: str,
-    *,
-    dry_run: str | None = None,
-    force_conflicts: bool = False,
-    flags: Sequence[str] = (),
-) -> str:
-    """Apply objects with server-side apply, unless the dry run is on the client side.
-
-    Args:
-        kubectl: The user's kubectl.
-        manifests: The objects, as JSON or YAML.
-        dry_run: `server` or `client` to apply nothing.
-        force_conflicts: Whether to take over fields that another field manager has set.
-        flags: More flags for kubectl.
-
-    Returns:
-        kubectl's stdout.
-
-    Raises:
-        ClusterError: The server refused an object; others may have been applied.
-    """
-    with workfolder.temporary() as folder:
-        file = folder / "manifests.json"
-        file.write_text(manifests, encoding="utf-8")
-        arguments = ["apply", f"--filename={file}"]
-        if dry_run != "client":  # kubectl has no client-side dry run of a server-side apply
-            arguments += ["--server-side", f"--field-manager={FIELD_MANAGER}"]
-            arguments += ["--force-conflicts"] if force_conflicts else []
-        arguments += [f"--dry-run={dry_run}"] if dry_run else []
-        return _run(kubectl, [*arguments, *flags])
+def printed(target: Target, form: str) -> str:
+    """Return the applied objects as they are in the cluster, in a form of kubectl's: json, name or yaml."""
+    return target.kubectl.run("get", *_resources(target), "--ignore-not-found", f"--output={form}").stdout
 
 
-def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted objects
-    kubectl: Kubectl,
-    manifests: Manifests,
-    stamped: str,
-    live: Mapping[Key, Object],
-    *,
-    surplus: Sequence[Object] = (),
-    force_conflicts: bool = False,
-) -> list[Object]:
-    """Apply all objects, or none if a dry run is refused; never overwrite objects of others.
-
-    Args:
-        kubectl: The user's kubectl.
-        manifests: The objects to apply.
-        stamped: The same objects as JSON, with the labels and annotations of the deploy.
-        live: The objects that existed under these names before.
-        surplus: The objects to delete before the apply; an autoscaler among them would change the workload again.
-        force_conflicts: Whether to take over fields that another field manager has set.
-
-    Returns:
-        The objects in the server's answer to the dry run.
-
-    Raises:
-        ClusterError: The server refused an object, or another user created an object of the same name meanwhile.
-        TimedOutError: An object of `surplus` still exists; nothing was applied.
-    """
-    # Without the dry run, a quota or a policy that refuses the last object would leave the others applied.
-    try:
-        objects = planned(kubectl, stamped, force_conflicts=force_conflicts)
-    except ConflictError as error:
-        is_autoscaled = any(item["kind"] == "HorizontalPodAutoscaler" for item in surplus)
-        if not is_autoscaled or not error.fields <= _SET_BY_AUTOSCALER:
-            raise
-        force_conflicts = True
-        objects = planned(kubectl, stamped, force_conflicts=True)
-    refuse_foreign(foreign_objects(objects, live))
-    if surplus:
-        remove(kubectl, surplus, timeout=_SURPLUS_SECONDS)
-    if kept := list(_handed_over(manifests, live)):
-        # The later of two such flags counts; and kubectl's validation would report the missing fields.
-        apply(kubectl, as_list(kept), flags=(f"--field-manager={_KEPT}", "--validate=false"))
-    try:
-        applied = _objects(apply(kubectl, stamped, flags=_AS_JSON, force_conflicts=force_conflicts))
-    except UnreachableError as error:
-        message = f"{error}; it is not known whether it was applied"
-        raise UnreachableError(message, hint="deploy again to complete it") from None
-    except ClusterError as error:
-        before_failure = _applied_before_failure(kubectl, manifests, live)
-        raise (
-            ClusterError(f"{error}; applied before that: {before_failure}", hint=error.hint)
-            if before_failure
-            else error
-        ) from None
-    if taken := foreign_objects(applied, live):
-        _release_fields(kubectl, taken)
-        refuse_foreign(taken)
-    return objects
-
-
-def planned(kubectl: Kubectl, manifests: str, *, force_conflicts: bool = False) -> list[Object]:
-    """Return the objects of `manifests`, which are JSON, as the server would store them. Raises as `apply`."""
-    return _objects(apply(kubectl, manifests, dry_run="server", force_conflicts=force_conflicts, flags=_AS_JSON))
-
-
-def _handed_over(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[Object]:
-    """Yield objects to apply, with the current number of replicas of the workloads that an autoscaler now controls.
-
-    A field without a manager gets its default, which is 1: a serving workload would be scaled down to it
-    (https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#migrating-deployments-and-statefulsets-to-horizontal-autoscaling).
-    """
-    targets = [
-        item["spec"]["scaleTargetRef"] for item in manifests.objects if item["kind"] == "HorizontalPodAutoscaler"
-    ]
-    for workload in manifests.workloads:
-        before = live.get(key(workload))
-        is_target = any((target.get("kind"), target.get("name")) == key(workload) for target in targets)
-        if before is None or not is_target or "replicas" in workload["spec"] or not sets(before, "replicas"):
-            continue
-        metadata = {"name": workload["metadata"]["name"]}
-        spec = {"replicas": before["spec"]["replicas"]}
-        yield {"apiVersion": workload["apiVersion"], "kind": workload["kind"], "metadata": metadata, "spec": spec}
-
-
-def _release_fields(kubectl: Kubectl, taken: list[Object]) -> None:
-    """Remove the applied fields from objects of others, with an apply that contains no fields."""
-    empty = [
-        {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": {"name": item["metadata"]["name"]}}
-        for item in taken
-    ]
-    apply(kubectl, as_list(empty))
-
-
-def _applied_before_failure(kubectl: Kubectl, manifests: Manifests, live: Mapping[Key, Object]) -> str:
-    """Return the names of the objects that a refused deploy has created, as a list in a sentence."""
-    try:
-        live_now = look_up(kubectl, manifests.objects)
-    except ClusterError:
-        return ""
-    made = [
-        shown(item)
-        for object_key, item in live_now.items()
-        if object_key not in live and annotation(item, RENDERED) == manifests.digest
-    ]
-    return ", ".join(made)
-
-
-def _objects(printed: str) -> list[Object]:
-    try:
-        answer = json.loads(printed)
-    except (ValueError, RecursionError):
-        raise UnreachableError("the cluster's response was cut off") from None
-    return list(answer["items"]) if answer["kind"] == "List" else [answer]
-
-
-def _run(kubectl: Kubectl, arguments: list[str]) -> str:
-    done = kubectl.run(*arguments)
-    unknown = NO_KIND.search(done.stderr) if done.returncode != 0 else None
-    if unknown and kubectl.serves(f"{unknown[1]}.{unknown[2].partition('/')[0]}"):
-        done = kubectl.run(*arguments)  # an API server that is starting does not serve every kind at once
-    if done.returncode == 0:
-        return str(done.stdout)
-    error = kubectl.unready_or(explained_error(done.stderr))
-    unserved = kinds().get(unknown[1]) if unknown else None
-    if unserved and unserved.operator:
-        error.hint = error.hint or unserved.operator.installation(kubectl.cluster)
-    raise error
-
-
-def _workload_changes(manifests: Manifests, workload: Object) -> Iterator[tuple[str, Difference]]:
-    for difference in differences(manifests.workload, workload):
-        yield shown(workload), difference
-
-
-def _changes(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[tuple[str, Difference]]:
-    for manifest in manifests.objects:
-        item = live.get(key(manifest))
-        if any(manifest is other for other in manifests.others):
-            continue
-        if item is None:
-            yield shown(manifest), Difference("", None, manifest)
-            continue
-        for difference in differences(manifest, item):
-            yield shown(manifest), difference
+def _resources(target: Target) -> tuple[str, ...]:
+    return tuple(resource(item) for item in target.manifests.objects)

@@ -1,4 +1,4 @@
-"""Compares an object in the cluster with its manifest, ignoring fields that the server fills in."""
+"""Compares objects with their manifests: what the cluster has, and what its policies and webhooks change."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.masking import masked
 from packager.base.quantity import parse
+from packager.cluster.ownership import key
+from packager.kubernetes.objects import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from packager.cluster.dry_run import Trial
+    from packager.kubernetes.objects import Object
+
 
 _MISSING = object()
 
@@ -20,17 +26,11 @@ _KEYS = ("name", "mountPath", "containerPort", "key")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A value that differs.
+    """A value that differs."""
 
-    Attributes:
-        path: The path of the value: `spec.containers[main].image`; empty for an object that does not exist.
-        before: The value in the cluster; None if there is none.
-        after: The value in the manifest.
-    """
-
-    path: str
-    before: Any
-    after: Any
+    path: str  # the path of the value: `spec.containers[main].image`; empty for an object that does not exist
+    before: Any  # the value in the cluster; None if there is none
+    after: Any  # the value in the manifest
 
     def __str__(self) -> str:
         if not self.path:
@@ -46,12 +46,7 @@ class Difference:
 
 
 def differences(manifest: Any, live: Any) -> list[Difference]:
-    """Return the differences between `live` and `manifest`.
-
-    Args:
-        manifest: An object as it would be applied.
-        live: The existing object.
-    """
+    """Return the differences between `live` and `manifest`."""
     manifest = _unwrapped(manifest)
     relevant = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
     metadata = manifest.get("metadata", {})
@@ -116,3 +111,37 @@ def _short(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     first, *rest = text.splitlines() or [""]
     return f"{first[:60]}..." if rest or len(first) > 60 else first
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionChange:
+    """A value of a package that admission changes."""
+
+    whose: str  # the changed object or pods: `mpijob/x`, `the pods of worker`
+    difference: Difference  # the value before and after
+
+    def __str__(self) -> str:
+        return f"the cluster changes {self.whose}: {self.difference}"
+
+
+def object_changes(sent: Iterable[Object], planned: Iterable[Object]) -> Iterator[AdmissionChange]:
+    """Yield the changes that admission makes in objects."""
+    before = {key(item): item for item in sent}
+    for item in planned:
+        for difference in _changes(before[key(item)], item) if key(item) in before else ():
+            yield AdmissionChange(shown(item), difference)
+
+
+def pod_changes(trials: Iterable[Trial]) -> Iterator[AdmissionChange]:
+    """Yield the changes that admission makes in pods; the same change in several roles is yielded once."""
+    changes: dict[str, tuple[Difference, list[str]]] = {}
+    for trial in trials:
+        for difference in _changes(trial.sent, trial.answer) if trial.answer else ():
+            changes.setdefault(str(difference), (difference, []))[1].append(trial.role)
+    for difference, roles in changes.values():
+        yield AdmissionChange(f"the pods of {' and '.join(roles)}", difference)
+
+
+def _changes(sent: Object, answer: Object) -> Iterator[Difference]:
+    for difference in differences(sent, answer):
+        yield Difference(difference.path, before=difference.after, after=difference.before)

@@ -40,21 +40,13 @@ _TOKEN = "kube-api-access-"  # noqa: S105 - the beginning of a volume's name
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of a dry run of a pod.
+    """The result of a dry run of a pod."""
 
-    Attributes:
-        pods: The template of the pod.
-        sent: The pod that was sent.
-        answer: The pod as the server would create it; None if it would not.
-        error: The error in place of an answer.
-        refusal: The refusal of the pod, if the cluster has refused it.
-    """
-
-    pods: Pods
-    sent: Object
-    answer: Object | None = None
-    error: MlpackError | None = None
-    refusal: Finding | None = None
+    pods: Pods  # the template of the pod
+    sent: Object  # the pod that was sent
+    answer: Object | None = None  # the pod as the server would create it; None if it would not
+    error: MlpackError | None = None  # the error in place of an answer
+    refusal: Finding | None = None  # the refusal of the pod, if the cluster has refused it
 
     @property
     def role(self) -> str:

@@ -29,13 +29,9 @@ _MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Objects that only their finalizers keep.
+    """Objects that only their finalizers keep."""
 
-    Attributes:
-        objects: The objects, at least one.
-    """
-
-    objects: tuple[Object, ...]
+    objects: tuple[Object, ...]  # the objects, at least one
 
     @property
     def message(self) -> str:

@@ -6,10 +6,13 @@ The state is polled, not watched: a poll has no state to lose when the connectio
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, UnreachableError
+from packager.base.errors import ClusterError, TimedOutError, UnreachableError
+from packager.cluster.kept_logs import LogKeeper
 from packager.cluster.labels import DEPLOYED_BY, RENDERED
+from packager.cluster.observe import absent, events_of
+from packager.cluster.podwatch import PodWatch
 from packager.diagnosis.diagnose import NOTICE, diagnose, ending_before_deletion
 from packager.diagnosis.past import Memory, Past
 from packager.kubernetes.objects import annotation, is_being_deleted, is_running, shown, uid
@@ -18,11 +21,13 @@ from packager.kubernetes.verdict import Finding, Phase, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from packager.cluster.kept_logs import SnapshotReader
+    from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.workloads.workload import Workload
 
-INTERVAL = 1.0
+INTERVAL = 2.0
 """Seconds from one poll to the next, unless a poll takes more than a quarter of that."""
 
 LONGEST_PAUSE = 4.0
@@ -32,38 +37,16 @@ MAX_SILENCE = 300.0
 """Seconds without an answer after which the wait ends with an error."""
 
 
-class SnapshotReader(Protocol):
-    """A function that takes a snapshot."""
-
-    def __call__(self, *, events: bool) -> Snapshot | None:
-        """Return the workload and its objects; None if the workload does not exist.
-
-        Args:
-            events: Whether to read events too; a namespace may contain thousands.
-
-        Raises:
-            ClusterError: The cluster did not answer, or refused to.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The result of one poll.
+    """The result of one poll."""
 
-    Attributes:
-        verdict: The verdict on the workload.
-        snapshot: The snapshot that the verdict is about; while the cluster does not answer, the last one.
-        silence: Seconds for which the cluster has not answered; 0 after an answer.
-        error: The reason why the cluster did not answer.
-        is_last: Whether the wait is over: the state is final, or only a user can fix it.
-        per_workload: The newest update of each of several workloads; this update is that of the worst one.
-    """
-
-    verdict: Verdict
-    snapshot: Snapshot | None
-    silence: float = 0
-    error: ClusterError | None = None
-    is_last: bool = False
+    verdict: Verdict  # the verdict on the workload
+    snapshot: Snapshot | None  # the snapshot that the verdict is about; while the cluster does not answer, the last one
+    silence: float = 0  # seconds for which the cluster has not answered; 0 after an answer
+    error: ClusterError | None = None  # the reason why the cluster did not answer
+    is_last: bool = False  # whether the wait is over: the state is final, or only a user can fix it
+    # the newest update of each of several workloads; this update is that of the worst one
     per_workload: tuple[Update, ...] = ()
 
     @property
@@ -86,7 +69,7 @@ _NOT_SEEN_YET = Update(Verdict(Phase.PENDING, "it has not been found yet"), None
 """The state of a new deployment while the cluster has not answered yet."""
 
 
-def follow(  # noqa: PLR0913 - two parameters are the time, which tests simulate
+def poll(  # noqa: PLR0913 - two parameters are the time, which tests simulate
     read: SnapshotReader,
     kind: Workload,
     *,
@@ -98,7 +81,7 @@ def follow(  # noqa: PLR0913 - two parameters are the time, which tests simulate
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> Iterator[Update]:
-    """Yield the state of a workload about once per second, until it is final or the deadline is reached.
+    """Yield the state of a workload about every two seconds, until it is final or the deadline is reached.
 
     Args:
         read: The function that takes a snapshot.
@@ -274,3 +257,111 @@ def _replaced_update(snapshot: Snapshot, what: str) -> Update:
     message = f"{annotation(snapshot.workload, DEPLOYED_BY) or 'another user'} {what}"
     finding = Finding("Replaced", shown(snapshot.workload), message)
     return Update(Verdict(Phase.ABSENT, message, (finding,)), snapshot, is_last=True)
+
+
+def follow_one(
+    target: Target,
+    *,
+    rendered: str | None = None,
+    patience: float | None = None,
+    keep_following: bool = False,
+    watch: PodWatch | None = None,
+) -> Iterator[Update]:
+    """Yield updates on the main workload; see `poll`.
+
+    An operator gets half a minute to report the end, or `patience` if that is less. `watch` keeps the logs of pods
+    until the last update; without it, a watch keeps only their states.
+    """
+    kubectl, kind = target.kubectl, target.manifests.kind
+    with watch or PodWatch(kubectl) as watching:
+        yield from poll(
+            LogKeeper(target.observe, kubectl, kind, watching),
+            kind,
+            rendered=rendered,
+            deadline=kubectl.deadline,
+            clock=kubectl.runner.clock,
+            sleep=kubectl.runner.sleep,
+            patience=NOTICE if patience is None else min(NOTICE, patience),
+            keep_following=keep_following,
+            read_events=lambda: events_of(kubectl).items,
+        )
+
+
+def follow_all(
+    target: Target, *, rendered: str | None = None, patience: float | None = None, watch: PodWatch | None = None
+) -> Iterator[Update]:
+    """Yield updates on all workloads, until all have reached their goals or one can no longer reach it.
+
+    `watch` keeps the logs of the main one's pods.
+    """
+    watches = (watch, *([None] * len(target.per_workload)))
+    targets = zip(target.per_workload, watches, strict=False)
+    return combined([follow_one(one, rendered=rendered, patience=patience, watch=own) for one, own in targets])
+
+
+def follow(
+    target: Target,
+    *,
+    rendered: str | None = None,
+    timeout: float | None = None,
+    patience: float | None = None,
+    watch: PodWatch | None = None,
+) -> Iterator[Update]:
+    """Yield updates on the workloads; after the last one, their state changes only if a person acts.
+
+    Args:
+        target: The overlay, and the cluster.
+        rendered: The digest of the applied manifests; a workload with another digest belongs to another deploy.
+        timeout: The longest wait in seconds; None for no limit.
+        patience: The longest wait in seconds for a temporary obstacle to pass; None for no limit. The operator gets
+            half a minute at most to notice the end of the workload.
+        watch: Keeps the logs of the main workload's pods; None for no log.
+
+    Raises:
+        TimedOutError: The timeout has passed.
+        ClusterError: The cluster does not answer for a long time.
+    """
+    target = replace(target, kubectl=target.kubectl.within(timeout))
+    stuck_since: float | None = None
+    update: Update | None = None
+    for update in follow_all(target, rendered=rendered, patience=patience, watch=watch):
+        yield update
+        now = target.kubectl.runner.clock()
+        stuck_since = (now if stuck_since is None else stuck_since) if update.verdict.phase is Phase.STUCK else None
+        has_waited = stuck_since is not None and patience is not None and now - stuck_since > patience
+        if update.is_last or has_waited:
+            return
+    raise _timed_out(target, update, timeout or 0)
+
+
+def verdict(target: Target, last: Update) -> Verdict:
+    """Return the verdict of the last update; for a deleted workload, it includes whether its namespace is deleted.
+
+    Raises:
+        UnreachableError: The workload was deleted, and the cluster does not answer.
+    """
+    is_gone = last.verdict.phase is Phase.ABSENT and last.snapshot is None
+    return absent(target.kubectl, last.verdict) if is_gone else last.verdict
+
+
+def verdicts(target: Target, last: Update) -> tuple[tuple[Target, Verdict], ...]:
+    """Return the verdict of the last update on each workload; if one has failed, only on this one.
+
+    Raises:
+        UnreachableError: A workload was deleted, and the cluster does not answer.
+    """
+    if last.per_workload and last.verdict.phase.is_good:
+        return tuple((one, update.verdict) for one, update in zip(target.per_workload, last.per_workload, strict=True))
+    one = target.per_workload[last.index]
+    return ((one, verdict(one, last)),)
+
+
+def _timed_out(target: Target, last: Update | None, timeout: float) -> TimedOutError:
+    target = target.per_workload[last.index] if last else target
+    if last is None:
+        message = f"{target.shown}: the cluster did not report the state within {timeout:g} s"
+    elif last.silence:
+        message = f"{target.shown} was {last.verdict.phase} when last seen, {last.silence:.0f} s ago"
+    else:
+        message = f"{target.shown} is still {last.verdict.phase} after {timeout:g} s: {last.verdict.summary}"
+    return TimedOutError(message, hint=f"it continues in the cluster; follow it with `{target.command('status')}`")

@@ -1,50 +1,48 @@
-"""Lists the deployed workloads of a package and their builds, by labels of the objects. Tests: cli/test_history.py."""
+"""Lists what is deployed, by labels of the objects: of a package, with its recorded runs, or of all packages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, DeniedError, NotServedError
+from packager.base.errors import ClusterError, DeniedError, NotServedError, ToolError
 from packager.cluster.labels import DEPLOYED_BY, DIGEST, VERSION
+from packager.cluster.observe import selector_flag
+from packager.cluster.ownership import MANAGED_BY, PACKAGE
+from packager.cluster.record import past_runs
 from packager.diagnosis.diagnose import diagnose
-from packager.kubernetes.objects import annotation, created, name, owners
+from packager.kubernetes.objects import annotation, created, labels, name, owners
 from packager.kubernetes.snapshot import Snapshot
+from packager.package.opened import opened
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
+    from pathlib import Path
 
+    from packager.cluster.record import PastRun
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One workload of the package.
+    """One deployed workload."""
 
-    Attributes:
-        namespace: The workload's namespace.
-        workload: `kind/name`.
-        digest: The digest of the workload's package; None if kubectl itself applied it.
-        version: The version of that package; None if it has none.
-        deployed_by: The deploying user as user@machine; None if kubectl itself applied it.
-        created: The time of creation, by the server's clock.
-        ended: `succeeded` or `failed`; None for a workload that has not ended.
-    """
-
+    package: str | None  # the name of its package
     namespace: str
-    workload: str
-    digest: str | None
-    version: str | None
-    deployed_by: str | None
-    created: datetime
-    ended: str | None
+    workload: str  # kind/name
+    digest: str | None  # of its package; None if kubectl itself applied it
+    version: str | None  # of that package
+    deployed_by: str | None  # user@machine; None if kubectl itself applied it
+    created: datetime  # by the server's clock
+    ended: str | None  # succeeded or failed; None for a workload that has not ended
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields for `-o json`."""
         return {
+            "package": self.package,
             "namespace": self.namespace,
             "workload": self.workload,
             "digest": self.digest,
@@ -56,36 +54,64 @@ class Deployment:
 
 
 @dataclass(frozen=True, slots=True)
-class Deployments:
-    """The workloads of a package that are in the cluster.
+class History:
+    """The deployments of a package."""
 
-    Attributes:
-        deployments: The workloads, the newest first.
-        unseen: The refusals, by the resource that the user may not list.
+    package: str  # its name
+    digest: str  # of the build that the user named
+    deployments: tuple[Deployment, ...]  # of all builds, the newest first
+    unseen: Mapping[str, str]  # the cluster's message by resource that the user may not list
+    records: tuple[PastRun, ...] = ()  # the runs that were recorded in local folders, the newest first
+    error: ClusterError | ToolError | None = None  # hides the deployments; None if the cluster has answered
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "package": self.package,
+            "digest": self.digest,
+            "deployments": [deployment.as_json() for deployment in self.deployments],
+            "unseen": dict(self.unseen),
+            "records": [record.as_json() for record in self.records],
+            "error": None if self.error is None else str(self.error),
+        }
+
+
+def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False, records: Sequence[Path]) -> History:
+    """Return the deployments of the package at `path` that still exist, and its recorded runs, also without a cluster.
+
+    Raises:
+        UsageError: There is no such package.
+        ClusterError: There is no recorded run, and the cluster does not answer, or the user may not list any of the
+            resources.
+        ToolError: There is no recorded run, and kubectl cannot be run.
     """
+    with opened(path) as package:
+        runs = [run for folder in records for run in past_runs(folder, package.name)]
+        runs.sort(key=lambda run: run.created, reverse=True)
+        try:
+            rows, unseen = deployments(kubectl, package.name, everywhere=everywhere)
+        except (ClusterError, ToolError) as error:
+            if not runs:
+                raise
+            return History(package.name, package.digest, (), {}, tuple(runs), error)
+        return History(package.name, package.digest, rows, unseen, tuple(runs))
 
-    deployments: tuple[Deployment, ...]
-    unseen: Mapping[str, str]
 
-
-def history(kubectl: Kubectl, package: str, *, everywhere: bool = False) -> Deployments:
-    """Return the workloads of the package that are in the cluster.
-
-    Args:
-        kubectl: The user's kubectl.
-        package: The package's name.
-        everywhere: Whether to look in all namespaces.
+def deployments(
+    kubectl: Kubectl, package: str | None = None, *, everywhere: bool = False
+) -> tuple[tuple[Deployment, ...], dict[str, str]]:
+    """Return the workloads of a package, or of all, newest first, and the refusals by resource that may not be listed.
 
     Raises:
         ClusterError: The cluster does not answer; or nothing was found, and the user may not list some resources.
     """
-    selector = f"--selector=app.kubernetes.io/managed-by=mlpack,app.kubernetes.io/name={package}"
+    wanted = {MANAGED_BY: "mlpack", **({PACKAGE: package} if package else {})}
     where = ["--all-namespaces"] if everywhere else []
     items: list[Object] = []
     unseen: dict[str, ClusterError] = {}
     for kind in kinds().values():
         try:
-            items += kubectl.items(kind.resource, selector, *where)
+            items += kubectl.items(kind.resource, selector_flag(wanted), *where)
         except NotServedError:
             continue  # a cluster without the operator has none of its workloads
         except DeniedError as error:
@@ -93,17 +119,18 @@ def history(kubectl: Kubectl, package: str, *, everywhere: bool = False) -> Depl
     if unseen and not items:
         raise next(iter(unseen.values()))
     # Objects that a controller creates for a workload may have a workload's kind and labels, too.
-    deployments = sorted(
-        (_read(item) for item in items if not owners(item)), key=lambda deployment: deployment.created, reverse=True
-    )
-    return Deployments(tuple(deployments), {resource: str(error) for resource, error in unseen.items()})
+    rows = [_deployment(item) for item in items if not owners(item) and item["kind"] in kinds()]
+    rows = [row for row in rows if package or row.digest is not None]  # temporary pods have the first label only
+    refusals = {resource: str(error) for resource, error in unseen.items()}
+    return tuple(sorted(rows, key=lambda row: row.created, reverse=True)), refusals
 
 
-def _read(item: Object) -> Deployment:
+def _deployment(item: Object) -> Deployment:
     kind = kinds()[item["kind"]]
     snapshot = Snapshot(item, pods=() if kind.selector(item) else (item,))
     verdict = diagnose(kind, snapshot) if kind.ending(snapshot) else None
     return Deployment(
+        labels(item).get(PACKAGE),
         str(item["metadata"]["namespace"]),
         f"{item['kind'].lower()}/{name(item)}",
         annotation(item, DIGEST),

@@ -1,114 +1,42 @@
-"""Holds containers after the ends of their programs, until their results are copied.
-
-A deploy changes the manifests in memory, never the package: the container's command becomes an argument of a script,
-which runs it, keeps its exit code, and waits for a file. The files are on the volume `run` of every pod of a package.
-"""
+"""Holds pods after their programs have ended, where results would be deleted with them, until these are copied."""
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from packager.base.errors import DeniedError, HungError
+from packager.base.errors import ClusterError, DeniedError, HungError, TimedOutError
 from packager.cluster.labels import HOLD, RENDERED
 from packager.cluster.ownership import key
-from packager.cluster.storage import lost_with_pods
+from packager.cluster.results import copied_from_held, lost_with_pods
+from packager.cluster.supervisor import ALL, STATE, mode_of, with_hold
 from packager.kubernetes.kubectl.refusals import error_from
-from packager.kubernetes.manifest import Manifest, at, listing, mapping
-from packager.kubernetes.objects import annotation, is_running, main_container, name
+from packager.kubernetes.manifest import at, mapping
+from packager.kubernetes.objects import annotation, is_running, main_container, name, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.indexed import ANNOTATION as INDEX
-from packager.workloads.structures import pods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+    from pathlib import Path
 
+    from packager.base.errors import MlpackError
+    from packager.base.progress import Tell
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Key
+    from packager.cluster.results import Results
+    from packager.cluster.target import Target
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
-
-_MARK = "mlpack-hold"
-"""The name of the script, by which a held container is recognized."""
-
-_RUN = "/run/mlpack"
-_HELD, _RELEASED, _ALIVE = f"{_RUN}/held", f"{_RUN}/released", f"{_RUN}/alive"
-_FIRST, _ALL = "first", "all"
-
-_LAST_SECONDS = 30
-"""Seconds before a deadline in which nothing is held: the workload would count as failed."""
 
 _SECONDS = 20.0
 """The timeout of a command in a held container."""
 
-# A signal interrupts `wait` while the program still ends. A container that is told to end is not held.
-# Until the child is `alive`, it has the trap of this shell, and a signal to it would be lost.
-_SCRIPT = f"""held={_HELD} released={_RELEASED} alive={_ALIVE} seconds=$1 deadline=$2 which=$3
-shift 3
-stopped='' program=''
-stop() {{
-  stopped=yes tries=5
-  [ -n "$program" ] || return 0
-  until [ -e "$alive" ] || [ "$tries" -le 0 ]; do
-    tries=$((tries - 1))
-    sleep 1
-  done
-  kill -TERM "$program" 2>/dev/null
-}}
-trap stop TERM INT
-rm -f "$held" "$released" "$alive"
-read -r begun rest </proc/uptime
-{{ command : >"$alive"; exec "$@"; }} &
-program=$!
-[ -z "$stopped" ] || stop
-while :; do
-  code=0
-  wait "$program" || code=$?
-  kill -0 "$program" 2>/dev/null || break
-done
-[ -z "$stopped" ] || exit "$code"
-[ "$which" = {_ALL} ] || [ "${{JOB_COMPLETION_INDEX:-0}}" = 0 ] || exit "$code"
-trap 'exit "$code"' TERM INT
-read -r now rest </proc/uptime
-if [ "$deadline" -gt 0 ]; then
-  left=$((deadline - {_LAST_SECONDS} - ${{now%%.*}} + ${{begun%%.*}}))
-  [ "$left" -ge "$seconds" ] || seconds=$left
-fi
-echo "$code" >"$held.new" && mv "$held.new" "$held" || exit "$code"
-while [ "$seconds" -gt 0 ] && [ ! -e "$released" ]; do
-  sleep 1 &
-  wait $!
-  seconds=$((seconds - 1))
-done
-exit "$code"
-"""
+_EVERY = 5.0
+"""Seconds between two questions to a pod whether its program has ended."""
 
-
-def with_hold(manifests: Manifests, seconds: int) -> Manifests:
-    """Return manifests in which the selected workload's pods are held after their programs have ended.
-
-    Manifests whose pods cannot be held are returned unchanged: those of a service, and of containers without a command
-    or without the volume on which the script keeps its files.
-    """
-    workload = deepcopy(manifests.workload)
-    groups = [group for group in pods(Manifest(workload)) if group.main]
-    containers = [mapping(item) for group in groups for item in listing(group.spec.get("containers"))[:1]]
-    if manifests.kind.serves or not containers or not all(map(_may_be_held, containers)):
-        return manifests
-    which = _ALL if manifests.kind.indexes(workload) else _FIRST
-    deadline = min(_deadlines(workload), default=0)
-    for container in containers:
-        program = [*container["command"], *listing(container.pop("args", None))]
-        arguments = (str(seconds), str(deadline), which, *program)
-        container["command"] = ["/bin/sh", "-c", _SCRIPT, _MARK, *arguments]
-    metadata = workload["metadata"]
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), HOLD: str(seconds)}
-    objects, workloads = (
-        tuple(workload if item is manifests.workload else item for item in items)
-        for items in (manifests.objects, manifests.workloads)
-    )
-    return replace(manifests, objects=objects, workloads=workloads)
+_TRIES = 3
+"""The number of attempts to copy, after which a pod is let go without its results."""
 
 
 def held(manifests: Manifests, live: Mapping[Key, Object], seconds: float) -> Manifests:
@@ -142,7 +70,13 @@ def hold_of(workload: Object) -> int:
 
 def held_pods(candidates: list[Object]) -> list[Object]:
     """Return the running pods that are held once their programs have ended."""
-    return [pod for pod in candidates if is_running(pod) and _is_wrapped(pod)]
+    held = []
+    for pod in candidates:
+        mode = mode_of(mapping(at(pod, ("spec", "containers", 0))))
+        is_first = mode[3:4] == (ALL,) or (annotation(pod, INDEX) or "0") == "0"
+        if is_running(pod) and mode[:1] == ("hold",) and is_first:
+            held.append(pod)
+    return held
 
 
 def has_ended(kubectl: Kubectl, pod: Object) -> bool:
@@ -151,13 +85,13 @@ def has_ended(kubectl: Kubectl, pod: Object) -> bool:
     Raises:
         DeniedError: The user may not run commands in pods.
     """
-    done = _exec(kubectl, pod, 'read -r code <"$1" && echo "$code"', _HELD)
+    done = _exec(kubectl, pod, 'read -r code <"$1" && echo "$code"', f"{STATE}/ended")
     return done is not None and done.strip().isdecimal()
 
 
 def release(kubectl: Kubectl, pod: Object) -> None:
     """Let a held pod end. Raises the errors of `has_ended`."""
-    _exec(kubectl, pod, ': >"$1"', _RELEASED)
+    _exec(kubectl, pod, ': >"$1"', f"{STATE}/released")
 
 
 def _exec(kubectl: Kubectl, pod: Object, script: str, path: str) -> str | None:
@@ -175,25 +109,61 @@ def _exec(kubectl: Kubectl, pod: Object, script: str, path: str) -> str | None:
     return None
 
 
-def _may_be_held(container: Object) -> bool:
-    mounts = [mapping(mount) for mount in listing(container.get("volumeMounts"))]
-    is_mounted = any(mount.get("mountPath") == _RUN and not mount.get("readOnly") for mount in mounts)
-    return is_mounted and bool(container.get("command"))
+class HeldResults:
+    """The results of a run whose pods are held, which are copied when their programs have ended.
 
+    Args:
+        target: The overlay as it was deployed.
+        folder: The folder to copy to.
+        patience: The longest wait in seconds for data; 0 for no limit.
+        tell: Receives messages for the user.
 
-def _is_wrapped(pod: Object) -> bool:
-    """Whether the script runs in a pod, and holds it."""
-    command = listing(at(pod, ("spec", "containers", 0, "command")))
-    if command[3:4] != [_MARK]:
-        return False
-    return command[6:7] == [_ALL] or (annotation(pod, INDEX) or "0") == "0"
+    Attributes:
+        copies: The copied results, by folder; those of a later attempt replace earlier ones.
+        error: The reason why the last copy failed; None if it succeeded.
+    """
 
+    def __init__(self, target: Target, folder: Path, patience: float, tell: Tell) -> None:
+        self.copies: dict[str, Results] = {}
+        self.error: MlpackError | None = None
+        self._target = target
+        self._folder = folder
+        self._patience = patience
+        self._tell = tell
+        self._asked: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
+        self._released: set[str] = set()
 
-def _deadlines(value: Any) -> Iterator[int]:
-    """Yield the deadlines of a workload and of its pods, in seconds."""
-    if isinstance(value, dict):
-        deadline = value.get("activeDeadlineSeconds")
-        if isinstance(deadline, int):
-            yield deadline
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _deadlines(item)
+    def read(self, snapshot: Snapshot) -> None:
+        """Copy the results of each held pod whose program has ended, and let it end.
+
+        Raises:
+            ToolError: The folder cannot be written.
+        """
+        kubectl, kind = self._target.kubectl, self._target.manifests.kind
+        for pod in held_pods(kind.listed(snapshot.pods)):
+            key, now = uid(pod), kubectl.runner.clock()
+            if key in self._released or now - self._asked.get(key, now - _EVERY) < _EVERY:
+                continue
+            self._asked[key] = now
+            try:
+                if has_ended(kubectl, pod) and self._has_copied(snapshot, pod):
+                    release(kubectl, pod)
+                    self._released.add(key)
+            except DeniedError as error:
+                self.error = error
+
+    def _has_copied(self, snapshot: Snapshot, pod: Object) -> bool:
+        """Copy the results of a held pod, and return whether it may end: they are copied, or cannot be."""
+        try:
+            results = copied_from_held(
+                self._target, snapshot, pod, self._folder, patience=self._patience, tell=self._tell
+            )
+        except (ClusterError, TimedOutError) as error:
+            self.error = error
+            self._failures[uid(pod)] = self._failures.get(uid(pod), 0) + 1
+            return self._failures[uid(pod)] == _TRIES
+        if results is not None:
+            self.copies[str(results.folder)] = results
+        self.error = None
+        return True

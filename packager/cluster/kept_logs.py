@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from packager.base.errors import MlpackError, UnreachableError
 from packager.cluster.observe import pods_of, selector_flag
@@ -15,10 +16,8 @@ from packager.kubernetes.snapshot import PodLog
 from packager.kubernetes.stopped import has_ended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from packager.cluster.follow import SnapshotReader
-    from packager.cluster.loglines import Stream
     from packager.cluster.podwatch import PodWatch
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
@@ -29,14 +28,7 @@ _LINES = 200
 _SECONDS = 20.0
 """Seconds in which all logs are read; of slower logs, the part that was read in time is kept."""
 
-_POD_BYTES = 64 << 10
 _LINE_BYTES = 8 << 10
-"""The largest parts of a pod's log and of one line that are kept, from the end. A kubelet counts pieces of 16 KiB as
-lines, so that a pod without line feeds has 3 MiB in 200 of them. `--limit-bytes` would keep the beginning."""
-
-_BEGINNING_BYTES = 1 << 10
-"""The bytes that are kept of a long line's beginning, which contains the pod's name of at most 253 characters."""
-
 _CHUNK = 64 << 10
 
 # The messages of a kubelet in place of a log that no longer exists (pkg/kubelet/kuberuntime).
@@ -44,6 +36,20 @@ _UNREADABLE = re.compile(r"unable to retrieve container logs|failed to (try reso
 
 # kubectl's prefix of each line of several pods' logs.
 _LINE = re.compile(r"\[pod/(?P<pod>[^/\]]+)/[^\]]+\] (?P<text>.*)")
+
+
+class SnapshotReader(Protocol):
+    """A function that takes a snapshot."""
+
+    def __call__(self, *, events: bool) -> Snapshot | None:
+        """Return the workload and its objects; None if the workload does not exist.
+
+        Args:
+            events: Whether to read events too; a namespace may contain thousands.
+
+        Raises:
+            ClusterError: The cluster did not answer, or refused to.
+        """
 
 
 class LogKeeper:
@@ -108,8 +114,7 @@ class LogKeeper:
     def _lines(self, workload: Object, pods: Sequence[Object]) -> dict[str, tuple[str, ...]]:
         """Return the last lines of each pod by name, read in one call, since the pods may be deleted at any moment."""
         selector = selector_flag(self._kind.selector(workload) or {})
-        arguments = ("logs", selector, f"--tail={_LINES}", "--prefix", "--ignore-errors")
-        logs = {name(pod): _End() for pod in pods}
+        logs: dict[str, deque[str]] = {name(pod): deque(maxlen=_LINES) for pod in pods}
         clock = self._kubectl.runner.clock
         deadline = clock() + (self._kubectl.remaining(_SECONDS) or 0)
 
@@ -118,66 +123,21 @@ class LogKeeper:
                 raise UnreachableError(f"the logs were not read within {_SECONDS:g} s")
             return True
 
-        try:
-            with self._kubectl.start(*arguments, idle=has_time) as running:
-                for line in _lines(running.stdout, has_time):
-                    match = _LINE.match(line)
-                    if match and match["pod"] in logs and not _UNREADABLE.match(match["text"]):
-                        logs[match["pod"]].add(after_carriage_return(match["text"]))
-        except MlpackError:
-            pass  # lines that were read before the error are kept
-        return {pod: log.lines for pod, log in logs.items()}
+        rest = b""
+        arguments = ("logs", selector, f"--tail={_LINES}", "--prefix", "--ignore-errors")
+        with suppress(MlpackError), self._kubectl.start(*arguments, idle=has_time) as running:
+            while has_time() and (chunk := running.stdout.read1(_CHUNK)):
+                *lines, rest = (rest + chunk).split(b"\n")
+                # Of a long line, the beginning has the name of its pod.
+                rest = rest if len(rest) < _LINE_BYTES else rest[: _LINE_BYTES // 2] + rest[-_LINE_BYTES // 2 :]
+                for line in lines:
+                    _add(logs, line)
+            _add(logs, rest)
+        return {pod: tuple(lines) for pod, lines in logs.items()}
 
 
-class _End:
-    """The end of a log."""
-
-    def __init__(self) -> None:
-        self._lines: deque[str] = deque()
-        self._size = 0
-        self._is_cut = False
-
-    def add(self, line: str) -> None:
-        self._lines.append(line)
-        self._size += len(line) + 1
-        while self._size > _POD_BYTES:
-            self._size -= len(self._lines.popleft()) + 1
-            self._is_cut = True
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        cut = (f"(earlier lines are left out: the last {_POD_BYTES >> 10} KiB are kept)",) if self._is_cut else ()
-        return (*cut, *self._lines)
-
-
-def _lines(stream: Stream, has_time: Callable[[], bool]) -> Iterator[str]:
-    """Yield the lines of a stream until its end, or until `has_time` raises; long lines are cut in their middle."""
-    line = _LineEnds()
-    while has_time() and (chunk := stream.read1(_CHUNK)):
-        *ended, rest = chunk.split(b"\n")
-        for part in ended:
-            line.add(part)
-            yield line.text()
-            line = _LineEnds()
-        line.add(rest)
-    yield line.text()
-
-
-class _LineEnds:
-    """A line that is being read."""
-
-    def __init__(self) -> None:
-        self._beginning = b""
-        self._end = b""
-        self._size = 0
-
-    def add(self, part: bytes) -> None:
-        self._size += len(part)
-        room = _BEGINNING_BYTES - len(self._beginning)
-        self._beginning += part[:room]
-        self._end = (self._end + part[room:])[-_LINE_BYTES:]
-
-    def text(self) -> str:
-        left_out = self._size - len(self._beginning) - len(self._end)
-        note = f" ({left_out:,} bytes are left out) ".encode() if left_out else b""
-        return (self._beginning + note + self._end).decode(errors="replace")
+def _add(logs: dict[str, deque[str]], line: bytes) -> None:
+    """Add a line with its prefix to the log of its pod."""
+    match = _LINE.match(line.decode(errors="replace"))
+    if match and match["pod"] in logs and not _UNREADABLE.match(match["text"]):
+        logs[match["pod"]].append(after_carriage_return(match["text"])[-_LINE_BYTES:])

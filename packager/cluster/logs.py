@@ -1,253 +1,325 @@
-"""Reads the complete log of a container: each byte once, across lost connections and restarts."""
+"""Reads the logs of a deployed package's pods as they are written."""
 
 from __future__ import annotations
 
-import io
-import re
-from dataclasses import dataclass, replace
-from datetime import UTC, timedelta
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, KubeletError, MlpackError, UnreachableError
-from packager.cluster.loglines import LogPosition, pieces
-from packager.kubernetes.kubectl.messages import NO_POD, NO_PREVIOUS_CONTAINER, NOT_STARTED
-from packager.kubernetes.kubectl.refusals import error_from
-from packager.kubernetes.objects import container_statuses, main_container, moment, name
-from packager.kubernetes.pods import LAST_LINES, last_lines
+from packager.base.errors import ClusterError, UnreachableError, UsageError
+from packager.cluster.follow import follow_one
+from packager.cluster.logreader import WHOLE, ContainerLog, LogRange, LogStreams, Prefixes, read_once
+from packager.cluster.podwatch import PodWatch
+from packager.cluster.target import pod_of_index
+from packager.kubernetes.manifest import Manifest, listing, mapping
+from packager.kubernetes.objects import container_names, created, name, uid
+from packager.kubernetes.pods import after_carriage_return
+from packager.workloads.structures import pods as groups_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from packager.cluster.loglines import Piece
-    from packager.cluster.podwatch import KeptLog
-    from packager.kubernetes.kubectl.client import Kubectl
+    from packager.cluster.follow import Update
+    from packager.cluster.logreader import LogPart
+    from packager.cluster.podwatch import Begin
+    from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
-    from packager.kubernetes.verdict import Finding
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.kubernetes.verdict import Verdict
 
-PATIENCE = 10.0
-"""Seconds without data after which a kubelet counts as not answering."""
+__all__ = ["MAIN", "Feed", "LogRange", "NewestLine", "PodSelection", "command_for_log", "follow", "logs"]
 
-_LAST_BYTES = 256 << 10
+REFUSED_SECONDS = 15.0
+"""Seconds after which a refusal counts as permanent: a restarting API server may forbid everything for a moment."""
 
-# The messages of a kubelet in place of a log that it cannot read (pkg/kubelet/kuberuntime).
-_KUBELET_ERROR = re.compile(rb"unable to retrieve container logs|failed to (try resolving|open log|create fs|watch)")
+UNANSWERED_SECONDS = 300.0
+"""Seconds without an answer after which a log is given up."""
 
-# The interval in which a kubelet checks the sizes of logs (containerLogMonitorInterval).
-_ROTATION = timedelta(seconds=10)
+_FIRST_SECONDS = 1.0
+"""Seconds in which the first lines of a new log arrive; others are shown with the next look at the pods."""
 
-# The size at which a kubelet begins a new file for a log (containerLogMaxSize); kubectl reads only the newest file.
-_MOST_KEPT = 10 << 20
+_LINE_BYTES = 4 << 10
 
-
-def with_log_end(kubectl: Kubectl, finding: Finding) -> Finding:
-    """Return the finding with the end of the container's log if the pod's status did not contain it."""
-    if finding.log or not finding.container:
-        return finding
-    pod = finding.subject.removeprefix("pod/")
-    arguments = ("logs", pod, f"--container={finding.container}", f"--tail={LAST_LINES}")
-    log = b""
-    try:
-        with kubectl.start(*arguments, idle=_idle_limit(finding.subject, PATIENCE)) as running:
-            while chunk := running.stdout.read1(_LAST_BYTES):
-                log = (log + chunk)[-_LAST_BYTES:]
-            is_read = running.wait().returncode == 0
-    except MlpackError:
-        return finding
-    return replace(finding, log=last_lines(log.decode(errors="replace"))) if is_read else finding
+Part = bytes | str
+"""Bytes of a log, or a remark for a person on what comes before or after them."""
 
 
 @dataclass(frozen=True, slots=True)
-class LogRange:
-    """The part of a container's log that is read, and its form.
+class PodSelection:
+    """The pods and containers whose logs are read."""
 
-    Attributes:
-        tail: The number of last lines, of those that were written before the first read; None for all.
-        since: The earliest time; None for the first line.
-        has_times: Whether each line begins with its time.
-        is_previous: Whether only the log before the last restart of the container is read.
-    """
-
-    tail: int | None = None
-    since: datetime | None = None
-    has_times: bool = False
-    is_previous: bool = False
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the log is read from its first line."""
-        return self.tail is None and self.since is None and not self.is_previous
+    worker: int | None = None  # the index of the worker or pod; None for the main pod, or for all if there is none
+    all_pods: bool = False  # whether to read every pod; each line then begins with the name of its pod
+    container: str | None = None  # None for the main one of each pod; pods without it are left out
 
 
-WHOLE = LogRange()
+MAIN = PodSelection()
 
 
-class LogReader:
-    """Reads the log of one container, each time from the position reached before.
-
-    The log is polled, not streamed, so that a lost connection breaks nothing, and any number of logs can be followed
-    in turn.
+class Feed:
+    """The new part of the logs of the selected pods.
 
     Args:
-        kubectl: The user's kubectl.
-        pod: The pod.
-        container: The container's name; None for the pod's main container.
-        part: The part of the log to read.
+        target: The opened overlay of the workload.
+        selection: The pods and containers.
+        part: The part of each log to read. `tail` applies to the pods of the first reading.
+        also: Receives the living pods that the watch has seen; None for nothing.
 
     Attributes:
-        shown: The pod's name for kubectl.
-        begin: The time of the first line that was read; empty before the first line.
-        late: The time from the container's start to the first line, if the container writes so fast that a kubelet has
-            deleted earlier lines since then: it keeps 10 MiB by default, and does not report deleted lines. Else None.
-        gaps: The number of places where lines may have been deleted before they were read.
-        is_gone: Whether the pod no longer exists.
-        is_complete: Whether the log of a container that has ended was read to its end.
-        may_miss_all: Whether an empty log may have had lines, since the container has run long enough for a rotation.
+        watch: Sees pods that begin and end between two looks, for a follower of the workload.
+        has_written: Whether any byte has been read.
+        error: The error of the last reading; None if everything could be read.
     """
 
-    def __init__(self, kubectl: Kubectl, pod: Object, container: str | None = None, part: LogRange = WHOLE) -> None:
-        self.shown = f"pod/{name(pod)}"
-        self.begin = b""
-        self.late: timedelta | None = None
-        self.gaps = 0
-        self.is_gone = False
-        self.is_complete = False
-        self.may_miss_all = False
-        self._kubectl = kubectl
-        self._pod = name(pod)
-        self._container = container or main_container(pod)
-        self._position = LogPosition()
-        self._bytes, self._end = 0, b""
-        self._restarts = 0
+    def __init__(
+        self, target: Target, selection: PodSelection = MAIN, part: LogRange = WHOLE, also: Begin | None = None
+    ) -> None:
+        self.has_written = False
+        self.error: ClusterError | None = None
+        self.target = target
+        self.streams = LogStreams(target.kubectl)
+        self.watch = PodWatch(target.kubectl, self._begin)
+        self._also = also
+        self._selection = selection
         self._part = part
-        self._tail = part.tail
-        self._since = part.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").encode() if part.since else b""
+        self._workload: Object | None = None
+        self._has_waited = False
+        self._has_read = False
+        self._has_warned: set[str] = set()
+        self._failing_since = 0.0
+        self._prefixes = Prefixes()
 
-    def read(self, pod: Object, *, patience: float = PATIENCE) -> Iterator[bytes]:
-        """Yield the new bytes in lines or parts of lines; none while the container has not started.
+    @property
+    def _is_of_all(self) -> bool:
+        selection, kind = self._selection, self.target.manifests.kind
+        workload = self._workload or self.target.manifests.workload
+        return selection.all_pods or (selection.worker is None and bool(kind.indexes(workload)))
 
-        Args:
-            pod: The current state of the pod.
-            patience: Seconds without data after which the kubelet counts as not answering.
+    def select(self, snapshot: Snapshot) -> Sequence[Object]:
+        """Return the pods whose logs are read. Raises UsageError if there is no such worker or container."""
+        kind, worker, container = self.target.manifests.kind, self._selection.worker, self._selection.container
+        self._workload = snapshot.workload
+        if worker is not None and kind.indexes(snapshot.workload):
+            pod = pod_of_index(kind, snapshot, worker)
+            pods = [pod] if pod else []
+        else:
+            workers = kind.workers(snapshot.pods)
+            if worker is not None and workers and worker >= len(workers):
+                raise UsageError(f"worker {worker} not found", hint=f"there are 0 to {len(workers) - 1}")
+            pods = self._selected(snapshot.pods)
+        if container is None:
+            return pods
+        having = [pod for pod in pods if container in container_names(pod)]
+        if pods and not having:
+            names = ", ".join(dict.fromkeys(name for pod in pods for name in container_names(pod)))
+            raise UsageError(f"container {container} not found", hint=f"there are {names}")
+        return having
+
+    def _selected(self, pods: Sequence[Object]) -> list[Object]:
+        """Return those pods of an attempt whose logs are read, as far as they exist."""
+        kind, worker = self.target.manifests.kind, self._selection.worker
+        workload = self._workload or self.target.manifests.workload
+        if worker is not None:
+            by_index = kind.indexed(pods) if kind.indexes(workload) else dict(enumerate(kind.workers(pods)))
+            return [by_index[worker]] if worker in by_index else []
+        if self._is_of_all:
+            return kind.listed(pods)
+        main = kind.main(pods)
+        return [main] if main else []
+
+    def _begin(self, pods: Sequence[Object]) -> None:
+        """Begin with the logs of pods that the watch has seen, all since the workload was created."""
+        workload = self._workload
+        if self._also:
+            self._also(pods)
+        if workload is not None:
+            self._follow(self._selected([pod for pod in pods if created(pod) >= created(workload)]))
+
+    def _follow(self, pods: Iterable[Object]) -> bool:
+        followed = [self.streams.follow(pod, self._selection.container, self._part) for pod in pods]
+        return all(followed)
+
+    def missing(self, pods: Sequence[Object]) -> Iterator[str]:
+        """Yield a remark if there are no pods yet."""
+        if not pods and not self._has_waited:
+            yield f"waiting for the {'pods' if self._is_of_all else 'pod'} of {self.target.shown}"
+            self._has_waited = True
+
+    def read(self, snapshot: Snapshot) -> Iterator[Part]:
+        """Yield the new parts, and set `error` if some could not be read."""
+        pods = self.select(snapshot)
+        yield from self.missing(pods)
+        if self.watch.is_refused:
+            yield from self._warn("you may not watch pods: logs of pods that are deleted within seconds may be missing")
+        living = set(map(uid, snapshot.pods))
+        deleted = [pod for pod in self.watch.pods_since(created(snapshot.workload)) if uid(pod) not in living]
+        for pod in deleted if self._selection.worker is None else ():
+            if self._selected([pod]):
+                self.streams.follow(pod, self._selection.container, self._part, is_deleted=True)
+        if not self._follow(pods):
+            yield from self._warn("too many pods run at the same time: logs of some are printed when others have ended")
+        self._part = LogRange(None, self._part.since, self._part.has_times)  # all lines of later pods are new
+        self.streams.wait(_FIRST_SECONDS)
+        yield from self._shown(self.streams.parts())
+        self._has_read |= bool(pods) and self.streams.error is None
+        yield from self._judge(self.streams.error)
+
+    def finish(self) -> Iterator[Part]:
+        """Yield the rest of the logs, and set `error` if it cannot be read."""
+        yield from self._shown(self.streams.finish())
+        self.error = self.streams.error
+
+    def _judge(self, error: ClusterError | None) -> Iterator[str]:
+        earlier, self.error = self.error, error
+        if error is not None and earlier is None:
+            self._failing_since = self.target.kubectl.runner.clock()
+            yield f"{error}; it continues when the log can be read"
+        elif error is None and earlier is not None:
+            yield "the log can be read again"
+
+    def _warn(self, text: str) -> Iterator[str]:
+        if text not in self._has_warned:
+            self._has_warned.add(text)
+            yield text
+
+    def raise_if_hopeless(self) -> None:
+        """Raise the error of the last reading if waiting would not help.
 
         Raises:
-            UnreachableError: The cluster or the pod's kubelet does not answer; bytes before that were yielded.
-            ClusterError: The cluster refuses to return the log.
+            ClusterError: The cluster has refused from the start or for a long time, or has not answered for very long.
         """
-        status = next((entry for entry in container_statuses(pod) if entry["name"] == self._container), None)
-        if status is None or ("waiting" in status["state"] and not status.get("restartCount")):
-            self._tail = None  # all of its lines will be new
+        if self.error is None:
             return
-        restarts = status.get("restartCount", 0)
-        if self._part.is_previous or self._tail is not None:
-            self._restarts = restarts
-        if restarts > self._restarts:
-            self.is_complete = False
-            # Read the rest of the previous container's log first; kubectl has only one previous container's log.
-            if restarts > self._restarts + 1 and self.begin:
-                self.gaps += 1
-                self._position = LogPosition()
-            yield from self._read("--previous", patience=patience, is_over=True)
-            self._position = LogPosition()
-            self._restarts = restarts
-        state = status["state"].get("running") or status["state"].get("terminated") or {}
-        # Lines before a part are not missing.
-        started = state.get("startedAt") if self._part.is_whole else None
+        refused = REFUSED_SECONDS if self._has_read else 0.0
+        patience = UNANSWERED_SECONDS if isinstance(self.error, UnreachableError) else refused
+        if self.target.kubectl.runner.clock() - self._failing_since >= patience:
+            raise self.error
+
+    def _shown(self, parts: Iterable[LogPart]) -> Iterator[Part]:
+        for part in parts:
+            if isinstance(part.content, str):
+                yield part.content
+            else:
+                yield self.prefixed(name(part.log.pod), part.content)
+
+    def prefixed(self, pod: str, data: bytes) -> bytes:
+        """Return lines with the name of their pod, if there may be several."""
+        self.has_written = True
+        return self._prefixes.put(pod, data, has_name=self._is_of_all)
+
+
+def logs(feed: Feed) -> Iterator[Part]:
+    """Yield the logs that the pods of `feed` have written until now.
+
+    Raises:
+        UsageError: There is no such worker.
+        ClusterError: The workload does not exist, has written nothing yet, or its log cannot be read.
+    """
+    target = feed.target
+    snapshot = target.observe(events=False)
+    if snapshot is None:
+        raise ClusterError(f"{target.shown} not found", hint=target.command("deploy"))
+    pods = feed.select(snapshot)
+    yield from feed.missing(pods)
+    readers, problem = [], None
+    for pod in pods:
+        log = ContainerLog(target.kubectl, pod, feed._selection.container, feed._part)  # noqa: SLF001
+        readers.append(log)
         try:
-            flags = ("--previous",) if self._part.is_previous else ()
-            yield from self._read(*flags, patience=patience, is_over="terminated" in status["state"])
-        finally:
-            if started and not self.begin:
-                until = moment(state["finishedAt"]) if state.get("finishedAt") else self._kubectl.runner.now()
-                self.may_miss_all = until - moment(started) > _ROTATION
-            elif started and self.begin == self._position.first:
-                first, last = (moment(f"{text[:26].decode()}Z") for text in (self.begin, self._end))
-                late = first - moment(started)
-                per_second = self._bytes / max((last - first).total_seconds(), 1)
-                self.late = late if per_second * late.total_seconds() > _MOST_KEPT else None
-
-    def read_kept(self, log: KeptLog) -> Iterator[bytes]:
-        """Yield the bytes of a deleted pod's log that were not read before it was deleted.
-
-        Args:
-            log: The log, as it was kept while the pod existed.
-        """
-        position, gaps = self._position, self.gaps - self._position.gaps + (log.is_cut and not self.begin)
-        since = position.since
-        position.resume()
-        for piece in pieces(io.BytesIO(log.data)):
-            if (piece.moment or since) >= since and (text := self._take(piece)):
-                self.begin = self.begin or position.first
-                self.gaps = gaps + position.gaps
-                yield text
-        self.is_complete = log.is_complete
-
-    def _read(self, *flags: str, patience: float, is_over: bool) -> Iterator[bytes]:
-        position, gaps = self._position, self.gaps - self._position.gaps
-        arguments = ["logs", self._pod, f"--container={self._container}", "--timestamps", *flags, *self._from()]
-        words, is_skipped = b"", self._tail == 0 and not position.first
-        with self._kubectl.start(
-            *arguments, idle=_idle_limit(self.shown, self._kubectl.remaining(patience) or 0)
-        ) as running:
-            for piece in pieces(running.stdout):
-                if not piece.moment and _KUBELET_ERROR.match(piece.text):
-                    words = piece.text
-                elif (text := self._take(piece)) and not is_skipped:
-                    self.begin = self.begin or position.first
-                    self.gaps = gaps + position.gaps
-                    yield text
-            done = running.wait()
-        if is_over and done.returncode == 0 and not words:
-            position.finish()
-            self.gaps = gaps + position.gaps
-            self.is_complete = True
-        self._check_end(done.returncode, done.stderr, words)
-        self._tail = None
-
-    def _from(self) -> list[str]:
-        """Return kubectl's arguments for the position up to which the log was read, or for the part to begin with."""
-        arguments = self._position.resume()
-        if self._position.first:
-            return arguments
-        # The last line shows where the new ones begin. A time for kubectl has whole seconds.
-        last = -1 if self._tail is None else max(self._tail, 1)
-        return [f"--tail={last}", *((f"--since-time={self._since[:19].decode()}Z",) if self._since else ())]
-
-    def _take(self, piece: Piece) -> bytes:
-        """Return the unread bytes of a piece that belong to the part to read, with the time if they begin a line."""
-        if piece.moment and piece.moment < self._since:
-            return b""
-        text = self._position.take(piece)
-        self._bytes += len(text)
-        self._end = piece.moment or self._end
-        if self._part.has_times and piece.moment and piece.is_first and len(text) == len(piece.text):
-            return piece.moment + b"Z " + text
-        return text
-
-    def _check_end(self, returncode: int, stderr: str, words: bytes) -> None:
-        """Raise the error that kubectl's end means; a log that does not exist is no error."""
-        if words:
-            message = words.decode(errors="replace").strip()
-            raise ClusterError(f"the log of {self.shown} cannot be read: {message}")
-        if returncode == 0 or NOT_STARTED.search(stderr):
-            return
-        if NO_PREVIOUS_CONTAINER.search(stderr):
-            self.gaps += not self._part.is_previous
-            return
-        if NO_POD.search(stderr):
-            self.is_gone = True
-            return
-        if returncode < 0:
-            raise ClusterError(f"the log of {self.shown} cannot be read: kubectl was ended by signal {-returncode}")
-        error = error_from(stderr)
-        kind = UnreachableError if isinstance(error, UnreachableError | KubeletError) else ClusterError
-        raise kind(f"the log of {self.shown} cannot be read: {error}", hint=error.hint)
+            for block in read_once(log):
+                yield feed.prefixed(name(pod), block)
+        except ClusterError as error:
+            problem = problem or error
+        yield from log.notes
+    if problem:
+        raise problem
+    empty = None if feed.has_written else _nothing_written(target, feed._part, readers)  # noqa: SLF001
+    if empty:
+        raise empty
 
 
-def _idle_limit(shown: str, patience: float) -> Callable[[float], None]:
-    def idle(seconds: float) -> None:
-        if seconds >= patience:
-            message = f"the log of {shown} cannot be read: no answer from its kubelet for {seconds:g} s"
-            raise UnreachableError(message, hint="kubectl get nodes")
+def _nothing_written(target: Target, part: LogRange, logs: Sequence[ContainerLog]) -> ClusterError | None:
+    """Return the error for a log that was read without an error and is empty; None for a part that may be empty."""
+    hint = target.command("status")
+    if part.is_previous:
+        return ClusterError(f"{target.shown} has no log from before a restart", hint=hint)
+    if not part.is_whole:
+        return None
+    for log in logs:
+        if log.is_gone:
+            return ClusterError(f"{log.shown} was deleted, and its log with it", hint=hint)
+        if log.is_late:
+            kept = "or its node has already removed the log"
+            return ClusterError(f"{target.shown} has written nothing yet, {kept}", hint=hint)
+    return ClusterError(f"{target.shown} has written nothing yet", hint=hint)
 
-    return idle
+
+def follow(feed: Feed) -> Iterator[Part]:
+    """Yield the logs of the pods of `feed` as they are written, until the workload has ended.
+
+    Raises:
+        UsageError: There is no such worker.
+        ClusterError: The workload does not exist, cannot run, or its log cannot be read for a long time.
+    """
+    target, lost = feed.target, ""
+    with feed.streams:
+        for update in follow_one(target, keep_following=True, watch=feed.watch):
+            if update.silence:
+                is_unreachable = isinstance(update.error, UnreachableError)
+                trouble = "does not answer" if is_unreachable else "does not report the state"
+                if trouble != lost:
+                    why = "" if is_unreachable else f": {update.error}"
+                    yield f"the cluster {trouble}; the log continues when it does{why}"
+                lost = trouble
+                continue
+            if lost:
+                yield "the cluster is reachable again"
+                lost = ""
+            if update.snapshot is None:
+                raise ClusterError(f"{target.shown}: {update.verdict.summary}", hint=target.command("deploy"))
+            yield from feed.read(update.snapshot)
+            feed.raise_if_hopeless()
+            if update.is_last:
+                yield from feed.finish()
+            if update.is_last and not update.verdict.phase.is_over and not feed.has_written:
+                message = f"{target.shown} cannot run: {update.verdict.summary}"
+                raise ClusterError(message, hint=target.command("status"))
+    if feed.error:
+        raise feed.error
+
+
+def command_for_log(target: Target, verdict: Verdict) -> str:
+    """Return the command line that prints the log of the pod that made the workload fail, main pod or not."""
+    kind, name = target.manifests.kind, target.manifests.name
+    finding = verdict.findings[0] if verdict.findings else None
+    pod = finding.subject.removeprefix("pod/") if finding else ""
+    groups = groups_of(Manifest(target.manifests.workload))
+    init = {str(mapping(one).get("name")) for group in groups for one in listing(group.spec.get("initContainers"))}
+    container = ("--container", str(finding.container)) if finding and finding.container in init else ()
+    return target.command("logs", *(("--all",) if kind.role(name, pod) == "worker" else ()), *container)
+
+
+class NewestLine:
+    """The newest line of the main pod's log, for displays that show a single line, until the block ends."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.streams = LogStreams(target.kubectl)
+        self._pod = ""
+        self._line = b""
+        self._newest: str | None = None
+
+    def read(self, update: Update) -> str | None:
+        """Return the newest line; None if there is none or the log cannot be read."""
+        pod = self.target.manifests.kind.main(update.snapshot.pods) if update.snapshot else None
+        if pod is None or update.silence:
+            return self._newest
+        self._pod = uid(pod)
+        self.streams.follow(pod, None, LogRange(tail=1))
+        self.streams.wait(_FIRST_SECONDS)
+        for part in self.streams.parts():
+            if isinstance(part.content, bytes) and uid(part.log.pod) == self._pod:
+                lines = (self._line + part.content)[-_LINE_BYTES:].splitlines(keepends=True)
+                shown = [after_carriage_return(line.decode(errors="replace")) for line in lines]
+                self._newest = next((line for line in reversed(shown) if line), self._newest)
+                self._line = b"" if part.content.endswith(b"\n") else lines[-1]
+        return self._newest

@@ -26,19 +26,12 @@ _MAX_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """The objects that an overlay applies.
+    """The objects that an overlay applies."""
 
-    Attributes:
-        objects: All objects, including the workloads, in the order in which they are applied.
-        workloads: The workloads; the first is the default one.
-        digest: The digest of all rendered objects.
-        index: The index of the selected workload; by default the main one.
-    """
-
-    objects: tuple[Object, ...]
-    workloads: tuple[Object, ...]
-    digest: str
-    index: int = 0
+    objects: tuple[Object, ...]  # all objects, including the workloads, in the order in which they are applied
+    workloads: tuple[Object, ...]  # the workloads; the first is the default one
+    digest: str  # the digest of all rendered objects
+    index: int = 0  # the index of the selected workload; by default the main one
 
     @property
     def workload(self) -> Object:

@@ -1,4 +1,4 @@
-"""kubectl get -> Snapshot: reads a workload and its objects in two or three calls. Tests: app/test_status.py."""
+"""kubectl get -> Snapshot: reads a workload and its objects in two or three calls. Tests: cluster/test_status.py."""
 
 from __future__ import annotations
 

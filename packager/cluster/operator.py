@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, UnreachableError
+from packager.base.errors import ClusterError, TimedOutError, ToolError, UnreachableError
+from packager.cluster.operator_health import Alive, Heartbeat, check_heartbeat
+from packager.cluster.operator_release import Bundle, bundle
 from packager.cluster.ownership import FIELD_MANAGER
 from packager.diagnosis.obstacles import obstacles
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import condition, name, shown, status, true_condition
+from packager.kubernetes.objects import condition, name, shown, true_condition
+from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.snapshot import Snapshot
-from packager.workloads.kinds import kinds
+from packager.workloads.kinds import kinds, operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
-    from packager.cluster.operator_release import Bundle
+    from packager.base.progress import Tell
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.verdict import Finding
@@ -51,7 +56,7 @@ def jobs(kubectl: Kubectl, operator: Operator) -> tuple[list[Object], list[Objec
     return running, ended
 
 
-def install(
+def apply_operator(
     kubectl: Kubectl,
     operator: Operator,
     manifests: Bundle,
@@ -83,7 +88,7 @@ def _rival_error(operator: Operator, versions: Sequence[str]) -> ClusterError:
     return ClusterError(f"{message}: most likely that of {operator.rival}", hint=hint)
 
 
-def wait_until_ready(kubectl: Kubectl, manifests: Bundle) -> Iterator[str]:
+def await_operator(kubectl: Kubectl, manifests: Bundle) -> Iterator[str]:
     """Yield, about once per second, the reason why the operator is not ready, until it is.
 
     Raises:
@@ -139,7 +144,7 @@ def _patience(finding: Finding) -> float:
 
 def _is_available(deployment: Object) -> bool:
     """Whether every pod is updated and available, by the rules of `kubectl rollout status`."""
-    counts = status(deployment)
+    counts = status_of(deployment)
     is_current = counts.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
     updated = counts.get("updatedReplicas", 0)
     is_complete = deployment["spec"].get("replicas", 1) <= updated and counts.get("replicas", 0) <= updated
@@ -152,3 +157,127 @@ def _run(kubectl: Kubectl, arguments: list[str], manifests: Bundle) -> str:
     if done.returncode != 0:
         raise explained_error(done.stderr)
     return str(done.stdout)
+
+
+def operator_names() -> dict[str, str]:
+    """Return the name of each operator that mlpack can install, by its short name on the command line."""
+    return {short: operator.name for short, operator in operators().items()}
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedOperator:
+    """An operator that was applied, or would be in a dry run."""
+
+    kubectl: Kubectl  # the client of the cluster
+    operator: Operator  # the operator
+    manifests: Bundle  # the applied manifests
+    output: str  # the output of kubectl for each object
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The applied objects, each as a name for kubectl."""
+        return tuple(shown(item) for item in self.manifests.objects)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {"operator": self.operator.name, "objects": list(self.names), "images": list(self.manifests.images)}
+
+
+def install(  # noqa: PLR0913 - an option each
+    kubectl: Kubectl, name: str, file: Path | None, *, dry_run: str | None, force_conflicts: bool, tell: Tell
+) -> AppliedOperator:
+    """Apply the release that mlpack is tested with, or the manifests in `file`.
+
+    Args:
+        kubectl: The client of the cluster.
+        name: One of `operator_names`.
+        file: A file that replaces upstream's manifests; None for upstream's.
+        dry_run: `client` or `server` for a dry run on this side; None to apply.
+        force_conflicts: Whether to take over fields that another field manager has set.
+        tell: Receives notes for the user.
+
+    Raises:
+        ToolError: The manifest cannot be fetched or read.
+        UsageError: The file contains no manifests.
+        ClusterError: The cluster refuses the objects, or a CRD of this name from another owner exists.
+    """
+    operator = operators()[name]
+    if file is None:
+        tell(f"fetching {operator.url}")
+    manifests = bundle(operator, file)
+    if not manifests.is_pinned:
+        tell(f"note: {file} differs from upstream's manifest of {operator.version}")
+    if file is not None:
+        for image in manifests.images:
+            tell(f"the nodes have to pull {image}, or have it")
+    output = apply_operator(kubectl, operator, manifests, dry_run=dry_run, force_conflicts=force_conflicts)
+    return AppliedOperator(kubectl, operator, manifests, output)
+
+
+def wait_until_ready(applied: AppliedOperator, *, timeout: float, tell: Tell) -> tuple[str, ...]:
+    """Wait until the operator serves, report the reasons for waiting, and return the versions that it serves.
+
+    Raises:
+        TimedOutError: The operator does not serve within `timeout` seconds.
+        ClusterError: The operator cannot become ready.
+    """
+    clock = applied.kubectl.runner.clock
+    deadline = clock() + timeout
+    last = ""
+    for waiting in await_operator(applied.kubectl, applied.manifests):
+        if waiting != last:
+            tell(f"waiting: {waiting}")
+            last = waiting
+        if clock() > deadline:
+            raise TimedOutError(f"the operator is not ready after {timeout:g} s: {waiting}")
+    return served(applied.kubectl, applied.operator)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorStatus:
+    """An operator in a cluster."""
+
+    operator: Operator  # the operator
+    served: tuple[str, ...]  # the versions of the operator's kind that the cluster serves; empty without its CRD
+    heartbeat: Heartbeat  # whether the operator is running, with the evidence
+    running: int  # the number of running jobs of the kind
+    ended: int  # the number of ended jobs of the kind
+
+    @property
+    def needed(self) -> str:
+        """The version that packages need."""
+        return self.operator.api.partition("/")[2]
+
+    @property
+    def exit_code(self) -> int:
+        """0 when packages can run, 7 when they cannot, 6 when that is unknown."""
+        if self.heartbeat.alive is Alive.UNKNOWN:
+            return ToolError.exit_code
+        is_fit = self.heartbeat.alive is Alive.YES and self.needed in self.served
+        return 0 if is_fit else ClusterError.exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "operator": self.operator.name,
+            "crd": self.operator.crd if self.served else None,
+            "served": list(self.served),
+            "alive": self.heartbeat.alive,
+            "evidence": self.heartbeat.evidence,
+            "image": self.heartbeat.image,
+            "jobs": {"running": self.running, "ended": self.ended},
+            "tried": self.operator.version,
+        }
+
+
+def status(kubectl: Kubectl, name: str) -> OperatorStatus:
+    """Return whether the operator `name` is installed and running.
+
+    Raises:
+        ClusterError: The cluster does not answer, or refuses to.
+    """
+    operator = operators()[name]
+    versions = served(kubectl, operator)
+    heartbeat = check_heartbeat(kubectl, operator)
+    running, ended = jobs(kubectl, operator) if versions else ([], [])
+    return OperatorStatus(operator, versions, heartbeat, len(running), len(ended))

@@ -25,17 +25,11 @@ class Alive(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The state of an operator.
+    """The state of an operator."""
 
-    Attributes:
-        alive: Whether the operator is running.
-        evidence: The evidence, in a sentence.
-        deployment: The operator's Deployment; None if none was found.
-    """
-
-    alive: Alive
-    evidence: str
-    deployment: Object | None = None
+    alive: Alive  # whether the operator is running
+    evidence: str  # the evidence, in a sentence
+    deployment: Object | None = None  # the operator's Deployment; None if none was found
 
     @property
     def image(self) -> str | None:
@@ -50,10 +44,6 @@ def check_heartbeat(kubectl: Kubectl, operator: Operator) -> Heartbeat:
 
     A lease is stronger evidence than a Deployment: an operator may run outside the cluster, and a running pod may be
     idle.
-
-    Args:
-        kubectl: The user's kubectl.
-        operator: The operator.
 
     Raises:
         UnreachableError: The cluster does not answer.

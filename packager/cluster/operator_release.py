@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import workfolder, yamlio
 from packager.base.errors import UsageError, unreadable
-from packager.base.fetch import fetch
+from packager.base.web import fetch
 from packager.kubernetes.manifest import listing, mapping
 
 if TYPE_CHECKING:
@@ -25,17 +25,11 @@ _OTHER_WAY = "download the file another way and pass it with --from FILE"
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The manifest of an operator.
+    """The manifest of an operator."""
 
-    Attributes:
-        text: The bytes of the manifest.
-        objects: The objects in the manifest.
-        is_pinned: Whether the manifest is upstream's pinned release, byte for byte.
-    """
-
-    text: bytes
-    objects: tuple[Object, ...]
-    is_pinned: bool
+    text: bytes  # the bytes of the manifest
+    objects: tuple[Object, ...]  # the objects in the manifest
+    is_pinned: bool  # whether the manifest is upstream's pinned release, byte for byte
 
     def of(self, kind: str) -> list[Object]:
         """Return the objects of a kind."""

@@ -38,17 +38,11 @@ _NO_MANAGER = "before-first-apply"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The user, and the build of the package.
+    """The user, and the build of the package."""
 
-    Attributes:
-        package: The package's name.
-        digest: The digest of this build.
-        user: The user, as user@machine.
-    """
-
-    package: str
-    digest: str
-    user: str
+    package: str  # the package's name
+    digest: str  # the digest of this build
+    user: str  # the user, as user@machine
 
     def owns(self, item: Object) -> bool:
         """Whether an object belongs to this package, regardless of its build and deployer."""

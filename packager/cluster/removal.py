@@ -40,18 +40,12 @@ _REFUSED_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The objects in the cluster under the names of a package's overlay.
+    """The objects in the cluster under the names of a package's overlay."""
 
-    Attributes:
-        workloads: The existing workloads of the package.
-        rest: The package's other objects to delete.
-        kept: The claims that the user wants to keep.
-        others: The objects that belong to others, or contain their data, each with the owner.
-    """
-
-    workloads: tuple[Object, ...]
-    rest: tuple[Object, ...]
-    kept: tuple[Object, ...]
+    workloads: tuple[Object, ...]  # the existing workloads of the package
+    rest: tuple[Object, ...]  # the package's other objects to delete
+    kept: tuple[Object, ...]  # the claims that the user wants to keep
+    # the objects that belong to others, or contain their data, each with the owner
     others: tuple[tuple[Object, str], ...]
 
 

@@ -1,38 +1,50 @@
-"""Copies OUTPUT_DIR into a local folder, from a running pod or from a volume that outlives its pods."""
+"""Finds where a workload writes its results, and copies OUTPUT_DIR into a local folder."""
 
 from __future__ import annotations
 
+import errno
+import shlex
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError
+from packager.base.errors import ClusterError, ToolError, UsageError, reason
+from packager.base.paths import argument
+from packager.cluster.files import RemoteFolder
+from packager.cluster.pull import Pull, compare_for_pull, pull
+from packager.cluster.shell import BrokenOffError, ContainerShell, pod_end
+from packager.cluster.target import pod_of_index
 from packager.cluster.temporary_pod import HelperPod, running
-from packager.workloads.pods import outlives_pods
+from packager.kubernetes.objects import is_running, name
+from packager.kubernetes.stopped import has_ended
+from packager.package.options import OPTIONS
+from packager.workloads.pods import outlives_pods, writes_to_claim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Sequence
 
-    from packager.kubernetes.kubectl.client import Kubectl
+    from packager.base.progress import Tell
+    from packager.cluster.manifests import Manifests
+    from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+
+Place = tuple[str, str, str]
+"""A pod, its container, and the folder of the results in it."""
+
+_TRIES = 4
+_PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The place of a workload's results.
+    """The place of a workload's results."""
 
-    Attributes:
-        path: OUTPUT_DIR, in the container.
-        container: The container that writes the results, from the PodSpec.
-        volume: The volume that contains OUTPUT_DIR; None for the container's own file system.
-        mounts: The container's mounts of the volume.
-    """
-
-    path: str
-    container: Object
-    volume: Object | None
-    mounts: tuple[Object, ...] = ()
+    path: str  # OUTPUT_DIR, in the container
+    container: Object  # the container that writes the results, from the PodSpec
+    volume: Object | None  # the volume that contains OUTPUT_DIR; None for the container's own file system
+    mounts: tuple[Object, ...] = ()  # the container's mounts of the volume
 
     @property
     def outlives_pods(self) -> bool:
@@ -79,21 +91,253 @@ def output_of(pod_spec: Object, objects: Sequence[Object]) -> Output:
     return Output(path, container, volume, tuple(mount for mount in mounts if mount["name"] == volume_name))
 
 
-def reader(
-    kubectl: Kubectl, workload: str, pod_spec: Object, output: Output, tell: Callable[[str], object]
-) -> AbstractContextManager[str]:
-    """Run a pod that mounts the volume of the results, yield its name, and delete it; see `helper.running`."""
-    assert output.volume is not None
-    helper = HelperPod(
-        component="results",
-        words="the pod that reads the results",
-        container="reader",
-        memory="256Mi",
-        mounts=output.mounts,
-        volumes=(output.volume,),
-    )
-    return running(kubectl, helper, workload, pod_spec, tell)
-
-
 def _covers(mount: Object, path: str) -> bool:
     return PurePosixPath(path).is_relative_to(PurePosixPath("/") / mount["mountPath"])
+
+
+def lost_with_pods(manifests: Manifests) -> str | None:
+    """Return a sentence if the workload's results are deleted when its pods end; None if they stay."""
+    if manifests.kind.serves:
+        return None
+    pod_spec = manifests.kind.pod_template(manifests.workload)
+    try:
+        output = output_of(pod_spec, manifests.objects)
+    except ClusterError:
+        return None
+    # A workload that a site has added need not write results; one that mounts a writable claim writes them there.
+    if output.outlives_pods or writes_to_claim(pod_spec) or (manifests.index and output.volume is None):
+        return None
+    return f"results are deleted when their pod ends: OUTPUT_DIR is on {output.storage}"
+
+
+def kept_results(manifests: Manifests) -> str | None:
+    """Return a sentence with the place of the workload's results; None if they are deleted with its pods."""
+    try:
+        output = output_of(manifests.kind.pod_template(manifests.workload), manifests.objects)
+    except ClusterError:
+        return None
+    return f"OUTPUT_DIR is {output.storage}" if output.outlives_pods else None
+
+
+def lasting_storage(package: Path | str) -> str:
+    """Return the command that switches on lasting storage for a package, which is named as the user wrote it."""
+    first, *others = (option.name for option in OPTIONS if {"output", "dataset"} <= set(option.places))
+    command = shlex.join(["mlpack", "configure", argument(Path(package)), "--storage", first])
+    return f"{command} (or {', '.join(others)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The files that were copied."""
+
+    pod: str
+    path: str  # the folder in the pod
+    folder: Path
+    files: int
+    size: int
+    unchanged: int  # the number of files that were there already, with the same digests
+    skipped: tuple[str, ...]  # links, devices, and names that are not allowed here
+    unnamed: int  # the number of further skipped names
+    unread: tuple[str, ...]  # messages about files that could not be read
+    changed: tuple[str, ...]  # files that changed while they were read, and may be inconsistent
+    gone: tuple[str, ...]  # files that were deleted before they were read
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every file was copied unchanged."""
+        return not (self.unread or self.changed or self.gone)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "pod": self.pod,
+            "path": self.path,
+            "folder": str(self.folder),
+            "files": self.files,
+            "bytes": self.size,
+            "unchanged": self.unchanged,
+            "complete": self.is_complete,
+            "skipped": list(self.skipped),
+            "skippedUnnamed": self.unnamed,
+            "unread": list(self.unread),
+            "changed": list(self.changed),
+            "gone": list(self.gone),
+        }
+
+
+def has_lasting_results(target: Target) -> bool:
+    """Return whether the results of the workload are kept when its pods are deleted."""
+    manifests = target.manifests
+    try:
+        output = output_of(manifests.kind.pod_template(manifests.workload), manifests.objects)
+    except ClusterError:
+        return False
+    return output.outlives_pods
+
+
+@contextmanager
+def copied(
+    target: Target, folder: Path, *, worker: int | None = None, patience: float, tell: Tell
+) -> Iterator[Results]:
+    """Copy OUTPUT_DIR, during the run or after it; with several workers, from worker 0.
+
+    A temporary pod that reads a storage is deleted when the block ends; an error of this deletion is reported last.
+
+    Args:
+        target: The opened overlay of the workload.
+        folder: The folder to copy to; created when missing. Files of the same name are replaced.
+        worker: The index of the worker; None for worker 0, or for any running worker if they share a storage.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        tell: Receives messages for the user during the copy.
+
+    Raises:
+        UsageError: There is no such worker, or the workload serves and has no results.
+        ClusterError: The results were deleted, or cannot be read.
+        TimedOutError: No data arrived within `patience`.
+        ToolError: The folder cannot be written.
+    """
+    if target.manifests.kind.serves:
+        raise UsageError(f"{target.shown} is a service and has no results", hint=target.command("logs"))
+    snapshot = target.observe(events=False)
+    template = target.manifests.kind.pod_template(snapshot.workload if snapshot else target.manifests.workload)
+    output = output_of(template, target.manifests.objects)
+    if snapshot is not None and (place := _running_pod(target, snapshot, output, worker)):
+        yield _copy(target, *place, folder, patience, tell)
+        return
+    if not output.outlives_pods:
+        raise _gone_error(target, snapshot, output)
+    tell(f"no pod is running: starting a temporary pod to read {output.storage}")
+    assert output.volume is not None
+    words, mounts = "the pod that reads the results", output.mounts
+    helper = HelperPod("results", words, "reader", "256Mi", mounts, (output.volume,))
+    with running(target.kubectl, helper, target.manifests.name, template, tell) as pod:
+        yield _copy(target, pod, "reader", output.path, folder, patience, tell)
+
+
+def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell) -> Iterator[Results]:
+    """Copy OUTPUT_DIR of each running index into a subfolder named after it, and yield each result.
+
+    Nothing is yielded for a workload without indexes, and for one whose pods share a storage: use `copied` for these.
+
+    Args:
+        target: The opened overlay of the workload.
+        folder: The folder that will contain the subfolders.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        tell: Receives a message about each ended index, whose results were deleted.
+
+    Raises:
+        ClusterError: The results cannot be read.
+        TimedOutError: No data arrived within `patience`.
+        ToolError: The folder cannot be written.
+    """
+    kind, snapshot = target.manifests.kind, target.observe(events=False)
+    if snapshot is None or not kind.indexes(snapshot.workload):
+        return
+    output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)
+    if output.outlives_pods:
+        return
+    pods = kind.indexed(snapshot.pods)
+    running_indexes = [index for index, pod in pods.items() if is_running(pod)]
+    if ended := [str(index) for index, pod in pods.items() if has_ended(pod)]:
+        tell(f"no results of the indexes that have ended: {', '.join(ended)}")
+    for index in running_indexes:
+        yield _copy(target, *_folder_in(pods[index], output), folder / str(index), patience, tell)
+
+
+def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and what the user sees
+    target: Target, snapshot: Snapshot, pod: Object, folder: Path, *, patience: float, tell: Tell
+) -> Results | None:
+    """Copy OUTPUT_DIR while a pod is held; None if the results are in another pod, which is held as well.
+
+    Args:
+        target: The opened overlay of the workload.
+        snapshot: The state of the workload.
+        pod: The held pod: one with results, or a launcher, whose workers have them.
+        folder: The folder to copy to; that of an index is a subfolder named after it.
+        patience: The longest wait in seconds without receiving data; 0 for no limit.
+        tell: Receives messages for the user during the copy.
+
+    Raises:
+        ClusterError: The results cannot be read.
+        TimedOutError: No data arrived within `patience`.
+        ToolError: The folder cannot be written.
+    """
+    kind = target.manifests.kind
+    output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)
+    for index, indexed in kind.indexed(snapshot.pods).items():
+        if name(indexed) == name(pod):
+            return _copy(target, *_folder_in(pod, output), folder / str(index), patience, tell)
+    place = _running_pod(target, snapshot, output, None)
+    if place is None:
+        raise ClusterError(f"no pod with the results of {target.shown} is running", hint=target.command("status"))
+    is_elsewhere = place[0] != name(pod) and name(pod) in map(name, kind.workers(snapshot.pods))
+    return None if is_elsewhere else _copy(target, *place, folder, patience, tell)
+
+
+def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int | None) -> Place | None:
+    """Return the folder of the results in a running pod; None if no suitable pod runs."""
+    kind = target.manifests.kind
+    if worker is not None and kind.indexes(snapshot.workload):
+        pod = pod_of_index(kind, snapshot, worker)
+        return _folder_in(pod, output) if pod and is_running(pod) else None
+    workers = kind.workers(snapshot.pods)
+    if worker is not None and workers and worker >= len(workers):
+        raise UsageError(f"worker {worker} not found", hint=f"there are 0 to {len(workers) - 1}")
+    main = kind.main(snapshot.pods)
+    candidates: list[Object] = (
+        list(kind.indexed(snapshot.pods).values()) or workers or ([main] if main and not kind.has_workers else [])
+    )
+    if worker is not None:
+        candidates = candidates[worker : worker + 1]
+    elif not output.outlives_pods:
+        candidates = candidates[:1]
+    for pod in candidates:
+        if is_running(pod):
+            return _folder_in(pod, output)
+    return None
+
+
+def _folder_in(pod: Object, output: Output) -> Place:
+    return name(pod), str(output.container["name"]), output.path
+
+
+def _copy(target: Target, pod: str, container: str, path: str, folder: Path, patience: float, tell: Tell) -> Results:  # noqa: PLR0913, PLR0917
+    """Copy a folder of a container; after a broken connection, continue with the files that are missing."""
+    kubectl = target.kubectl
+    remote = RemoteFolder(ContainerShell(kubectl, pod, container, patience, tell), path, path, path)
+    work: Pull | None = None
+    for number in range(1, _TRIES + 1):
+        try:
+            work = work or compare_for_pull(remote, folder, force=True)
+            pull(remote, work, folder)
+            break
+        except BrokenOffError as error:
+            broken = error
+        except OSError as error:
+            is_full = error.errno == errno.ENOSPC
+            hint = "the files copied so far are kept; free some space and run it again" if is_full else None
+            raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
+        if number == _TRIES or pod_end(kubectl, pod):
+            hint = "run it again; the files copied so far are kept"
+            raise ClusterError(f"the copy was interrupted: {broken}", hint=hint)
+        tell(f"the copy was interrupted: {broken}; continuing (attempt {number + 1} of {_TRIES})")
+        kubectl.runner.sleep(_PAUSE)
+    assert work is not None
+    return Results(
+        *(pod, path, folder, len(work.arrived), work.size_of(work.arrived), len(work.unchanged)),
+        *(work.listing.odd, work.listing.unnamed, work.unread, tuple(work.changed), tuple(work.pending)),
+    )
+
+
+def _gone_error(target: Target, snapshot: Snapshot | None, output: Output) -> ClusterError:
+    if snapshot is None:
+        return ClusterError(
+            f"{target.shown} not found: what it wrote to {output.storage} was deleted when its pods ended",
+            hint=target.command("deploy"),
+        )
+    if target.manifests.kind.ending(snapshot) is None:
+        return ClusterError(f"{target.shown} is not running yet", hint=target.command("status"))
+    return ClusterError(
+        f"{target.shown} has ended, and its results were deleted then: OUTPUT_DIR is on {output.storage}",
+        hint=f"copy them while it is running, or keep them: {lasting_storage(target.package.source)}",
+    )

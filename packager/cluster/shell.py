@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError, VerificationError
-from packager.cluster.copying import QUIET_SECONDS, Marked, pod_end
 from packager.kubernetes.kubectl.messages import FORBIDDEN
 from packager.kubernetes.kubectl.refusals import error_from
+from packager.kubernetes.objects import is_being_deleted, status
+from packager.kubernetes.pods import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 MAX_ANSWER = 64 << 20
 """The largest output of a script in bytes: the names and digests of half a million files."""
 
+QUIET_SECONDS = 8.0
+"""Seconds without data after which the silence is reported."""
+
 _CHUNK = 1 << 16
 
 _MISSING = re.compile(r'exec: "(\S+)": executable file not found|(?:^|\W)([a-z0-9]+): (?:command )?not found')
@@ -28,7 +32,8 @@ _MISSING = re.compile(r'exec: "(\S+)": executable file not found|(?:^|\W)([a-z0-
 _FULL = re.compile(r"No space left|quota exceeded", re.IGNORECASE)
 _DENIED = re.compile(r"[Pp]ermission denied")
 
-# Unread output may be lost when a program ends: see `copying.PACK_COMMAND`.
+# When a program in a container ends, unread output may be lost, and kubectl still ends with 0
+# (kubernetes/kubernetes#60140). So the script waits until the mark, which follows its output, has arrived.
 _FRAME = """LC_ALL=C; export LC_ALL; mark=$1; shift
 run() {
 %s
@@ -38,11 +43,7 @@ run "$@"; code=$?; printf '%%s %%s\\n' "$mark" "$code"; read -r released; exit "
 
 
 class BrokenOffError(Exception):
-    """The connection ended before the script did; changes that it has made so far stay.
-
-    Args:
-        reason: The error that explains it.
-    """
+    """The connection ended before the script did; changes that it has made so far stay."""
 
     def __init__(self, reason: MlpackError) -> None:
         super().__init__(str(reason))
@@ -51,10 +52,6 @@ class BrokenOffError(Exception):
 
 class ScriptError(ClusterError):
     """A script has ended with a code other than 0.
-
-    Args:
-        code: The exit code of the script.
-        words: The script's stderr, on one line.
 
     Attributes:
         is_full: Whether a program of the script has found no space, or has used up its quota.
@@ -70,23 +67,13 @@ class ScriptError(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class ContainerShell:
-    """The shell of a running container.
+    """The shell of a running container."""
 
-    Attributes:
-        kubectl: The user's kubectl.
-        pod: The pod.
-        container: The container.
-        patience: Seconds without data in either direction after which a script is given up; 0 for never.
-        tell: Called with a message when no data is sent or received.
-        started: Called with the kubectl of each script.
-    """
-
-    kubectl: Kubectl
-    pod: str
-    container: str
-    patience: float
-    tell: Callable[[str], object]
-    started: Callable[[Running], object] = lambda _running: None
+    kubectl: Kubectl  # the user's kubectl
+    pod: str  # the pod
+    container: str  # the container
+    patience: float  # seconds without data in either direction after which a script is given up; 0 for never
+    tell: Callable[[str], object]  # called with a message when no data is sent or received
 
     def ask(self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0) -> bytes:
         """Run a script, and return its stdout.
@@ -119,7 +106,6 @@ class ContainerShell:
         clock = _Clock(self, longer)
         with self.kubectl.start(*command, idle=clock.idle, keep_stdin_open=True) as running:
             clock.running = running
-            self.started(running)
             running.feed(given)
             marked = Marked(running.stdout, mark)
             while chunk := marked.read(_CHUNK):
@@ -153,6 +139,32 @@ class ContainerShell:
         return BrokenOffError(ClusterError(why))
 
 
+class Marked:
+    """A stream that ends with a mark and an exit code; the code is None until they have arrived."""
+
+    def __init__(self, stream: IO[bytes], mark: str) -> None:
+        self.code: int | None = None
+        self._stream = stream
+        self._end = re.compile(rb"%b (\d{1,3})\n\Z" % mark.encode())
+        self._longest = len(mark) + len(" 255\n")
+        self._buffer = bytearray()
+        self._is_open = True
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes; none at the end."""
+        while self._is_open and len(self._buffer) <= self._longest:
+            chunk = self._stream.read1(_CHUNK)  # type: ignore[attr-defined]
+            self._buffer += chunk
+            self._is_open = bool(chunk)
+            if end := self._end.search(self._buffer, max(0, len(self._buffer) - self._longest)):
+                self.code, self._is_open = int(end[1]), False
+                del self._buffer[end.start() :]
+        size = min(size, len(self._buffer) - (self._longest if self._is_open else 0))
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return data
+
+
 class _Clock:
     """Measures the time in which neither side has sent data."""
 
@@ -178,3 +190,20 @@ class _Clock:
             self._has_told = True
             until = f" until it is {self._patience:g} s" if self._patience else ""
             self._shell.tell(f"nothing was sent to or received from pod/{pod} for {quiet:g} s; waiting{until}")
+
+
+def pod_end(kubectl: Kubectl, pod_name: str) -> str | None:
+    """Return the state of a pod in a sentence if it explains why no data arrives; None if it does not."""
+    try:
+        pod = kubectl.get(f"pods/{pod_name}")
+    except MlpackError:
+        return None
+    if pod is None:
+        return f"pod/{pod_name} was deleted"
+    if finding := failure(pod):
+        return str(finding)
+    if is_being_deleted(pod):
+        return f"pod/{pod_name} is being deleted"
+    if status(pod).get("phase") == "Succeeded":
+        return f"pod/{pod_name} has ended"
+    return None

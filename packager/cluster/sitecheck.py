@@ -39,19 +39,12 @@ class NamedState(StrEnum):
 
 
 class SiteCheck(Value, frozen=True):
-    """The result of one check.
+    """The result of one check."""
 
-    Attributes:
-        state: Whether the cluster has it.
-        subject: The object, as `kubectl get` takes it, or the labels of nodes.
-        place: The file and the line that name it.
-        message: The reason why it is unknown; empty for the other states.
-    """
-
-    state: NamedState
-    subject: str
-    place: str
-    message: str = ""
+    state: NamedState  # whether the cluster has it
+    subject: str  # the object, as `kubectl get` takes it, or the labels of nodes
+    place: str  # the file and the line that name it
+    message: str = ""  # the reason why it is unknown; empty for the other states
 
 
 def check(site: SiteSettings, kubectl: Kubectl) -> Iterator[SiteCheck]:

@@ -1,8 +1,9 @@
-"""Changes the pods of a package so that their programs can be started again, with other code, in the same containers.
+"""Wraps the programs of pods in a script that supervises them: it holds a pod after its program, or starts it again.
 
-The manifests are changed in memory, never the package: the command of a container becomes the arguments of a script,
-which starts it when it is asked to, and stays when it has ended. The code is in an empty folder in place of the
-ConfigMaps, and `packager.cluster.devpods` fills it. The script's files are on the volume `run` of every pod.
+The manifests are changed in memory, never the package: the command of a container becomes the arguments of the script.
+For `hold`, the program runs once, and the container waits until its results are copied. For `dev`, the program is
+started when it is asked for, and the container stays when it has ended; the code is in an empty folder.
+The script's files are on the volume `run` of every pod of a package.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import UsageError
-from packager.cluster.labels import DEV
+from packager.cluster.labels import DEV, HOLD
 from packager.kubernetes.manifest import Manifest, at, listing, mapping, text
 from packager.kubernetes.objects import name, shown
 from packager.workloads.structures import pods
@@ -26,40 +27,42 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.workloads.pods import Pods
 
-MARK = "mlpack-dev"
+MARK = "mlpack-supervisor"
 """The name of the script, by which a container with it is recognized, and of the volume with the code."""
 
-STATE = "/run/mlpack/dev"
+STATE = "/run/mlpack/program"
 """The folder of the script's files in a container."""
+
+FIRST, ALL = "first", "all"
 
 _RUN = "/run/mlpack"
 _CODE = "scripts"
 
-# A signal interrupts `wait` while the program still ends. `cat` waits for a line in the pipe, so that nothing polls.
-# Until a child is `alive`, it has the trap of this shell, and a signal to it would be lost.
-SCRIPT = f"""state={STATE}
+_LAST_SECONDS = 30
+"""Seconds before a deadline in which nothing is held: the workload would count as failed."""
+
+# A signal interrupts `wait` while the program still ends; until a child is `alive`, it has the trap of this shell, and
+# a signal to it would be lost. A container that is told to end is not held. Some `sleep` take whole seconds only.
+SCRIPT = f"""state={STATE} mode=$1 seconds=$2 deadline=$3 which=$4
+shift 4
 mkdir -p "$state" || exit 1
-rm -rf "$state/lock" "$state/program" "$state/stopping"
-stopped='' child='' session='' again=''
-[ ! -e "$state/started" ] || again=yes
-[ -p "$state/go" ] || mkfifo "$state/go" || exit 1
-! command -v setsid >/dev/null || session=setsid
-trap 'stopped=yes; stop' TERM INT
-begin() {{
-  rm -f "$state/alive"
-  {{ : >"$state/alive"; exec "$@"; }} &
-}}
+rm -f "$state/alive" "$state/ended" "$state/released" "$state/program" "$state/stopping"
+stopped='' child='' session='' code=0
 stop() {{
+  stopped=yes tries=5
   [ -n "$child" ] || return 0
-  tries=5
   until [ -e "$state/alive" ] || [ "$tries" -le 0 ]; do
     tries=$((tries - 1))
     sleep 1
   done
   kill -TERM "$child" 2>/dev/null
 }}
-until_end() {{
+trap stop TERM INT
+run() {{
+  rm -f "$state/alive"
+  {{ : >"$state/alive"; exec $session "$@"; }} &
   child=$!
+  echo "$child" >"$state/new" && mv "$state/new" "$state/program"
   [ -z "$stopped" ] || stop
   while :; do
     code=0
@@ -67,26 +70,67 @@ until_end() {{
     kill -0 "$child" 2>/dev/null || break
   done
   child=''
-}}
-while [ -z "$stopped" ]; do
-  if [ -z "$again" ]; then
-    begin cat "$state/go" >/dev/null
-    until_end
-    [ -z "$stopped" ] || break
-  fi
-  again=''
-  begin $session "$@"
-  echo "$!" >"$state/program" && : >"$state/begun"
-  until_end
   rm -f "$state/program"
   [ -z "$stopped" ] || exit "$code"
-  [ -e "$state/stopping" ] || echo "{MARK}: the program has ended with exit code $code" >&2
+}}
+read -r begun rest </proc/uptime
+if [ "$mode" = hold ]; then
+  run "$@"
+  [ "$which" = {ALL} ] || [ "${{JOB_COMPLETION_INDEX:-0}}" = 0 ] || exit "$code"
+  trap 'exit "$code"' TERM INT
+  read -r now rest </proc/uptime
+  if [ "$deadline" -gt 0 ]; then
+    left=$((deadline - {_LAST_SECONDS} - ${{now%%.*}} + ${{begun%%.*}}))
+    [ "$left" -ge "$seconds" ] || seconds=$left
+  fi
+  echo "$code" >"$state/new" && mv "$state/new" "$state/ended" || exit "$code"
+  while [ "$seconds" -gt 0 ] && [ ! -e "$state/released" ]; do
+    sleep 1 &
+    wait $!
+    seconds=$((seconds - 1))
+  done
+  exit "$code"
+fi
+! command -v setsid >/dev/null || session=setsid
+[ ! -e "$state/code" ] || : >"$state/go"
+while [ -z "$stopped" ]; do
+  until [ -e "$state/go" ] || [ -n "$stopped" ]; do
+    sleep 0.2 2>/dev/null &
+    wait $! || [ -n "$stopped" ] || sleep 1
+  done
+  [ -z "$stopped" ] || break
+  rm -f "$state/go"
+  run "$@"
+  [ -e "$state/stopping" ] || echo "mlpack: the program has ended with exit code $code" >&2
   rm -f "$state/stopping"
 done
 """
 
 
-def supervised(manifests: Manifests) -> Manifests:
+def with_hold(manifests: Manifests, seconds: int) -> Manifests:
+    """Return manifests in which the selected workload's pods are held after their programs have ended.
+
+    Manifests whose pods cannot be held are returned unchanged: those of a service, and of containers without a command
+    or without the volume on which the script keeps its files.
+    """
+    workload = deepcopy(manifests.workload)
+    groups = [group for group in pods(Manifest(workload)) if group.main]
+    containers = [mapping(item) for group in groups for item in listing(group.spec.get("containers"))[:1]]
+    if manifests.kind.serves or not containers or any(map(_obstacle, containers)):
+        return manifests
+    which = ALL if manifests.kind.indexes(workload) else FIRST
+    deadline = min(_deadlines(workload), default=0)
+    for container in containers:
+        _wrap(container, "hold", str(seconds), str(deadline), which)
+    _annotate(workload, HOLD, str(seconds))
+    objects, workloads = (
+        tuple(workload if item is manifests.workload else item for item in items)
+        for items in (manifests.objects, manifests.workloads)
+    )
+    return replace(manifests, objects=objects, workloads=workloads)
+
+
+def for_dev(manifests: Manifests) -> Manifests:
     """Return manifests whose programs are started and stopped by the script, without deadlines.
 
     The annotation DEV of each workload has the digest of everything but the code.
@@ -94,20 +138,20 @@ def supervised(manifests: Manifests) -> Manifests:
     Raises:
         UsageError: A container has no command, its code does not come from ConfigMaps, or no pod has any code.
     """
-    changed = {id(item): _supervised(item) for item in manifests.workloads}
+    changed = {id(item): _for_dev(item) for item in manifests.workloads}
     if not any(code_folder(container) for item in changed.values() for container in _containers(item)):
         raise UsageError("no pod has code that could be changed: the model's spec has no `files`")
     objects = tuple(changed.get(id(item), item) for item in manifests.objects)
     digest = _digest(manifests, objects)
     for workload in changed.values():
-        metadata = workload["metadata"]
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), DEV: digest}
+        _annotate(workload, DEV, digest)
     return replace(manifests, objects=objects, workloads=tuple(changed[id(item)] for item in manifests.workloads))
 
 
-def is_supervised(container: Object) -> bool:
-    """Whether the script runs in a container of a pod."""
-    return listing(container.get("command"))[3:4] == [MARK]
+def mode_of(container: Object) -> tuple[str, ...]:
+    """Return the mode of the script in a container and its arguments; empty if the container is not supervised."""
+    command = listing(container.get("command"))
+    return tuple(map(str, command[4:8])) if command[3:4] == [MARK] else ()
 
 
 def code_folder(container: Object) -> str | None:
@@ -116,13 +160,35 @@ def code_folder(container: Object) -> str | None:
     return next((text(mount.get("mountPath")) for mount in mounts if mount.get("name") == MARK), None)
 
 
-def _supervised(workload: Object) -> Object:
+def _annotate(workload: Object, key: str, value: str) -> None:
+    metadata = workload["metadata"]
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), key: value}
+
+
+def _wrap(container: Object, *arguments: str) -> None:
+    program = [*container["command"], *listing(container.pop("args", None))]
+    container["command"] = ["/bin/sh", "-c", SCRIPT, MARK, *arguments, *program]
+
+
+def _obstacle(container: Object) -> str | None:
+    """Return why a container cannot be supervised; None if it can."""
+    mounts = [mapping(mount) for mount in listing(container.get("volumeMounts"))]
+    if not any(mount.get("mountPath") == _RUN and not mount.get("readOnly") for mount in mounts):
+        return f"has no folder {_RUN}"
+    return None if container.get("command") else "has no command"
+
+
+def _for_dev(workload: Object) -> Object:
     workload = deepcopy(workload)
     for group in pods(Manifest(workload)):
         container = mapping(at(group.spec, ("containers", 0)))
         _put_code(workload, group, container)
-        if group.port is None:  # where ranks are started by sshd, their launcher starts them again
-            _wrap(workload, container)
+        if group.port is not None:  # where ranks are started by sshd, their launcher starts them again
+            continue
+        if why := _obstacle(container):
+            message = f"{shown(workload)}: the container {container.get('name')} {why}, so it cannot be started again"
+            raise UsageError(message, hint="`script` or `command` in the spec says what it runs")
+        _wrap(container, "dev", "0", "0", ALL)
     _remove_deadlines(workload)
     return workload
 
@@ -142,15 +208,14 @@ def _put_code(workload: Object, group: Pods, container: Object) -> None:
     group.spec["volumes"].append({"name": MARK, "emptyDir": {}})
 
 
-def _wrap(workload: Object, container: Object) -> None:
-    mounts = [mapping(mount) for mount in listing(container.get("volumeMounts"))]
-    has_place = any(mount.get("mountPath") == _RUN and not mount.get("readOnly") for mount in mounts)
-    if not has_place or not container.get("command"):
-        what = "has no command" if has_place else f"has no folder {_RUN}"
-        message = f"{shown(workload)}: the container {container.get('name')} {what}, so it cannot be started again"
-        raise UsageError(message, hint="`script` or `command` in the spec says what it runs")
-    program = [*container["command"], *listing(container.pop("args", None))]
-    container["command"] = ["/bin/sh", "-c", SCRIPT, MARK, *program]
+def _deadlines(value: Any) -> Iterator[int]:
+    """Yield the deadlines of a workload and of its pods, in seconds."""
+    if isinstance(value, dict):
+        deadline = value.get("activeDeadlineSeconds")
+        if isinstance(deadline, int):
+            yield deadline
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _deadlines(item)
 
 
 def _remove_deadlines(value: Any) -> None:

@@ -46,33 +46,18 @@ done"""
 
 @dataclass(frozen=True, slots=True)
 class HelperPod:
-    """A temporary pod, before it is created.
+    """A temporary pod, before it is created."""
 
-    Attributes:
-        component: The purpose of the pod in a word, which is part of its name and its label.
-        words: The name of the pod in messages: `the pod that reads the results`.
-        container: The name of its container.
-        memory: The memory limit of its container.
-        mounts: How the container mounts the volumes.
-        volumes: The volumes.
-        image: The image to use; None for the workload's.
-    """
-
-    component: str
-    words: str
-    container: str
-    memory: str
-    mounts: Sequence[Object]
-    volumes: Sequence[Object]
-    image: str | None = None
+    component: str  # the purpose of the pod in a word, which is part of its name and its label
+    words: str  # the name of the pod in messages: `the pod that reads the results`
+    container: str  # the name of its container
+    memory: str  # the memory limit of its container
+    mounts: Sequence[Object]  # how the container mounts the volumes
+    volumes: Sequence[Object]  # the volumes
+    image: str | None = None  # the image to use; None for the workload's
 
     def manifest(self, workload: str, pod_spec: Object) -> Object:
-        """Return the manifest of a pod with the user, image and node rules of the workload, which the cluster admits.
-
-        Args:
-            workload: The workload's name.
-            pod_spec: The PodSpec of the workload's pods.
-        """
+        """Return the manifest of a pod with the workload's user, image and node rules."""
         main = pod_spec["containers"][0]
         container = {
             "name": self.container,

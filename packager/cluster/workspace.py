@@ -1,97 +1,49 @@
-"""Finds the storage of a workload that outlives its pods, and lists and hashes the files on it."""
+"""Finds the storage of a workload that outlives its pods, and copies files to and from it through a temporary pod."""
 
 from __future__ import annotations
 
-import re
-import stat
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, UsageError, VerificationError
+from packager.base.errors import ClusterError, ToolError, UsageError, reason
+from packager.cluster import temporary_pod
+from packager.cluster.claims import create_workspace, missing_claims
+from packager.cluster.files import RemoteFolder
+from packager.cluster.pull import Pull, compare_for_pull
+from packager.cluster.pull import pull as pull_files
+from packager.cluster.push import Push, commit, compare_for_push, local_folder, send
 from packager.cluster.results import storage_of
-from packager.cluster.shell import ScriptError
-from packager.package.path_checks import ContentError, normalized, shown
+from packager.cluster.shell import BrokenOffError, ContainerShell
+from packager.kubernetes.manifest import mapping
 from packager.workloads.pods import outlives_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from packager.cluster.shell import ContainerShell
+    from packager.base.progress import Progress, Tell
+    from packager.cluster.files import Listing
+    from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
 
-PARTS = ".mlpack-parts"
-"""The folder for incomplete files, in the folder that files are pushed or pulled to."""
+MEMORY = "64Mi"
+"""The memory limit of the temporary pod, which does not depend on the size of the files."""
 
-MAX_FILES = 200_000
-"""The largest number of files and folders of a push or pull."""
-
-_MAX_SKIPPED = 1_000
-
-_DIGEST = re.compile("[0-9a-f]{64}")
-
-# The lowest assumed speed of a storage, to distinguish a hanging command from a slow one without output.
-_BYTES_PER_SECOND = 10 << 20
-
-_NO_FOLDER, _LEADS_OUT = 3, 4
-
-# The beginning of a script that works in a folder: $1 is the storage's mount path, $2 the folder.
-ENTER = f"""
-cd "$1" && root=$(pwd -P) || return 1
-[ -d "$2" ] || return {_NO_FOLDER}
-cd "$2" || return 1
-case "$(pwd -P)/" in "${{root%/}}"/*) ;; *) return {_LEADS_OUT} ;; esac
-"""
-
-# Names with line feeds are only counted, since a line feed would end them in the listing.
-_LIST = (
-    ENTER
-    + """
-nl='
-'
-command -v find >/dev/null || { echo 'find: not found' >&2; return 127; }
-find . -name '.mlpack-*' -prune -o -path ./lost+found -prune -o -name "*$nl*" -prune -o \\
-    ! -name . -exec stat -c '%f %s %Y %n' {} + 2>&1
-find . -name "*$nl*" -prune -exec echo '?' \\; 2>/dev/null
-return 0
-"""
-)
-
-# The list's length is passed, so that head stops reading at its end.
-_DIGESTS = (
-    ENTER
-    + """
-command -v sha256sum >/dev/null || { echo 'sha256sum: not found' >&2; return 127; }
-head -c "$3" | tr '\\n' '\\000' | xargs -0 sha256sum -- || [ $? = 123 ]  # 123: of some files only
-"""
-)
-
-# The reason why a file cannot be read follows the last colon of head's message.
-_WHY_UNREAD = (
-    ENTER
-    + """
-head -c "$3" | while IFS= read -r path; do
-    why=$(head -c 1 -- "$path" 2>&1 >/dev/null) && why=
-    printf '%s\\n' "${why##*: }"
-done
-"""
-)
+_COMPONENT = "workspace"
+_CONTAINER = "files"
+_TRIES = 5
+_PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class LastingStorage:
-    """A volume that outlives the pods, and its mount.
+    """A volume that outlives the pods, and its mount."""
 
-    Attributes:
-        path: The mount path.
-        mount: The container's mount of the volume.
-        volume: The volume.
-    """
-
-    path: str
-    mount: Object
+    path: str  # the mount path
+    mount: Object  # the container's mount of the volume
     volume: Object
 
     @property
@@ -113,56 +65,235 @@ class LastingStorage:
 
 @dataclass(frozen=True, slots=True)
 class StoragePlace:
-    """A folder of a storage.
-
-    Attributes:
-        storage: The storage.
-        path: The folder's path in the pods.
-    """
+    """A folder of a storage."""
 
     storage: LastingStorage
-    path: str
+    path: str  # in the pods
 
 
 @dataclass(frozen=True, slots=True)
-class StoredEntry:
-    """An entry of a folder of a storage.
+class Session:
+    """The storage and the options of a push, a pull or a listing."""
 
-    Attributes:
-        path: The path below the folder.
-        kind: `file`, `folder`, `link` or `other`.
-        size: The size of a file in bytes; 0 for other kinds.
-        modified: The time of the last change, in seconds since 1970.
-        is_executable: Whether the file's owner may execute it.
-    """
-
-    path: str
-    kind: str
-    size: int
-    modified: int
-    is_executable: bool = False
+    target: Target  # the opened overlay whose pods use the storage
+    place: StoragePlace
+    patience: float  # the longest wait in seconds without receiving data; 0 for no limit
+    image: str | None  # the image of the temporary pod; None for the workload's image
+    tell: Tell
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """The contents of a folder.
+class Pushed:
+    """The result of a push."""
 
-    Attributes:
-        entries: The entries, sorted by path.
-        skipped: The first thousand names that are not allowed, fit for a terminal.
-        unnamed: The number of further names that are not allowed.
-        unread: The messages about unreadable entries, fit for a terminal.
-    """
+    place: StoragePlace
+    source: Path  # the local folder
+    files: tuple[str, ...]  # the paths that were pushed; in a dry run, those that would be pushed
+    size: int  # the total size of these files in bytes
+    unchanged: tuple[str, ...]  # the paths that already exist on the storage with the same content
+    dry_run: bool = False  # whether nothing was pushed
 
-    entries: tuple[StoredEntry, ...] = ()
-    skipped: tuple[str, ...] = ()
-    unnamed: int = 0
-    unread: tuple[str, ...] = ()
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "storage": self.place.storage.words,
+            "path": self.place.path,
+            "folder": str(self.source),
+            "files": list(self.files),
+            "bytes": self.size,
+            "unchanged": list(self.unchanged),
+            "dryRun": self.dry_run,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """The result of a pull."""
+
+    place: StoragePlace
+    destination: Path  # the local folder
+    files: tuple[str, ...]  # the paths that were pulled; in a dry run, those that would be pulled
+    size: int  # the total size of these files in bytes
+    unchanged: tuple[str, ...]  # the paths that already exist in the local folder with the same content
+    changed: tuple[str, ...]  # the paths that changed or were deleted while they were read
+    skipped: tuple[str, ...]  # links, devices, and names that are not allowed on this machine
+    unnamed: int  # the number of further skipped paths
+    unread: tuple[str, ...]  # messages about files and folders that could not be read
+    dry_run: bool = False  # whether nothing was pulled
 
     @property
-    def files(self) -> dict[str, StoredEntry]:
-        """The files, by path."""
-        return {entry.path: entry for entry in self.entries if entry.kind == "file"}
+    def is_complete(self) -> bool:
+        """Whether every file on the storage was read unchanged."""
+        return not (self.unread or self.changed)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "storage": self.place.storage.words,
+            "path": self.place.path,
+            "folder": str(self.destination),
+            "files": list(self.files),
+            "bytes": self.size,
+            "unchanged": list(self.unchanged),
+            "changed": list(self.changed),
+            "complete": self.is_complete,
+            "skipped": list(self.skipped),
+            "skippedUnnamed": self.unnamed,
+            "unread": list(self.unread),
+            "dryRun": self.dry_run,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The content of a folder on a storage."""
+
+    place: StoragePlace
+    listing: Listing
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "storage": self.place.storage.words,
+            "path": self.place.path,
+            "entries": [
+                {"path": entry.path, "type": entry.kind, "bytes": entry.size, "modified": entry.modified}
+                for entry in self.listing.entries
+            ],
+            "skipped": list(self.listing.skipped),
+            "skippedUnnamed": self.listing.unnamed,
+            "unread": list(self.listing.unread),
+        }
+
+
+def session(target: Target, folder: str | None, *, patience: float, image: str | None, tell: Tell) -> Session:
+    """Return the session for a push, a pull or a listing; see `place` for `folder`. Raises UsageError."""
+    environment = {}
+    for item in target.manifests.objects:
+        if item["kind"] == "ConfigMap" and "OUTPUT_DIR" in (item.get("data") or {}):
+            environment = {str(key): str(value) for key, value in item["data"].items()}
+    pod_spec = target.manifests.kind.pod_template(target.manifests.workload)
+    return Session(target, place(folder, storages(pod_spec), environment), patience, image, tell)
+
+
+def push(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pushed:
+    """Copy a local folder's files to the storage; files with other contents are replaced only with `force`.
+
+    Raises:
+        UsageError: The folder cannot be pushed.
+        ClusterError: The storage cannot be written, or the push would replace files without `force`.
+        TimedOutError: No data was sent within the session's patience.
+    """
+    local = local_folder(folder)
+    if not dry_run:
+        _create_claim(session)
+    work: Push | None = None
+    is_committing = False
+
+    def attempt(remote: RemoteFolder) -> None:
+        nonlocal work, is_committing
+        if work is None:
+            work = compare_for_push(remote, local, force=force)
+        elif is_committing:  # the connection ended here: some files may already have their final names
+            left = compare_for_push(remote, local, force=True).parts
+            work = Push({name: file for name, file in work.parts.items() if name in left}, work.empty, work.unchanged)
+        if (work.parts or work.empty) and not dry_run:
+            with progress("pushing", work.size, unit="bytes") as advance:
+                send(remote, work, advance)
+            is_committing = True
+            commit(remote, work, force=force)
+
+    _with_retries(session, attempt, writes=not dry_run)
+    assert work is not None
+    unchanged = set(work.unchanged)
+    files = [file for file in local.files if file.path not in unchanged]
+    paths, size = tuple(file.path for file in files), sum(file.size for file in files)
+    return Pushed(session.place, folder, paths, size, work.unchanged, dry_run=dry_run)
+
+
+def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pulled:
+    """Copy files from the storage to a local folder, which is created if missing.
+
+    Raises:
+        ClusterError: The storage cannot be read, or the pull would replace files without `force`.
+        TimedOutError: No data arrived within the session's patience.
+        VerificationError: The received data is not what was requested.
+        ToolError: The local folder cannot be written.
+    """
+    work: Pull | None = None
+
+    def attempt(remote: RemoteFolder) -> None:
+        nonlocal work
+        work = work or compare_for_pull(remote, folder, force=force)
+        if not dry_run:
+            with progress("pulling", work.size_of(work.pending), unit="bytes") as advance:
+                pull_files(remote, work, folder, advance)
+
+    try:
+        _with_retries(session, attempt, writes=False)
+    except OSError as error:
+        hint = "what has arrived is kept: pull again to continue"
+        raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
+    assert work is not None
+    files = tuple(work.pending) if dry_run else tuple(work.arrived)
+    changed = () if dry_run else (*work.changed, *work.pending)
+    return Pulled(
+        *(session.place, folder, files, work.size_of(files), work.unchanged, changed),
+        *(work.listing.odd, work.listing.unnamed, work.unread),
+        dry_run=dry_run,
+    )
+
+
+def ls(session: Session) -> Listed:
+    """Return the content of the session's folder. Raises ClusterError, TimedOutError and VerificationError."""
+    listing: list[Listing] = []
+    _with_retries(session, lambda remote: listing.append(remote.entries()), writes=False)
+    return Listed(session.place, listing[-1])
+
+
+def _create_claim(session: Session) -> None:
+    """Create the claim of the package's workspace, if the session uses it and it does not exist."""
+    claim = mapping(session.place.storage.volume.get("persistentVolumeClaim")).get("claimName")
+    if claim and claim == session.target.package.workspace and claim in missing_claims([session.target]):
+        create_workspace(session.target, session.tell)
+
+
+@contextmanager
+def _remote(session: Session, *, writes: bool) -> Iterator[RemoteFolder]:
+    """Give the folder in a temporary pod that mounts its storage."""
+    kubectl, manifests, where = session.target.kubectl, session.target.manifests, session.place
+    storage = where.storage.writable() if writes else where.storage.read_only()
+    helper = temporary_pod.HelperPod(
+        _COMPONENT, "the temporary pod", _CONTAINER, MEMORY, (storage.mount,), (storage.volume,), session.image
+    )
+    pod_spec = manifests.kind.pod_template(manifests.workload)
+    with temporary_pod.running(kubectl, helper, manifests.name, pod_spec, session.tell) as pod:
+        shell = ContainerShell(kubectl, pod, _CONTAINER, session.patience, session.tell)
+        yield RemoteFolder(shell, where.storage.path, where.path, where.storage.words)
+
+
+def _with_retries(session: Session, attempt: Callable[[RemoteFolder], object], *, writes: bool) -> None:
+    """Call `attempt` with the folder in a temporary pod; after a broken connection, repeat it in another pod.
+
+    Raises:
+        ClusterError: The connection broke off in every attempt.
+        TimedOutError: No data arrived within the session's patience.
+    """
+    kubectl = session.target.kubectl
+    temporary_pod.sweep(kubectl, _COMPONENT)
+    for number in range(1, _TRIES + 1):
+        try:
+            with _remote(session, writes=writes) as remote:
+                attempt(remote)
+        except BrokenOffError as error:
+            broken = error.reason
+        else:
+            return
+        if number < _TRIES:
+            session.tell(f"the connection broke off: {broken}; continuing (attempt {number + 1} of {_TRIES})")
+            kubectl.runner.sleep(_PAUSE)
+    hint = "run it again: what has arrived is kept"
+    raise ClusterError(f"the connection broke off {_TRIES} times: {broken}", hint=hint)
 
 
 def storages(pod_spec: Object) -> tuple[LastingStorage, ...]:
@@ -212,125 +343,6 @@ def place(folder: str | None, available: Sequence[LastingStorage], environment: 
     if not covering:
         raise UsageError(f"{path} is on no storage that outlives the pods", hint=f"there are: {hint}")
     return StoragePlace(max(covering, key=lambda storage: len(storage.path)), path)
-
-
-def listed(shell: ContainerShell, where: StoragePlace, *, must_exist: bool = True) -> Listing:
-    """Return the entries in and below a folder.
-
-    Raises:
-        ClusterError: The folder cannot be read, or does not exist (only with `must_exist`).
-        VerificationError: The folder contains more than MAX_FILES entries.
-    """
-    try:
-        answer = shell.ask(_LIST, where.storage.path, where.path)
-    except ScriptError as error:
-        if error.code == _NO_FOLDER:
-            if not must_exist:
-                return Listing()
-            raise ClusterError(f"{where.path} does not exist on {where.storage.words}") from None
-        if error.code == _LEADS_OUT:
-            raise ClusterError(f"{where.path} is behind a link that leads out of {where.storage.words}") from None
-        raise ClusterError(f"{where.path} cannot be read: {error}") from None
-    return _listing(answer)
-
-
-def digests(shell: ContainerShell, where: StoragePlace, files: Mapping[str, int]) -> dict[str, str]:
-    """Return the SHA-256 of files in a folder by path, in hexadecimal digits; files without one are left out.
-
-    Args:
-        shell: The shell of a pod with the storage.
-        where: The folder.
-        files: The sizes of the files, by their paths below the folder; the sizes determine the time limit.
-
-    Raises:
-        ClusterError: The folder cannot be read.
-    """
-    longer = sum(files.values()) / _BYTES_PER_SECOND
-    by_path = {}
-    for line in _ask_about(shell, _DIGESTS, where, files, longer) if files else ():
-        digest, _, path = line.removeprefix("\\").partition("  ")
-        if line.startswith("\\"):  # GNU writes a backslash as two, and marks the line
-            path = path.replace("\\\\", "\\")
-        if _DIGEST.fullmatch(digest):  # it becomes the name of a file
-            by_path[path.removeprefix("./")] = digest
-    return {path: by_path[path] for path in files if path in by_path}
-
-
-def why_unread(shell: ContainerShell, where: StoragePlace, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the reasons why files cannot be read: `a.txt: Permission denied`. Raises ClusterError."""
-    reasons = _ask_about(shell, _WHY_UNREAD, where, paths) if paths else []
-    named = zip_longest(paths, reasons[: len(paths)])
-    return tuple(f"{shown(path)}: {shown(text) if text else 'it cannot be read'}" for path, text in named)
-
-
-def _ask_about(
-    shell: ContainerShell, script: str, where: StoragePlace, paths: Iterable[str], longer: float = 0
-) -> list[str]:
-    """Run a script that reads paths in a folder, and return its lines. Raises ClusterError."""
-    lines = "".join(f"./{path}\n" for path in paths).encode()
-    arguments = (where.storage.path, where.path, str(len(lines)))
-    try:
-        answer = shell.ask(script, *arguments, given=[lines], longer=longer)
-    except ScriptError as error:
-        raise ClusterError(f"files in {where.path} cannot be read: {error}") from None
-    return answer.decode(errors="replace").splitlines()
-
-
-def _listing(answer: bytes) -> Listing:
-    entries: dict[str, StoredEntry] = {}
-    skipped: list[str] = []
-    unread: list[str] = []
-    unnamed = 0
-    for line in answer.split(b"\n"):
-        if line == b"?":
-            unnamed += 1
-        elif line.startswith((b"find: ", b"stat: ")):
-            unread.append(shown(line.decode("utf-8", "surrogateescape").partition(": ")[2]))
-        elif line:
-            try:
-                entry = _entry(line)
-            except (ContentError, ValueError):
-                name = line.split(b" ", 3)[-1].decode("utf-8", "surrogateescape")
-                if len(skipped) < _MAX_SKIPPED:
-                    skipped.append(shown(name.removeprefix("./")))
-                else:
-                    unnamed += 1
-                continue
-            entries[entry.path] = entry
-            if len(entries) > MAX_FILES:
-                raise VerificationError(f"the folder contains more than {MAX_FILES:,} files and folders")
-    return Listing(
-        tuple(entries[path] for path in sorted(entries)), tuple(skipped), unnamed, tuple(unread[:_MAX_SKIPPED])
-    )
-
-
-def _entry(line: bytes) -> StoredEntry:
-    mode_digits, size, modified, name = line.split(b" ", 3)
-    mode = int(mode_digits, 16)
-    path = normalized(name.decode("utf-8", "surrogateescape"))
-    if not path or not (size + modified.removeprefix(b"-")).isdigit() or len(size) > 18 or len(modified) > 12:
-        raise ValueError(line)
-    kind = "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
-    kind = "link" if stat.S_ISLNK(mode) else kind
-    return StoredEntry(path, kind, int(size) if kind == "file" else 0, int(modified), bool(mode & stat.S_IXUSR))
-
-
-def conflicts(files: Iterable[str], folders: Iterable[str], entries: Mapping[str, StoredEntry]) -> dict[str, str]:
-    """Return the reasons why files and folders cannot be created beside `entries`, by path."""
-    reasons = {}
-    for kind, path in (*(("file", path) for path in files), *(("folder", path) for path in folders)):
-        steps = path.split("/")
-        above = [entries.get("/".join(steps[:count])) for count in range(1, len(steps))]
-        blocking = next((entry for entry in above if entry is not None and entry.kind != "folder"), None)
-        entry = entries.get(path)
-        if blocking is not None:
-            reasons[path] = f"{blocking.path} is {_WORDS[blocking.kind]}"
-        elif entry is not None and entry.kind != kind:
-            reasons[path] = f"it exists and is {_WORDS[entry.kind]}"
-    return reasons
-
-
-_WORDS = {"file": "a file", "folder": "a folder", "link": "a link", "other": "neither a file nor a folder"}
 
 
 def _absolute(path: str) -> str:

@@ -47,14 +47,6 @@ def assign(files: Files, overlays: Sequence[str], amounts: Sequence[tuple[str, s
     """Set amounts in the mlops.env of each overlay that has them.
 
     Memory and CPUs that an overlay does not have are added by a component of it, and GPUs by the option `gpu`.
-
-    Args:
-        files: The files.
-        overlays: The names of the overlays.
-        amounts: The options of the command line, with the values.
-
-    Raises:
-        UsageError: No overlay has an amount for an option, or can get it.
     """
     taken = {overlay: _taken(files, overlay) for overlay in overlays} if amounts else {}
     for option, value in amounts:

@@ -39,15 +39,10 @@ _VALUE_BYTES = 32 << 10
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A value to set.
+    """A value to set."""
 
-    Attributes:
-        option: The option of the command line: `--set` for a key that the package has, `--site` for one in site.env,
-            `--add` for a new one.
-        key: The key.
-        value: The value.
-    """
-
+    # the option of the command line: `--set` for a key that the package has, `--site` for one in site.env,
+    # `--add` for a new one
     option: str
     key: str
     value: str
@@ -59,11 +54,7 @@ class Assignment:
 
 
 def assign(files: Files, overlays: Sequence[str], assignments: Sequence[Assignment]) -> None:
-    """Set values in the files that have a line for them, or add lines to each overlay's mlops.env.
-
-    Raises:
-        UsageError: A value is invalid, or its key is unknown, or is to be added and exists already.
-    """
+    """Set values in the files that have a line for them, or add lines to each overlay's mlops.env."""
     absent = []
     for entry in assignments:
         _check_assignment(files.package, entry)
@@ -94,11 +85,7 @@ def _env_files(files: Files, overlays: Sequence[str], entry: Assignment) -> list
 
 
 def _add(files: Files, overlays: Sequence[str], entry: Assignment) -> None:
-    """Add a variable to each overlay's mlops.env; one that has this value already is left alone.
-
-    Raises:
-        UsageError: The package has the key already, with another value or as the value of an option.
-    """
+    """Add a variable to each overlay's mlops.env; one that has this value already is left alone."""
     having = [path for path in site_files(files.package) if _has_key(files.read(path), entry.key)]
     having += [env(name) for name in overlays if value(files, name, entry.key) not in (None, entry.value)]
     if having:

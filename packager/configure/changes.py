@@ -55,41 +55,24 @@ _SHORT = frozenset(("scratch", "host-path", "nfs", "pvc"))
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The user's answers; None, or an empty one, changes nothing.
+    """The user's answers; None, or an empty one, changes nothing."""
 
-    Attributes:
-        root: The folder that contains the package.
-        registry: The address that its image is pulled from.
-        uid: The user id to run as.
-        gid: The group id to run as.
-        fs_group: The group that its volumes belong to.
-        amounts: Numbers of the manifests, each the option of the command line and the value.
-        image: The name, the tag and the digest of the image.
-        assignments: Other values.
-        switch_on: Site options.
-        switch_off: Site options.
-        storage: The options of storage that take the place of those that are on.
-        placement: The fields of a pod that the option `placement` sets.
-        components: The site's own components, which are added.
-        annotations: The annotations of all pods, from the site.
-        site: The defaults of the site, which count less than the other answers.
-    """
-
-    root: str | None = None
-    registry: str | None = None
-    uid: int | None = None
-    gid: int | None = None
-    fs_group: int | None = None
+    root: str | None = None  # the folder that contains the package
+    registry: str | None = None  # the address that its image is pulled from
+    uid: int | None = None  # the user id to run as
+    gid: int | None = None  # the group id to run as
+    fs_group: int | None = None  # the group that its volumes belong to
+    # numbers of the manifests, each the option of the command line and the value
     amounts: tuple[tuple[str, str], ...] = ()
-    image: str | None = None
-    assignments: tuple[Assignment, ...] = ()
-    switch_on: tuple[str, ...] = ()
-    switch_off: tuple[str, ...] = ()
-    storage: tuple[str, ...] = ()
-    placement: Mapping[str, Any] | None = None
-    components: tuple[OwnComponent, ...] = ()
-    annotations: Mapping[str, str] | None = None
-    site: SiteSettings | None = None
+    image: str | None = None  # the name, the tag and the digest of the image
+    assignments: tuple[Assignment, ...] = ()  # other values
+    switch_on: tuple[str, ...] = ()  # site options
+    switch_off: tuple[str, ...] = ()  # site options
+    storage: tuple[str, ...] = ()  # the options of storage that take the place of those that are on
+    placement: Mapping[str, Any] | None = None  # the fields of a pod that the option `placement` sets
+    components: tuple[OwnComponent, ...] = ()  # the site's own components, which are added
+    annotations: Mapping[str, str] | None = None  # the annotations of all pods, from the site
+    site: SiteSettings | None = None  # the defaults of the site, which count less than the other answers
 
     @property
     def ids(self) -> dict[str, int]:
@@ -124,19 +107,7 @@ class Change:
 def configure(
     package: Package, overlays: Sequence[str], answers: Answers, defaults: Mapping[str, Answers] = MappingProxyType({})
 ) -> Files:
-    """Return the package's files with the changes that the answers make.
-
-    Args:
-        package: The package.
-        overlays: The overlays to change.
-        answers: The user's answers.
-        defaults: The answers of the site, which are applied before, by overlay.
-
-    Raises:
-        UsageError: An answer does not fit this package.
-        VerificationError: The package contains invalid ids, and no answer replaces them.
-        ToolError: A file that would be edited cannot be read.
-    """
+    """Return the package's files with the changes that the answers make."""
     files = Files(package)
     for overlay, filled in defaults.items():
         _apply(files, [overlay], filled)
@@ -229,11 +200,7 @@ def _annotating(files: Files, annotations: Mapping[str, str]) -> Iterator[OwnCom
 
 
 def _add_component(files: Files, overlays: Sequence[str], component: OwnComponent) -> None:
-    """Copy a component into the package, and list it in each overlay.
-
-    Raises:
-        UsageError: A file of the component cannot be added to a package.
-    """
+    """Copy a component into the package, and list it in each overlay."""
     folder = f"{layout.ADDED}/{component.name}"
     for entry in component.files:
         path = f"{folder}/{entry.path}"
@@ -309,9 +276,6 @@ def _replaced(storage: Sequence[str], listed: Collection[str]) -> list[str]:
     """Return the options that are switched off when those of `storage` are switched on.
 
     A short form, such as nfs, replaces all others; one for a single folder those for the same folder alone.
-
-    Raises:
-        UsageError: An option is not one of storage.
     """
     for name in storage:
         if name not in _STORAGES:

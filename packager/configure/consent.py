@@ -21,26 +21,17 @@ _ACCOUNT = "service-account"
 
 
 class Consent(Value, frozen=True):
-    """The options with which a user accepts the edits of a package.
+    """The options with which a user accepts the edits of a package."""
 
-    Attributes:
-        level: The Pod Security level that options need which the package was sealed without; None if they need none.
-        allowed: The values for `--allow`.
-    """
-
+    # the Pod Security level that options need which the package was sealed without; None if they need none
     level: Level | None
-    allowed: tuple[str, ...]
+    allowed: tuple[str, ...]  # the values for `--allow`
 
 
 def consent(files: Files) -> Consent:
     """Return the options with which a user accepts the package in `files`, so that it can be deployed.
 
     A change by hand of a manifest may need more: only `mlpack verify` renders it.
-
-    Raises:
-        UsageError: A kustomization is not YAML.
-        VerificationError: An overlay reads far more than any has to.
-        ToolError: A file cannot be read.
     """
     new_options = {name for overlay in files.package.overlays for name in _new_options(files, overlay)}
     with_capability = {option.name for option in components.OPTIONS if option.capabilities}

@@ -31,15 +31,7 @@ _PLACEHOLDER = f"{REGISTRY}/"
 
 
 def check(image: str, label: str = "--image") -> None:
-    """Refuse a text that is no image without a registry.
-
-    Args:
-        image: The text.
-        label: The option that it is given by.
-
-    Raises:
-        UsageError: The text is something else, or begins with a registry.
-    """
+    """Refuse a text that is no image without a registry."""
     if registry := split_registry(image)[0]:
         hint = f"the registry is REGISTRY in mlops.env: --registry {registry} --image {image.partition('/')[2]}"
         raise UsageError(f"{label} {show(image)}: expected an image without a registry", hint=hint)
@@ -54,9 +46,6 @@ def assign(files: Files, overlays: Sequence[str], image: str) -> None:
         files: The files.
         overlays: The names of the overlays.
         image: A name, a tag and a digest; without a tag and a digest, the present ones are kept.
-
-    Raises:
-        UsageError: No overlay has an image that can be changed, or a kustomization cannot be edited.
     """
     new = parse(image)
     assert new is not None
@@ -78,7 +67,7 @@ def assign(files: Files, overlays: Sequence[str], image: str) -> None:
 
 
 def is_in_env(files: Files, overlay: str) -> bool:
-    """Return whether the manifests of an overlay take their image from IMAGE in mlops.env. Raises `Files.sources`'s."""
+    """Return whether the manifests of an overlay take their image from IMAGE in mlops.env."""
     return IMAGE in files.original.sources(overlay).image_keys
 
 

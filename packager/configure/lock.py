@@ -23,7 +23,7 @@ from packager.package import kustomization, layout
 from packager.package.image import IMAGE, REGISTRY, bare
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from packager.configure.settings import Files
 
@@ -40,16 +40,11 @@ images:
 
 
 class ImageLock(Value, frozen=True):
-    """An image, and the digest that it is locked to.
+    """An image, and the digest that it is locked to."""
 
-    Attributes:
-        image: The image with its tag, as the overlay renders without a lock.
-        digest: The digest.
-        platforms: The platforms of the index that the digest is of; empty if it is that of one manifest.
-    """
-
-    image: str
+    image: str  # the image with its tag, as the overlay renders without a lock
     digest: str
+    # the platforms of the index that the digest is of; empty if it is that of one manifest
     platforms: tuple[str, ...] = ()
 
 
@@ -75,9 +70,6 @@ def unlock(files: Files, overlay: str) -> None:
     """Take the digests off images that have a tag, and leave the component with a lock out of the kustomization.
 
     A digest that the package was built with stays.
-
-    Raises:
-        UsageError: The kustomization is not YAML, or cannot be edited automatically.
     """
     if own_image.is_in_env(files, overlay) and (image := own_image.in_env(files, overlay)):
         env = layout.env(overlay)
@@ -94,16 +86,7 @@ def unlock(files: Files, overlay: str) -> None:
 
 
 def lock(files: Files, overlay: str, locks: Sequence[ImageLock]) -> None:
-    """Lock the images of an overlay.
-
-    Args:
-        files: The files of the package.
-        overlay: The overlay.
-        locks: The images.
-
-    Raises:
-        UsageError: Two images differ by their tag alone, or the kustomization cannot be edited automatically.
-    """
+    """Lock the images of an overlay."""
     names: dict[str, ImageLock] = {}
     own = _own_image(files, overlay)
     for entry in locks:
@@ -152,19 +135,6 @@ def written(name: str, content: bytes) -> tuple[str, ...]:
     """Return the images of this name in a manifest, with their tags, as they are written there."""
     pattern = rf"image: *[\"']?({re.escape(name)}(?:[:@][A-Za-z0-9_.:@-]*)?)[\"']?\s".encode()
     return tuple(sorted({match.decode() for match in re.findall(pattern, content)}))
-
-
-def without(overlay: str, content: bytes, names: Collection[str]) -> bytes:
-    """Return the content of a lock that does not lock the images with these names.
-
-    Raises:
-        UsageError: The content cannot be edited automatically.
-    """
-    if {*locked(content)} <= {*names}:
-        return without_images(overlay)
-    for image in names:
-        content = kustomization.without_image(content, image)
-    return content
 
 
 def without_images(overlay: str) -> bytes:

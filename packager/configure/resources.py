@@ -42,17 +42,7 @@ def path(overlay: str) -> str:
 
 
 def assign(files: Files, overlay: str, name: str, value: str) -> bool:
-    """Set a resource of the pods that compute; return False, and change nothing, if the package sets it for one.
-
-    Args:
-        files: The files.
-        overlay: The name of the overlay.
-        name: The resource: `memory` or `cpu`.
-        value: The quantity.
-
-    Raises:
-        UsageError: The value is not a quantity, or the kustomization cannot be edited automatically.
-    """
+    """Set a resource of the pods that compute; return False, and change nothing, if the package sets it for one."""
     pods = list(_pods(files, overlay))
     if not pods or any(name in _resources(entry) for entry in pods):
         return False

@@ -39,12 +39,7 @@ class Files:
     """A package's files, with the changes made so far."""
 
     def __init__(self, package: Package, unchanged: dict[str, Sources] | None = None) -> None:
-        """Start without changes.
-
-        Args:
-            package: The package.
-            unchanged: The sources of overlays without changes, to share.
-        """
+        """Start without changes."""
         self.package = package
         self._before: dict[str, bytes | None] = {}
         self._changed: dict[str, bytes] = {}
@@ -58,12 +53,7 @@ class Files:
         return Files(self.package, self._unchanged)
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file, by its path below the package's root.
-
-        Raises:
-            VerificationError: The file is not a plain one, or far too long.
-            ToolError: The file cannot be read.
-        """
+        """Return the content of a file, by its path below the package's root."""
         if path in self._changed:
             return self._changed[path]
         content = self._before.get(path)
@@ -75,7 +65,7 @@ class Files:
         return plainfiles.read(self.package.folder, path, self.package.shown(path), _MAX_BYTES)
 
     def before(self, path: str) -> bytes | None:
-        """Return the content of a file as it was first read; None if there was no such file. Raises as `read`."""
+        """Return the content of a file as it was first read; None if there was no such file."""
         if path not in self._before:
             self._before[path] = self._on_disk(path)
         return self._before[path]
@@ -84,11 +74,7 @@ class Files:
         return self._read(path) if (self.package.folder / path).is_file() else None
 
     def check_unchanged(self) -> None:
-        """Check that the files on disk are as they were first read.
-
-        Raises:
-            ToolError: Another program has changed one, or it cannot be read.
-        """
+        """Check that the files on disk are as they were first read."""
         for path, before in self._before.items():
             if self._on_disk(path) != before:
                 message = f"{self.package.shown(path)} changed since it was read; nothing was changed"
@@ -111,12 +97,7 @@ class Files:
         self.write(path, envfile.assign(self.read(path), key, value, self.package.shown(path)))
 
     def sources(self, overlay: str) -> Sources:
-        """Return the sources of an overlay with these changes; they are read again only after a change of one of them.
-
-        Raises:
-            VerificationError: The overlay reads far more than any has to.
-            ToolError: A file cannot be read.
-        """
+        """Return the sources of an overlay with these changes; they are read again only after one has changed."""
         sources = self._sources if self._changed else self._unchanged
         if overlay not in sources:
             earlier = self._earlier.get(overlay) or self._unchanged.get(overlay)
@@ -145,12 +126,7 @@ def placement_file(package: Package) -> str | None:
 
 
 def patches(files: Files, overlay: str) -> list[str]:
-    """Return the paths of the patches in the overlay's folder.
-
-    Raises:
-        UsageError: The overlay's kustomization is not YAML.
-        ToolError: The kustomization cannot be read.
-    """
+    """Return the paths of the patches in the overlay's folder."""
     path = layout.kustomization(overlay)
     names = kustomization.patches(files.read(path), files.package.shown(path))
     return [f"{layout.overlay(overlay)}/{name}" for name in names]
@@ -196,11 +172,6 @@ def options(files: Files, overlay: str) -> dict[str, bool]:
     """Return the site options that the overlay lists or offers, and whether each is on.
 
     Those are on that `mlpack verify` takes to be on: also what a component, or the base, draws in itself.
-
-    Raises:
-        UsageError: The kustomization is not YAML.
-        VerificationError: The overlay reads far more than any has to.
-        ToolError: A file cannot be read.
     """
     path = layout.kustomization(overlay)
     written = kustomization.components(files.read(path), files.package.shown(path))
@@ -208,7 +179,7 @@ def options(files: Files, overlay: str) -> dict[str, bool]:
 
 
 def places(files: Files, overlay: str) -> dict[str, Position]:
-    """Return the site options that are on, and where each is listed. Raises as `options`."""
+    """Return the site options that are on, and where each is listed."""
     components = files.sources(overlay).components
     listed = [(posixpath.basename(folder), place) for folder, place in components]
     return {name: place for name, place in reversed(listed) if name in BY_NAME}

@@ -35,19 +35,7 @@ def labels(package: Package) -> Labels:
 
 
 def answers(files: Files, overlay: str, defaults: Defaults, given: Answers) -> Answers:
-    """Return the answers that a site makes for an overlay: those that a person has neither edited nor given.
-
-    Args:
-        files: The package.
-        overlay: The overlay's name.
-        defaults: The values of the site for this package.
-        given: The values of the command line.
-
-    Raises:
-        UsageError: A file of the package is not YAML.
-        VerificationError: The overlay reads far more than any has to.
-        ToolError: A file cannot be read.
-    """
+    """Return the answers that a site makes for an overlay: those that a person has neither edited nor given."""
     return _Filling(files, overlay, defaults, given).answers()
 
 

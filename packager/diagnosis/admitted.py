@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
@@ -19,21 +20,44 @@ if TYPE_CHECKING:
     from packager.workloads.workload import Workload
 
 
+_EDITED = re.compile(r"Container (\S+) definition changed")
+"""The event of a kubelet about a container whose image was changed (pkg/kubelet/kuberuntime)."""
+
+
 def changed_images(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding for each container whose image is in no template for a container of that name."""
-    specs = [pods.spec for pods in pods_of(Manifest(snapshot.workload))]
-    specs += [mapping(at(child, ("spec", "template", "spec"))) for child in snapshot.children]
     images: dict[str, set[str]] = {}
-    for spec in specs:
+    for spec in _templates(snapshot):
         for name, image in _images(spec):
             images.setdefault(name, set()).add(image)
     for pod in snapshot.pods:
         for name, image in _images(mapping(pod.get("spec"))):
             if image not in (expected := images.get(name, {image})):
-                message = (
-                    f"the cluster has changed the image of container {name}: {' or '.join(sorted(expected))} -> {image}"
-                )
-                yield Finding("ImageChanged", shown(pod), message, Remedy.of(Action.INSPECT_MUTATIONS), blocks=False)
+                change = f"the image of container {name}: {' or '.join(sorted(expected))} -> {image}"
+                is_edited = bool(_edited(snapshot, pod))
+                message = f"a user has changed {change}" if is_edited else f"the cluster has changed {change}"
+                remedy = None if is_edited else Remedy.of(Action.INSPECT_MUTATIONS)
+                yield Finding("ImageChanged", shown(pod), message, remedy, blocks=False)
+        if pod is snapshot.workload or shown(pod) == shown(snapshot.workload):  # its image is compared with itself
+            for name in _edited(snapshot, pod):
+                message = f"a user has changed the definition of container {name} since it was deployed"
+                yield Finding("ImageChanged", shown(pod), message, blocks=False)
+
+
+def _edited(snapshot: Snapshot, pod: Object) -> list[str]:
+    """Return the containers that the kubelet starts again because a user has changed them in the pod."""
+    texts = (_EDITED.search(str(event.get("message"))) for event in snapshot.about(pod, "Killing"))
+    return list(dict.fromkeys(match[1] for match in texts if match))
+
+
+def template_containers(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names of the containers in the templates of the workload's pods."""
+    return frozenset(name for spec in _templates(snapshot) for name, _ in _images(spec))
+
+
+def _templates(snapshot: Snapshot) -> list[Object]:
+    specs = [dict(pods.spec) for pods in pods_of(Manifest(snapshot.workload))]
+    return [*specs, *(dict(mapping(at(child, ("spec", "template", "spec")))) for child in snapshot.children)]
 
 
 def _images(spec: Object) -> Iterator[tuple[str, str]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packager.diagnosis.admitted import changed_images, relabelled
+from packager.diagnosis.admitted import changed_images, relabelled, template_containers
 from packager.diagnosis.killed import killed_children
 from packager.diagnosis.losses import LOST, VANISHED, losses
 from packager.diagnosis.obstacles import CRASH_LOOP, kept_running, lost_node, obstacles, without_held_by_group
 from packager.diagnosis.past import Past
 from packager.diagnosis.queued import explained
 from packager.kubernetes.manifest import mapping
-from packager.kubernetes.objects import events_about, is_being_deleted, moment, sentence, shown
+from packager.kubernetes.objects import events_about, is_being_deleted, moment, name, sentence, shown
 from packager.kubernetes.pods import broken, crashed, failure, state
 from packager.kubernetes.remedy import RUN_AGAIN, Action, Remedy
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict, grouped
@@ -67,14 +67,7 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
 
 
 def ending_before_deletion(kind: Workload, workload: Object, events: Sequence[Object], past: Past) -> Verdict | None:
-    """Return the end of a deleted workload, which its ttlSecondsAfterFinished may delete at once; None if unknown.
-
-    Args:
-        kind: The workload's kind.
-        workload: The workload in the last snapshot.
-        events: The events of the namespace, which outlive the workload.
-        past: The facts from earlier snapshots.
-    """
+    """Return the end of a deleted workload, which its ttlSecondsAfterFinished may delete at once; None if unknown."""
     for event in reversed(events_about(events, workload)):
         phase = kind.end_events.get(str(event.get("reason")))
         if phase is Phase.SUCCEEDED:
@@ -119,6 +112,8 @@ def _ended(kind: Workload, snapshot: Snapshot, past: Past, ending: Verdict) -> V
     failures = [*kind.failures(snapshot), *_others(past.failures, snapshot)]
     unreported = [finding for finding in failures if finding.subject not in reported]
     summary = _summary(snapshot, lost) if lost else ending.summary
+    if snapshot.namespace and is_being_deleted(snapshot.namespace):
+        summary = f"its namespace {name(snapshot.namespace)} is being deleted"
     return Verdict(ending.phase, summary, grouped([*causes, *unreported, *notes, *warnings, *changed]))
 
 
@@ -160,11 +155,12 @@ def _others(earlier: Sequence[Finding], snapshot: Snapshot) -> Iterator[Finding]
 
 def _pods(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:
     main, workers = kind.main(snapshot.pods), kind.workers(snapshot.pods)
+    own = template_containers(snapshot)
     for pod in snapshot.pods:
         if is_being_deleted(pod):
             yield from lost_node(pod, snapshot.nodes)
             continue
-        pod_obstacles = list(obstacles(pod, snapshot.events, snapshot.nodes))
+        pod_obstacles = list(obstacles(pod, snapshot.events, snapshot.nodes, own))
         if kind.is_superseded(pod, snapshot):
             pod_obstacles = [replace(finding, blocks=False) for finding in pod_obstacles]
         yield from pod_obstacles
@@ -173,6 +169,8 @@ def _pods(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:
         if pod is main and (finding := kept_running(pod)):
             yield finding
         elif finding := crashed(pod) or broken(pod) or (failure(pod) if pod in workers else None):
+            if own and finding.container and finding.container not in own:
+                finding = replace(finding, remedy=Remedy.of(Action.INSPECT_MUTATIONS))
             yield replace(finding, blocks=False)  # the main pod decides what becomes of the workload
 
 

@@ -27,17 +27,11 @@ RETRY_SECONDS = 150.0
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A volume that mount(8) does not mount on the pod's node.
+    """A volume that mount(8) does not mount on the pod's node."""
 
-    Attributes:
-        source: The source of the volume, such as `server:/path`.
-        kind: The type of its file system.
-        why: The last error message.
-    """
-
-    source: str
-    kind: str
-    why: str
+    source: str  # the source of the volume, such as `server:/path`
+    kind: str  # the type of its file system
+    why: str  # the last error message
 
     @property
     def remedy(self) -> Remedy | None:

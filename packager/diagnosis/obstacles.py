@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.diagnosis import mounts
@@ -27,7 +28,7 @@ from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import NEVER, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from packager.kubernetes.objects import Object
 
@@ -63,8 +64,22 @@ _GROWTH_SECONDS = 600
 _NOT_READY = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}
 
 
-def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = ()) -> Iterator[Finding]:
-    """Yield the obstacles to the start or the continuation of the pod."""
+def obstacles(
+    pod: Object, events: Sequence[Object], nodes: Sequence[Object] = (), own: Container[str] = ()
+) -> Iterator[Finding]:
+    """Yield the obstacles to the start or the continuation of the pod.
+
+    A container that is not among those of its template (`own`, if known) was added by a webhook, and no value of the
+    package helps it.
+    """
+    for finding in _obstacles(pod, events, nodes):
+        container = _waiting_container(pod)
+        is_about = finding.reason in (*_IMAGE, *_CONFIG, CRASH_LOOP)
+        is_added = is_about and bool(own) and container is not None and container not in own
+        yield replace(finding, remedy=Remedy.of(Action.INSPECT_MUTATIONS)) if is_added else finding
+
+
+def _obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object]) -> Iterator[Finding]:
     if status(pod).get("phase") not in (None, "Pending", "Running", "Unknown"):
         return
     scheduled = condition(pod, "PodScheduled")
@@ -100,6 +115,14 @@ def obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object] = (
             yield Finding(reason, shown(pod), message, end.remedy, final_after=patience, log=end.log, next_try=again)
             return
     yield from _mounts(pod, events)
+
+
+def _waiting_container(pod: Object) -> str | None:
+    """Return the name of the first container that cannot be started."""
+    for container in container_statuses(pod):
+        if (container["state"].get("waiting") or {}).get("reason") in (*_IMAGE, *_CONFIG, CRASH_LOOP):
+            return str(container["name"])
+    return None
 
 
 def lost_node(pod: Object, nodes: Sequence[Object]) -> Iterator[Finding]:

@@ -20,21 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The facts from earlier snapshots.
+    """The facts from earlier snapshots."""
 
-    Attributes:
-        failures: The failures of pods, some of which may be deleted.
-        losses: The pods that were stopped before the workload's end; None without earlier snapshots.
-        unreported_end: Seconds for which the workload's end has been seen, and not by its operator.
-        deletion_seconds: Seconds for which the workload has been seen to be deleted.
-        unnoticed_change: Seconds for which a change of the workload has been seen, and not by its controller.
-    """
-
-    failures: tuple[Finding, ...] = ()
+    failures: tuple[Finding, ...] = ()  # the failures of pods, some of which may be deleted
+    # the pods that were stopped before the workload's end; None without earlier snapshots
     losses: tuple[Finding, ...] | None = None
-    unreported_end: float = 0
-    deletion_seconds: float = 0
-    unnoticed_change: float = 0
+    unreported_end: float = 0  # seconds for which the workload's end has been seen, and not by its operator
+    deletion_seconds: float = 0  # seconds for which the workload has been seen to be deleted
+    unnoticed_change: float = 0  # seconds for which a change of the workload has been seen, and not by its controller
 
 
 class Memory:

@@ -32,21 +32,13 @@ _LONGEST = 300
 
 
 class QueueReason(Value, frozen=True):
-    """A sentence of Kueue about a workload that it holds.
+    """A sentence of Kueue about a workload that it holds."""
 
-    Attributes:
-        pattern: A part of the sentence.
-        reason: The reason of the finding.
-        words: The meaning; the groups of the pattern in braces, `{queue}` and `{cluster_queue}`.
-        action: The fix.
-        final_after: Seconds after which it can be expected to stay.
-    """
-
-    pattern: str
-    reason: str
-    words: str
-    action: Action
-    final_after: float = NEVER
+    pattern: str  # A part of the sentence
+    reason: str  # the reason of the finding
+    words: str  # the meaning; the groups of the pattern in braces, `{queue}` and `{cluster_queue}`
+    action: Action  # the fix
+    final_after: float = NEVER  # seconds after which it can be expected to stay
 
 
 _CAUSES = (

@@ -30,22 +30,14 @@ _REMARKS = re.compile(
 
 
 class NodeReason(Value, frozen=True):
-    """A reason for which a node, or every node, does not take a pod.
+    """A reason for which a node, or every node, does not take a pod."""
 
-    Attributes:
-        pattern: The scheduler's reason, all of it.
-        words: The meaning for several nodes, or for the pod where `of_pod`; `{what}` is a group of the pattern.
-        action: The fix; None without one.
-        of_pod: Whether the scheduler counts no nodes, because no node can have the pod.
-        of_group: Whether a gang scheduler refuses the pod for the sake of the other pods of its group.
-        for_one: The meaning for one node; without it, `words` with "has" in place of "have" and "is" of "are".
-    """
-
-    pattern: str
-    words: str
-    action: Action | None = None
-    of_pod: bool = False
-    of_group: bool = False
+    pattern: str  # the scheduler's reason, all of it
+    words: str  # the meaning for several nodes, or for the pod where `of_pod`; `{what}` is a group of the pattern
+    action: Action | None = None  # the fix; None without one
+    of_pod: bool = False  # whether the scheduler counts no nodes, because no node can have the pod
+    of_group: bool = False  # whether a gang scheduler refuses the pod for the sake of the other pods of its group
+    # the meaning for one node; without it, `words` with "has" in place of "have" and "is" of "are"
     for_one: str | None = None
 
 
@@ -153,17 +145,11 @@ _CAUSES = (
 
 
 class Unfit(Value, frozen=True):
-    """Why no node can run a pod.
+    """Why no node can run a pod."""
 
-    Attributes:
-        words: The reason, in words.
-        remedy: The fix; None if it is not known.
-        of_group: Whether the only reason is another pod of its group.
-    """
-
-    words: str
-    remedy: Remedy | None
-    of_group: bool = False
+    words: str  # the reason, in words
+    remedy: Remedy | None  # the fix; None if it is not known
+    of_group: bool = False  # whether the only reason is another pod of its group
 
 
 def unfit(answer: str) -> Unfit:

@@ -22,19 +22,12 @@ if TYPE_CHECKING:
 
 
 class Declared(Value, frozen=True):
-    """The declarations of a package in its spec.
+    """The declarations of a package in its spec."""
 
-    Attributes:
-        name: The name of the model.
-        environment: Each key with each value that the spec gives it.
-        secrets: The names of its secrets.
-        claims: The names of the claims that its overlays mount.
-    """
-
-    name: str = ""
-    environment: frozenset[tuple[str, str]] = frozenset()
-    secrets: frozenset[str] = frozenset()
-    claims: frozenset[str] = frozenset()
+    name: str = ""  # the name of the model
+    environment: frozenset[tuple[str, str]] = frozenset()  # each key with each value that the spec gives it
+    secrets: frozenset[str] = frozenset()  # the names of its secrets
+    claims: frozenset[str] = frozenset()  # the names of the claims that its overlays mount
 
 
 _ENVIRONMENT = "environment"

@@ -8,11 +8,11 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ToolError, VerificationError
+from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.base.values import Value, field
-from packager.package import conflictmarks, inventory, layout, outputs, path_checks, tree
+from packager.package import inventory, layout, outputs, path_checks, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY
 from packager.package.outputs import ENV_BYTES
@@ -35,20 +35,13 @@ _KUSTOMIZATIONS = frozenset(name.casefold() for name in layout.KUSTOMIZATIONS)
 
 
 class Checked(Value, frozen=True):
-    """The result of checking a package's files.
+    """The result of checking a package's files."""
 
-    Attributes:
-        problems: The problems of the files.
-        edits: The paths of the edited files that people may edit.
-        unread: The errors about files that could not be read; such files are neither valid nor invalid.
-        notes: The files in the package's folder that are not part of it.
-        received: The digest of all files, see `received_digest`; None if there are problems, or files unread.
-    """
-
-    problems: list[Problem]
-    edits: list[str]
-    unread: list[ToolError]
-    notes: list[Problem] = field(default_factory=list)
+    problems: list[Problem]  # the problems of the files
+    edits: list[str]  # the paths of the edited files that people may edit
+    unread: list[ToolError]  # the errors about files that could not be read; such files are neither valid nor invalid
+    notes: list[Problem] = field(default_factory=list)  # the files in the package's folder that are not part of it
+    # the digest of all files, see `received_digest`; None if there are problems, or files unread
     received: str | None = None
 
 
@@ -81,7 +74,6 @@ def check(package: Package, limits: Limits) -> Checked:
         problems += _mode_problems(package, entries[path], sealed[path]["mode"])
     problems += _unlisted_files(package, entries, edits)
     problems += _mismatched_lines(package, lines)
-    problems += _undecided(package, [path for path in edits if path in sealed])
     problems += _overlooked_kustomizations(package, entries)
     received = None if problems or unread else received_digest(package, edits)
     return Checked(problems, edits, unread, list(_ignored(package)), received)
@@ -138,49 +130,15 @@ def _ignored(package: Package) -> Iterator[Problem]:
             yield Problem(package.shown(name), 0, 0, message)
 
 
-def undecided(package: Package) -> Iterator[Problem]:
-    """Yield a problem for each place of an edited file at which an upgrade has left a conflict to decide.
-
-    Raises:
-        ToolError: A file cannot be read.
-    """
-    yield from _undecided(package, changed(package, ENV_BYTES))
-
-
-def refuse_undecided(package: Package) -> None:
-    """Refuse a package with conflicts of an upgrade that are undecided.
-
-    Raises:
-        VerificationError: There are such places.
-        ToolError: A file cannot be read.
-    """
-    if places := list(undecided(package)):
-        message = f"{package.source} has conflicts of an upgrade; nothing was changed"
-        raise VerificationError(message, problems=places)
-
-
-def changed(package: Package, largest: int | None = None) -> Iterator[str]:
+def changed(package: Package) -> Iterator[str]:
     """Yield the path of each file that differs from its sealed digest.
-
-    Args:
-        package: The package.
-        largest: The size of the largest file that is read, in bytes; None for all files, of which each must be plain.
 
     Raises:
         ToolError: A file cannot be read.
     """
     for path, seal in package.inventory["files"].items():
-        file = package.folder / path
-        is_read = file.exists() if largest is None else file.is_file() and file.stat().st_size <= largest
-        if is_read and package.reader.digest(path) != seal["sha256"]:
+        if (package.folder / path).exists() and package.reader.digest(path) != seal["sha256"]:
             yield path
-
-
-def _undecided(package: Package, paths: Iterable[str]) -> Iterator[Problem]:
-    for path in paths:
-        for line in conflictmarks.places(path, package.reader.read(path, ENV_BYTES)):
-            message = "a conflict of an upgrade is undecided here"
-            yield Problem(package.shown(path), line, 1, message, "keep one version, and delete the marks")
 
 
 def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry], edits: list[str]) -> Iterator[Problem]:
@@ -220,8 +178,7 @@ def _is_result(path: str) -> bool:
 
 def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:
     """Yield a finding for each folder that kubectl accepts as an overlay and no check would look at."""
-    overlays = set(map(layout.kustomization, package.applied))
-    for path in sorted(entries.keys() - overlays):
+    for path in sorted(path for path in entries if layout.overlay_of(path) is None):
         is_included = not path.startswith(f"{layout.QUICKSTART}/") or path.startswith(_INCLUDED)
         if path.rpartition("/")[2].casefold() in _KUSTOMIZATIONS and not is_included:
             message = "kubectl would use this as an overlay, but it is not one of the package's"

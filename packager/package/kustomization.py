@@ -27,18 +27,11 @@ _IMAGE_KEYS = ("name", "newName", "newTag", "digest")
 
 
 class ImageEntry(Value, frozen=True):
-    """An entry of `images`; a key with an empty text is left out.
+    """An entry of `images`; a key with an empty text is left out."""
 
-    Attributes:
-        name: The image in the manifests, without a tag and a digest.
-        new_name: The image in its place.
-        new_tag: The tag.
-        digest: The digest.
-    """
-
-    name: str
-    new_name: str = ""
-    new_tag: str = ""
+    name: str  # the image in the manifests, without a tag and a digest
+    new_name: str = ""  # the image in its place
+    new_tag: str = ""  # the tag
     digest: str = ""
 
     @property
@@ -69,19 +62,12 @@ class ImageEntry(Value, frozen=True):
 
 
 class Component(Value, frozen=True):
-    """A component that a kustomization lists, or would list without the `#`.
+    """A component that a kustomization lists, or would list without the `#`."""
 
-    Attributes:
-        name: The last part of its path.
-        path: The path, in its plain form.
-        on: Whether it is listed.
-        offset: The offset of its path in the text, or of the `#` before it, in characters after a byte order mark.
-    """
-
-    name: str
-    path: str
-    on: bool
-    offset: int
+    name: str  # the last part of its path
+    path: str  # the path, in its plain form
+    on: bool  # whether it is listed
+    offset: int  # the offset of its path in the text, or of the `#` before it, in characters after a byte order mark
 
 
 @lru_cache(maxsize=64)
@@ -133,7 +119,7 @@ def switch(text: bytes, name: str, file: str = KUSTOMIZATION, *, on: bool) -> by
 
 
 def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
-    """Return a kustomization with the component `path` at the end of its list; unchanged if it lists that already.
+    """Return a kustomization with the component `path` below all others; unchanged if it lists that already.
 
     Raises:
         UsageError: The kustomization, called `file`, is not YAML, or cannot be edited automatically.
@@ -142,13 +128,15 @@ def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
     listed = _list(document.data, _KEY)
     if path in map(str, listed):
         return text
-    if listed:
-        last = document.span((_KEY, len(listed) - 1))
-        end = source.find("\n", last.end)
+    # Below the options, also those that are off: so a site's component is applied after them, whichever is added last.
+    spans = [document.span((_KEY, index)) for index in range(len(listed))]
+    offers = [entry.offset for entry in components(text, file) if not entry.on]
+    if spans or (offers and _KEY in _keys(document).values()):
+        column = document.span((_KEY,)).column if spans else offers[0] - _line_start(source, offers[0])
+        end = source.find("\n", max(*(span.end for span in spans), *offers, 0))
         end = len(source) if end < 0 else end
-        splice = (end, end, f"\n{' ' * document.span((_KEY,)).column}- {path}")
+        splice = (end, end, f"\n{' ' * column}- {path}")
     else:
-        # The list begins at its head: without any entry, only the comments of the options are below it.
         heads = [start for start, line in _lines(document, source) if line.rstrip() == f"{_KEY}:"]
         splice = (
             (heads[0], heads[0] + len(f"{_KEY}:"), f"{_KEY}:\n  - {path}")

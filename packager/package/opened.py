@@ -12,42 +12,36 @@ from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason, show_paths, unreadable
 from packager.base.limits import DEFAULT
 from packager.base.problems import similar
-from packager.base.values import Value
-from packager.package import archive, inventory, journal, layout, tree
+from packager.base.values import Value, replace
+from packager.package import archive, inventory, layout, outside, tree
 from packager.package.overlays import overlay_names
 from packager.package.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from packager.base.limits import Limits
+    from packager.package.outside import OutsideOverlay
 
 
 _NO_PACKAGE_HINT = "`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
 
 
 class Package(Value, frozen=True):
-    """A package on disk.
+    """A package on disk."""
 
-    Attributes:
-        name: The name in the inventory, whatever the folder is called.
-        folder: The folder with the files: the one that the user named, or the one that the archive was unpacked to.
-        source: The folder or the archive, as the user named it.
-        overlays: The names of its overlays with workloads: the default one first when there is one, then by name.
-        digest: `sha256:…` of the inventory.
-        inventory: The content of the inventory.
-        reader: Reads its files, and refuses a file that has changed since an earlier check read it.
-    """
-
-    name: str
-    folder: Path
-    source: Path
+    name: str  # the name in the inventory, whatever the folder is called
+    folder: Path  # the folder with the files: the one that the user named, or the one that the archive was unpacked to
+    source: Path  # the folder or the archive, as the user named it
+    # the names of its overlays with workloads: the default one first when there is one, then by name
     overlays: tuple[str, ...]
-    digest: str
-    inventory: Mapping[str, Any]
-    reader: Reader
+    digest: str  # `sha256:…` of the inventory
+    inventory: Mapping[str, Any]  # the content of the inventory
+    reader: Reader  # reads its files, and refuses a file that has changed since an earlier check read it
+    # the overlay outside of the package that the user named, whose files are in the place of the package's ones;
+    # None for a package
+    outside: OutsideOverlay | None = None
 
     @property
     def sequence(self) -> tuple[str, ...]:
@@ -88,7 +82,7 @@ class Package(Value, frozen=True):
 
     def shown(self, path: str) -> str:
         """Return the name of the file `path` of the package for messages: below the path that the user named."""
-        return _shown(self.source, path)
+        return str(self.outside.place(path)) if self.outside else _shown(self.source, path)
 
 
 @contextmanager
@@ -110,12 +104,15 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
     """
     if not paths.exists(path):
         raise not_found(path)
+    if overlay := outside.find(path):
+        with _opened_outside(overlay, limits) as package:
+            yield package
+        return
     source = shown_as or path
     with (
         nullcontext(path) if paths.is_folder(path) else _unpacked(path, limits) as folder,
         _named_in_errors(folder, source),
     ):
-        journal.refuse_pending(folder)
         sealed = inventory.content(folder)
         values = inventory.parsed(sealed, folder)
         entries = tree.walk(folder, limits)
@@ -131,6 +128,28 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
             inventory=values,
             reader=Reader(folder, partial(_shown, source)),
         )
+
+
+@contextmanager
+def _opened_outside(overlay: OutsideOverlay, limits: Limits) -> Iterator[Package]:
+    """Open the package of an overlay outside of it, with the overlay in its place, and with no other overlay."""
+    with opened(overlay.package, limits=limits) as package:
+        if package.digest != overlay.digest:
+            raise overlay.mismatch(package.digest, package.version)
+        if overlay.name not in package.overlays:
+            raise VerificationError(f"{overlay.folder}: {overlay.package} has no overlay {overlay.name!r}")
+        values = {key: value for key, value in package.inventory.items() if key not in ("sequence", "workspace")}
+        with outside.view(overlay, values) as folder, _named_in_errors(folder, overlay.folder):
+            tree.walk(folder, limits)
+            yield replace(
+                package,
+                folder=folder,
+                source=overlay.folder,
+                overlays=(overlay.name,),
+                inventory=values,
+                reader=Reader(folder, lambda path: str(overlay.place(path))),
+                outside=overlay,
+            )
 
 
 def _shown(source: Path, path: str) -> str:
@@ -188,14 +207,10 @@ def _neighbours(path: Path) -> list[str]:
         return []
 
 
-def _unpacked(path: Path, limits: Limits) -> AbstractContextManager[Path]:
+@contextmanager
+def _unpacked(path: Path, limits: Limits) -> Iterator[Path]:
     if not paths.is_file(path):
         raise UsageError(f"{path} is neither a file nor a folder")
-    return _extracted(path, limits)
-
-
-@contextmanager
-def _extracted(path: Path, limits: Limits) -> Iterator[Path]:
     with workfolder.temporary() as work:
         try:
             archive.extract(path, work, limits)

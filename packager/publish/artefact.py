@@ -24,7 +24,7 @@ from packager.publish.registry import MANIFEST
 from packager.publish.upload import Descriptor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
 EMPTY = b"{}"
@@ -32,8 +32,8 @@ EMPTY = b"{}"
 
 EMPTY_CONFIG = "application/vnd.oci.empty.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-OPERATOR = "application/yaml"
-"""The type of a file with the manifest of an operator."""
+TAR = "application/vnd.oci.image.layer.v1.tar"
+"""The type of the layer with the manifest of an operator, or with the files that pods fetch."""
 
 FORMER_LAYER = "application/vnd.mlpack.package.v1.tar+gzip"
 """A type that the documentation once named: it is pulled, and not written."""
@@ -66,27 +66,22 @@ _LARGEST_BLOB = 1 << 40
 
 
 class ArtefactFacts(Value, frozen=True):
-    """The facts about a package that can be read without its layer.
+    """The facts about a package that can be read without its layer."""
 
-    Attributes:
-        package: The name.
-        digest: The digest of the package: of its inventory.
-        overlays: The overlays.
-        edited: The paths of the files that were edited since the package was built.
-        images: The images of the pods.
-        sealed: The text of the inventory; None if it is too long.
-        title: The title of the model; empty if the package does not say it.
-        folder: The folder in the archive that contains the package; empty if it is at the top.
-    """
-
-    package: str
-    digest: str
+    package: str  # the name
+    digest: str  # the digest of the package: of its inventory
     overlays: tuple[str, ...]
-    edited: tuple[str, ...]
-    images: tuple[str, ...]
-    sealed: str | None = None
-    title: str = ""
-    folder: str = ""
+    edited: tuple[str, ...]  # the paths of the files that were edited since the package was built
+    images: tuple[str, ...]  # the images of the pods
+    sealed: str | None = None  # the text of the inventory; None if it is too long
+    title: str = ""  # the title of the model; empty if the package does not say it
+    folder: str = ""  # the folder in the archive that contains the package; empty if it is at the top
+
+    @property
+    def version(self) -> str | None:
+        """The version of the package; None if it has none, or its inventory is not known."""
+        version = inventory.parsed(self.sealed.encode(), Path(self.package)).get("version") if self.sealed else None
+        return None if version is None else str(version)
 
 
 class Layer(Value, frozen=True):
@@ -98,19 +93,12 @@ class Layer(Value, frozen=True):
 
 
 class ArtefactChoices(Value, frozen=True):
-    """The choices of a user for an artefact.
+    """The choices of a user for an artefact."""
 
-    Attributes:
-        version: The tag; None without one.
-        created: The time in seconds since 1970; None without one.
-        platform: The operating system and the architecture.
-        annotations: More annotations.
-    """
-
-    version: str | None = None
-    created: int | None = None
-    platform: str = "linux/amd64"
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    version: str | None = None  # the tag; None without one
+    created: int | None = None  # the time in seconds since 1970; None without one
+    platform: str = "linux/amd64"  # the operating system and the architecture
+    annotations: Mapping[str, str] = field(default_factory=dict)  # more annotations
 
 
 class Artefact(Value, frozen=True):
@@ -132,18 +120,11 @@ class Artefact(Value, frozen=True):
 
 
 class Described(Value, frozen=True):
-    """The manifest of an artefact in a registry.
-
-    Attributes:
-        layer: The layer.
-        config: The config; None if it is not one of an image.
-        file: The name of the layer; empty if it has none.
-        annotations: The annotations.
-    """
+    """The manifest of an artefact in a registry."""
 
     layer: Descriptor
-    config: Descriptor | None
-    file: str
+    config: Descriptor | None  # the config; None if it is not one of an image
+    file: str  # the name of the layer; empty if it has none
     annotations: Mapping[str, str]
 
     @property
@@ -182,22 +163,17 @@ def compose(facts: ArtefactFacts, layer: Layer, choices: ArtefactChoices) -> Art
     return Artefact(jsonio.compact_bytes(manifest), config, layer)
 
 
-def of_file(kind: str, name: str, content: bytes) -> bytes:
-    """Return the manifest of an artefact with one file, with the config `EMPTY`.
-
-    Args:
-        kind: The media type of the file.
-        name: The name of the file.
-        content: The content of the file.
-    """
+def of_tar(layer: Descriptor) -> tuple[bytes, bytes]:
+    """Return the config and the manifest of an image whose only layer is this tar."""
+    rootfs = {"type": "layers", "diff_ids": [layer.digest]}
+    config = jsonio.compact_bytes({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs})
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
-        "artifactType": kind,
-        "config": _entry(EMPTY_CONFIG, descriptor(EMPTY)),
-        "layers": [_entry(kind, descriptor(content)) | {"annotations": {_TITLE: name}}],
+        "config": _entry(CONFIG, descriptor(config)),
+        "layers": [_entry(TAR, layer)],
     }
-    return jsonio.compact_bytes(manifest)
+    return config, jsonio.compact_bytes(manifest)
 
 
 def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mapping[str, str]) -> bytes:
@@ -365,3 +341,14 @@ def _texts(values: Any) -> dict[str, str]:
     """Return the texts in an object, without those that are not texts."""
     items = values.items() if isinstance(values, dict) else ()
     return {key: text for key, text in items if isinstance(text, str)}
+
+
+def chosen_annotations(pairs: Sequence[str], source: str | None, revision: str | None) -> dict[str, str]:
+    """Return the annotations of `--annotation`, `--source` and `--revision`. Raises UsageError."""
+    texts: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or key in texts:
+            raise UsageError(f"--annotation {pair}: expected KEY=VALUE, each key once")
+        texts[key] = text
+    return texts | {key: value for key, value in ((SOURCE, source), (REVISION, revision)) if value is not None}

@@ -14,13 +14,13 @@ from packager.base import jsonio, rest
 from packager.base.errors import ToolError
 from packager.base.masking import MASK
 from packager.base.values import Value
-from packager.publish.transport import BUSY, Content, TransientError, address
+from packager.base.web import BUSY, Content, TransientError, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from packager.base.web import Address, HttpTransport
     from packager.publish.credentials import Login
-    from packager.publish.transport import Address, HttpTransport
 
 _PARAMETER = re.compile(r'([A-Za-z]+)="([^"\\]{0,1000})"')
 _SCHEME = re.compile(r"(?:^|,)\s{0,9}(Basic|Bearer)\s", re.IGNORECASE)
@@ -32,17 +32,11 @@ _CLIENT = "mlpack"
 
 
 class Challenge(Value, frozen=True):
-    """The authentication that a registry asks for.
+    """The authentication that a registry asks for."""
 
-    Attributes:
-        is_bearer: Whether it asks for a token rather than a password.
-        realm: The address that issues tokens.
-        service: The name of the registry for the issuer.
-    """
-
-    is_bearer: bool
-    realm: str = ""
-    service: str | None = None
+    is_bearer: bool  # whether it asks for a token rather than a password
+    realm: str = ""  # the address that issues tokens
+    service: str | None = None  # the name of the registry for the issuer
 
 
 def challenge(header: str) -> Challenge | None:
@@ -102,10 +96,6 @@ class Authority:
 
     def answer(self, asked: str, scope: str) -> None:
         """Keep the header that a registry asks for.
-
-        Args:
-            asked: The header WWW-Authenticate.
-            scope: The scope of the requests.
 
         Raises:
             TransientError: The issuer cannot be asked now.
@@ -172,7 +162,7 @@ class Authority:
             method, where, content = "GET", address(joined), None
         with self._transport.opened(method, where, headers, content) as response:
             if response.status in BUSY:
-                raise TransientError(f"{issuer.shown} has answered with status {response.status}")
+                raise TransientError(issuer.shown, f"has answered with status {response.status}", join=" ")
             if response.status != 200:
                 by = f"the credentials from {allowed.source}" if allowed else "a request without credentials"
                 hint = None if allowed else f"log in: podman login {self._registry.authority}"

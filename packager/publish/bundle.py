@@ -1,161 +1,451 @@
-"""Makes and reads Sigstore bundles v0.3: a statement of in-toto in a DSSE envelope, signed by a key.
+"""Bundles a package, its images, their signatures and the files that its pods fetch into one file.
 
-Sources: in-toto/attestation, spec/v1; secure-systems-lab/dsse, protocol.md; sigstore/cosign, specs/BUNDLE_SPEC.md.
-
-Tests: publish/test_signatures.py.
+Operators and their images can be in it, too: it needs no network to be loaded. Tests: cli/test_bundle.py.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import TYPE_CHECKING, Any
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import tarfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
-from packager.base import jsonio
-from packager.base.problems import show
+from packager.base import atomic, workfolder, yamlio
+from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.names import split_registry
+from packager.base.problems import similar
 from packager.base.values import Value
-from packager.publish.keys import is_fingerprint
-from packager.publish.reference import is_digest
+from packager.base.web import PIECE
+from packager.builder.render import sources_script
+from packager.cluster import operator_release
+from packager.package.inventory import parsed
+from packager.package.layout import OVERLAYS
+from packager.package.opened import opened
+from packager.publish import artefact, layout, referrers
+from packager.publish.artefact import ArtefactChoices
+from packager.publish.images import check_pushable, image_reference
+from packager.publish.layout import BundledRepository, Root
+from packager.publish.push import facts_of, images_of, packed
+from packager.publish.reference import dashed, is_digest, is_reference, parse
+from packager.publish.registry import MANIFEST, Repository
+from packager.publish.signatures import bundles_beside, check_file, find, judge, stored
+from packager.publish.upload import Descriptor
+from packager.verify import Checks
+from packager.workloads import scripts
+from packager.workloads.kinds import kinds, operators
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
-SIGNATURE = "https://sigstore.dev/cosign/sign/v1"
-"""The predicate of a statement that says nothing but that the subject is signed."""
+    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Runner
+    from packager.publish.client import Access
+    from packager.publish.layout import Copy, Layout
+    from packager.publish.signatures import Trust
+    from packager.workloads.scripts import FetchedSource
 
-BUNDLE_BYTES = 256 << 10
-"""The most bytes of a bundle."""
+    Source = Repository | BundledRepository
 
-_PAYLOAD = "application/vnd.in-toto+json"
-_STATEMENT = "https://in-toto.io/Statement/v1"
-_MOST_SUBJECTS = 100
-_SIGNATURE_BYTES = 2048
+OPERATORS, SOURCES = "operators/", "sources/"
+"""How the repositories of operators, and of the files that pods fetch, begin."""
 
-
-class BundleError(ValueError):
-    """A bundle or a statement that is not accepted."""
-
-
-class Subject(Value, frozen=True):
-    """An artefact or a file that a statement is about.
-
-    Attributes:
-        digest: The digest.
-        name: The name; empty without one.
-    """
-
-    digest: str
-    name: str = ""
+_COSIGN = (".sig", ".att", ".sbom")  # the ends of the tags by which it stores what belongs to a manifest
+_MOST = 10_000
+_PLACE = re.compile(r"\$\((OUTPUT_DIR|DATASET_DIR|CHECKPOINT_DIR)\)((?:/(?!\.\.?(?:/|$))[^/\x00-\x1f]+)*/?)")
 
 
-class Statement(Value, frozen=True):
-    """A statement: the digests of its subjects, and the type of its predicate."""
+class BundleRequest(Value, frozen=True):
+    """A package that is bundled, and the options."""
 
-    digests: tuple[str, ...]
-    predicate_type: str
-
-
-class Envelope(Value, frozen=True):
-    """A signed statement.
-
-    Attributes:
-        payload: The bytes of the statement.
-        signature: The signature over `signed_bytes(payload)`.
-        hint: The fingerprint of the key as the bundle claims it; None if it names no key.
-    """
-
-    payload: bytes
-    signature: bytes
-    hint: str | None
+    package: str  # a path, or a reference `oci://…`
+    destination: Path | None = None  # None for a file called like the package
+    with_images: bool = True
+    force: bool = False  # whether an existing bundle is replaced
+    created: int | None = None  # the time in seconds since 1970 for a package that is packed from a folder
+    kubectl: str = "kubectl"
+    trust: Trust | None = None  # None leaves signatures unread
+    operators: tuple[str, ...] = ()  # NAME, or NAME=FILE, also those that the package does not need
+    with_operators: bool = True  # whether those that the package needs are in it, if its images are
+    archives: tuple[Path, ...] = ()  # of images that are in no registry, as podman, docker and buildah write them
+    with_sources: bool = True
+    secrets: tuple[str, ...] = ()  # the variables that may be sent to the servers of sources
 
 
-def statement(subjects: Iterable[Subject]) -> bytes:
-    """Return the bytes of a statement that the subjects are signed."""
-    entries = [
-        {
-            **({"name": subject.name} if subject.name else {}),
-            "digest": {"sha256": subject.digest.removeprefix("sha256:")},
+class Bundled(Value, frozen=True):
+    """A bundle."""
+
+    path: Path
+    roots: tuple[Root, ...]
+    size: int  # the number of bytes of all blobs
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "path": str(self.path),
+            "size": self.size,
+            "manifests": [
+                {"repository": root.repository, "tag": root.tag, "digest": root.blob.digest, "from": root.image}
+                for root in self.roots
+            ],
         }
-        for subject in subjects
-    ]
-    return jsonio.compact_bytes({"_type": _STATEMENT, "subject": entries, "predicateType": SIGNATURE, "predicate": {}})
 
 
-def signed_bytes(payload: bytes) -> bytes:
-    """Return the bytes that are signed: DSSE's pre-authentication encoding of a statement."""
-    return b"DSSEv1 %d %s %d %s" % (len(_PAYLOAD), _PAYLOAD.encode(), len(payload), payload)
+class _Subject(Value, frozen=True):
+    """The package in a bundle."""
+
+    name: str
+    images: tuple[str, ...]
+    inventory: Mapping[str, Any] | None  # None if the registry does not tell it
+    tag: str | None
 
 
-def compose(payload: bytes, signature: bytes, fingerprint: str) -> bytes:
-    """Return the bundle of a signed statement."""
-    return jsonio.compact_bytes(
-        {
-            "mediaType": BUNDLE,
-            "verificationMaterial": {"publicKey": {"hint": fingerprint}},
-            "dsseEnvelope": {
-                "payload": base64.b64encode(payload).decode(),
-                "payloadType": _PAYLOAD,
-                "signatures": [{"sig": base64.b64encode(signature).decode()}],
-            },
-        }
-    )
+def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Progress, runner: Runner) -> Bundled:
+    """Write a package with its images, signatures and sources to one file.
+
+    Args:
+        request: The package and the options.
+        access: The way to registries.
+        tell: Receives the digests that tags of images have, and a line about each signature of the package.
+        progress: Shows the progress of the download.
+        runner: Starts kubectl, and the script that fetches sources.
+
+    Raises:
+        UsageError: The package or an operator does not exist, an image is in no registry, or the bundle exists.
+        VerificationError: A registry sends something else than it has promised, or the package is not signed by a
+            trusted key.
+        ToolError: A server does not respond as it must, or there is no room for the bundle.
+    """
+    named = _chosen(request.operators)
+    with ExitStack() as stack:
+        work = _Collected(access, stack)
+        subject = _remote(work, request, tell) if is_reference(request.package) else _local(work, request, runner, tell)
+        path = request.destination or Path(f"{subject.name}.bundle.tar")
+        atomic.check_absent(path, None if request.force else "--force replaces it")
+        images = {*subject.images, *_operators(work, request, named, subject.inventory, tell)}
+        saved = [layout.read(archive, is_ours=False) for archive in request.archives]
+        local = [image for image in images if image.startswith("localhost/")]
+        for image in sorted(images) if request.with_images else ():
+            _image(work, image, saved, tell, is_only=local == [image])
+        _sources(work, request, subject, stack.enter_context(workfolder.beside(path)), runner, tell)
+        size = sum(blob.size for blob in work.blobs)
+        if path.parent.is_dir() and shutil.disk_usage(path.parent).free < size:
+            raise ToolError(f"{path.parent} has no room for the bundle of {size:,} bytes")
+        with (
+            atomic.file(path, exists_hint=None if request.force else "--force replaces it") as stream,
+            progress(path.name, size, unit="bytes") as advance,
+        ):
+            layout.write(stream, work.roots, {blob: _counted(copy, blob, advance) for blob, copy in work.blobs.items()})
+        return Bundled(path, tuple(work.roots), size)
 
 
-def read(content: bytes) -> Envelope:
-    """Return the envelope in a bundle from others. Raises BundleError."""
-    if len(content) > BUNDLE_BYTES:
-        raise BundleError(f"expected at most {BUNDLE_BYTES >> 10} KiB, found {len(content):,} bytes")
-    bundle = read_object(content, "a bundle")
-    if bundle.get("mediaType") != BUNDLE:
-        raise BundleError(f"expected a bundle of the type {BUNDLE}, found {show(bundle.get('mediaType'))}")
-    envelope = bundle.get("dsseEnvelope")
-    if not isinstance(envelope, dict):
-        raise BundleError("expected a bundle with a DSSE envelope")
-    if envelope.get("payloadType") != _PAYLOAD:
-        raise BundleError(f"expected a payload of the type {_PAYLOAD}, found {show(envelope.get('payloadType'))}")
-    signatures = envelope.get("signatures")
-    if not isinstance(signatures, list) or len(signatures) != 1 or not isinstance(signatures[0], dict):
-        raise BundleError("expected one signature in the envelope")
-    signature = decoded(signatures[0].get("sig"))
-    if not 0 < len(signature) <= _SIGNATURE_BYTES:
-        raise BundleError(f"expected a signature of at most {_SIGNATURE_BYTES:,} bytes")
-    material = bundle.get("verificationMaterial")
-    key = material.get("publicKey") if isinstance(material, dict) else None
-    hint = key.get("hint") if isinstance(key, dict) else None
-    return Envelope(decoded(envelope.get("payload")), signature, hint if is_fingerprint(hint) else None)
+def needed(inventory: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the operators that the workloads of a package need as it was built, each with the kind."""
+    by_kind = {kind: workload.operator for kind, workload in kinds().items() if workload.operator}
+    used = [str(document.get("kind")) for document in _documents(inventory)]
+    return dict(sorted({by_kind[kind].short: kind for kind in used if kind in by_kind}.items()))
 
 
-def read_statement(payload: bytes) -> Statement:
-    """Return the statement in an envelope from others. Raises BundleError."""
-    value = read_object(payload, "a statement")
-    if value.get("_type") != _STATEMENT:
-        raise BundleError(f"expected a statement of the type {_STATEMENT}, found {show(value.get('_type'))}")
-    subjects, kind = value.get("subject"), value.get("predicateType")
-    if not isinstance(subjects, list) or not 0 < len(subjects) <= _MOST_SUBJECTS:
-        raise BundleError(f"expected 1 to {_MOST_SUBJECTS} subjects")
-    if not isinstance(kind, str) or not kind.isprintable():
-        raise BundleError("expected the type of a predicate")
-    digests = [f"sha256:{_sha256(subject)}" for subject in subjects]
-    return Statement(tuple(digest for digest in digests if is_digest(digest)), kind)
+def sources_of(inventory: Mapping[str, Any]) -> tuple[FetchedSource, ...]:
+    """Return the sources that the pods of a package fetch, as it was built; each once."""
+    commands = [command for document in _documents(inventory) for command in _lists(document)]
+    return tuple(dict.fromkeys(source for command in commands for _, source in scripts.fetched(command)))
 
 
-def decoded(text: object) -> bytes:
-    """Return the bytes in base64. Raises BundleError."""
-    try:
-        return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
-    except (binascii.Error, ValueError):
-        raise BundleError("expected base64") from None
+def _documents(inventory: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the objects in the manifests of overlays, as they are sealed."""
+    for path, lines in inventory.get("editable", {}).items():
+        if path.startswith(f"{OVERLAYS}/") and path.endswith(".yaml"):
+            documents, _ = yamlio.load_all("\n".join(lines).encode(), path)
+            yield from (document.data for document in documents if isinstance(document.data, dict))
 
 
-def _sha256(subject: Any) -> str:
-    digest = subject.get("digest") if isinstance(subject, dict) else None
-    return str(digest.get("sha256")) if isinstance(digest, dict) else ""
+def _lists(value: Any) -> Iterator[list[str]]:
+    """Yield the lists of words in a value."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _lists(item)
+    elif isinstance(value, list):
+        if all(isinstance(item, str) for item in value):
+            yield value
+        for item in value:
+            yield from _lists(item)
 
 
-def read_object(content: bytes, what: str) -> dict[str, Any]:
-    """Return the JSON object in a text from others, which messages call `what`. Raises BundleError."""
-    try:
-        return jsonio.read_object(content)
-    except jsonio.JsonError as error:
-        raise BundleError(f"{what} is not valid: {error}") from None
+class _Collected:
+    """The manifests and blobs that the bundle will contain."""
+
+    def __init__(self, access: Access, stack: ExitStack) -> None:
+        self.access = access
+        self.stack = stack  # closes the connections at the end
+        self.roots: list[Root] = []
+        self.blobs: dict[Descriptor, Copy] = {}
+        self._manifests: set[str] = set()
+        self._manifest_bytes = 0
+
+    def add(self, source: Source, content: bytes, digest: str) -> str:
+        """Add a manifest of a repository and all that it consists of, and return its media type."""
+        kind = layout.parsed(content, digest).kind
+        waiting = [(content, digest)]
+        while waiting:
+            content, digest = waiting.pop()
+            if digest in self._manifests:
+                continue
+            self._manifests.add(digest)
+            self._manifest_bytes += len(content)
+            if len(self.blobs) > _MOST or self._manifest_bytes > layout.ALL_MANIFEST_BYTES:
+                raise ToolError(f"{digest}: expected at most {_MOST:,} blobs and 64 MiB of manifests")
+            self.blobs[Descriptor(digest, len(content))] = _bytes(content)
+            manifest = layout.parsed(content, digest)
+            for part in manifest.blobs:
+                self.blobs.setdefault(part, lambda stream, part=part: source.download(part, stream))  # type: ignore[misc]
+            children = dict.fromkeys(child.digest for child in manifest.children)
+            waiting += [source.manifest(child) for child in children if child not in self._manifests]
+        return kind
+
+    def add_made(self, content: bytes, repository: str, tag: str | None, *, is_attached: bool = False) -> Descriptor:
+        """Add a manifest that is made here, and list it in the index; return its descriptor."""
+        blob = self.add_bytes(content)
+        self.roots.append(Root(MANIFEST, blob, repository, tag, is_attached=is_attached))
+        return blob
+
+    def add_bytes(self, content: bytes) -> Descriptor:
+        """Add a blob, and return its descriptor."""
+        blob = artefact.descriptor(content)
+        self.blobs[blob] = _bytes(content)
+        return blob
+
+    def add_files(self, files: Mapping[str, bytes | Path], repository: str, tag: str | None) -> None:
+        """Add an image whose only layer has some files."""
+        copy = _tar(files)
+        sink = _Sink()
+        copy(sink)  # type: ignore[arg-type]
+        blob = Descriptor(f"sha256:{sink.hashed.hexdigest()}", sink.size)
+        self.blobs[blob] = copy
+        config, manifest = artefact.of_tar(blob)
+        self.add_bytes(config)
+        self.add_made(manifest, repository, tag)
+
+    def add_root(
+        self, source: Source, manifest: tuple[bytes, str], repository: str, tag: str | None, name: str
+    ) -> None:
+        """Add a manifest that the index lists, with what is attached to it; `name` is its name in the registry."""
+        content, digest = manifest
+        kind = self.add(source, content, digest)
+        self.roots.append(Root(kind, Descriptor(digest, len(content)), repository, tag, name))
+        tags = [f"{dashed(digest)}{end}" for end in _COSIGN]
+        attached: list[tuple[str | None, tuple[bytes, str] | None]] = [(tag, source.find_manifest(tag)) for tag in tags]
+        listed = [str(entry.get("digest")) for entry in referrers.listed(source, digest)]
+        attached += [(None, source.manifest(name)) for name in listed if is_digest(name)]
+        for other, found in attached:
+            if found is not None:
+                blob = Descriptor(found[1], len(found[0]))
+                self.roots.append(Root(self.add(source, *found), blob, repository, other, is_attached=True))
+
+
+class _Sink:
+    """Counts and hashes what is written to it."""
+
+    def __init__(self) -> None:
+        self.hashed, self.size = hashlib.sha256(), 0
+
+    def write(self, data: bytes) -> int:
+        self.hashed.update(data)
+        self.size += len(data)
+        return len(data)
+
+
+def _bytes(content: bytes) -> Copy:
+    return lambda stream: stream.write(content)
+
+
+def _counted(copy: Copy, blob: Descriptor, advance: Callable[[int], object]) -> Copy:
+    def counted(stream: IO[bytes]) -> None:
+        copy(stream)
+        advance(blob.size)
+
+    return counted
+
+
+def _tar(files: Mapping[str, bytes | Path]) -> Copy:
+    """Return a function that writes a tar with some files, always the same bytes."""
+
+    def copy(stream: IO[bytes]) -> None:
+        with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+            for name, content in sorted(files.items()):
+                member = tarfile.TarInfo(name)
+                member.size = len(content) if isinstance(content, bytes) else content.stat().st_size
+                with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as source:
+                    archive.addfile(member, source)
+
+    return copy
+
+
+def _repository(image: str) -> str:
+    return split_registry(image)[1].partition("@")[0].partition(":")[0]
+
+
+def _named(name: str, images: Sequence[str]) -> str:
+    """Return the repository of a package in the bundle: another one than those of its images."""
+    return f"packages/{name}" if name in map(_repository, images) else name
+
+
+def _remote(work: _Collected, request: BundleRequest, tell: Tell) -> _Subject:
+    """Add a package of a registry."""
+    reference = parse(request.package)
+    if reference.version is None:
+        raise UsageError(f"{reference} names neither a tag nor a digest")
+    registry = work.stack.enter_context(Repository(reference, work.access))
+    manifest = registry.manifest(reference.version)
+    if request.trust is not None and request.trust.is_asked:
+        request.trust.require(find(registry, manifest[1], request.trust.keys), str(reference), tell)
+    config = artefact.described(manifest[0], str(reference)).config
+    facts = artefact.facts(registry.content(config), str(reference)) if config else None
+    if facts is None:
+        raise VerificationError(f"{reference} is not a package that `mlpack push` has stored")
+    name = _named(reference.repository.rpartition("/")[2], facts.images)
+    work.add_root(registry, manifest, name, reference.tag, str(reference).removeprefix("oci://"))
+    sealed = facts.sealed and parsed(facts.sealed.encode(), Path(facts.package))
+    return _Subject(facts.package, facts.images, sealed or None, reference.tag)
+
+
+def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell) -> _Subject:
+    """Add a package on disk, as `mlpack push` would store it."""
+    source = Path(request.package)
+    if request.trust is not None:
+        check_file(source, request.trust, tell=tell)
+    package = work.stack.enter_context(opened(source))
+    images = images_of(package, Checks((request.kubectl,), runner=runner))
+    path, layer, _ = work.stack.enter_context(packed(package, request.created or 0))
+    made = artefact.compose(facts_of(package, images), layer, ArtefactChoices(package.version, request.created))
+
+    def copy(stream: IO[bytes]) -> None:
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, stream, PIECE)
+
+    work.blobs[layer.blob] = copy
+    work.add_bytes(made.config)
+    name = _named(package.name, tuple(images))
+    blob = work.add_made(made.manifest, name, package.version)
+    for content in bundles_beside(source):
+        if judge(content, made.digest, ()).problem is None:
+            work.add_bytes(artefact.EMPTY)
+            work.add_bytes(content)
+            work.add_made(stored(content, blob), name, None, is_attached=True)
+    return _Subject(package.name, tuple(images), package.inventory, package.version)
+
+
+def _chosen(texts: Sequence[str]) -> dict[str, Path | None]:
+    """Return the operators that the user names, NAME or NAME=FILE each. Raises UsageError for an unknown name."""
+    known, named = operators(), {}
+    for text in texts:
+        name, _, file = text.partition("=")
+        if name not in known:
+            message = f"--operator {name}: expected {' or '.join(sorted(known))}, or NAME=FILE"
+            raise UsageError(message, hint=similar(name, known))
+        named[name] = Path(file) if file else None
+    return named
+
+
+def _operators(
+    work: _Collected,
+    request: BundleRequest,
+    named: Mapping[str, Path | None],
+    inventory: Mapping[str, Any] | None,
+    tell: Tell,
+) -> Iterator[str]:
+    """Add the manifests of operators, those of `named` and those that the package needs; yield their images."""
+    required: dict[str, str] = {}
+    if request.with_operators and request.with_images:
+        if inventory is None:
+            tell("note: the registry does not tell which operator the package needs: name it with --operator")
+        required = needed(inventory or {})
+    for name in sorted({*named, *required}):
+        operator, file = operators()[name], named.get(name)
+        if name not in named:
+            tell(f"{required[name]} needs {operator.name} {operator.version}: fetching {operator.url}")
+        hint = f"download it another way and pass it with --operator {name}=FILE"
+        hint += "; --no-operators leaves it out, for a cluster that has it"
+        manifest = operator_release.bundle(operator, file, hint=hint)
+        if not manifest.is_pinned:
+            tell(f"note: {file} differs from upstream's manifest of {operator.version}")
+        work.add_files({f"{operator.name}.yaml": manifest.text}, f"{OPERATORS}{operator.name}", operator.version)
+        yield from manifest.images
+
+
+def _image(work: _Collected, image: str, saved: list[Layout], tell: Tell, *, is_only: bool) -> None:
+    """Add an image with all its platforms, from an archive that contains it, or from its registry.
+
+    buildah names no image in its archive, or a tag: it is then the one of this machine, if there `is_only` this one.
+    """
+    host, rest = split_registry(image)
+    repository, tag = _repository(image), rest.partition("@")[0].partition(":")[2]
+    names = {image, image if host else f"docker.io/{image}", f"docker.io/library/{rest}"}
+    for content in saved:
+        for root in content.roots:
+            is_bare = len(content.roots) == 1 and not root.image and not re.search("[/:]", root.tag or "")
+            is_bare = is_bare and (root.tag == tag or is_only)
+            if is_bare or names & {root.image, root.tag}:
+                manifest = content.manifests[root.blob.digest][0], root.blob.digest
+                work.add_root(BundledRepository(content, ""), manifest, repository, tag or None, image)
+                return
+    if "@" not in image:
+        check_pushable(image)
+    reference = image_reference(image)
+    registry = work.stack.enter_context(Repository(reference, work.access))
+    manifest = registry.manifest(reference.version or "")
+    if reference.digest is None:
+        tell(f"{image} is {manifest[1]}")
+    work.add_root(registry, manifest, repository, None if reference.digest else reference.tag, image)
+
+
+def _sources(  # noqa: PLR0913, PLR0917 - what is fetched, and with what
+    work: _Collected, request: BundleRequest, subject: _Subject, folder: Path, runner: Runner, tell: Tell
+) -> None:
+    """Fetch what the pods fetch, by the script of the pods, and add it as one image with these files.
+
+    Beside the files of a repository or an artefact is a list of them, by which the script finds them.
+    """
+    sources = sources_of(subject.inventory or {})
+    if subject.inventory is None:
+        tell("note: the registry does not tell what the pods fetch: the bundle has no sources")
+    for source in sources:
+        tell(f"fetching {source.address}" if request.with_sources else f"note: without {source.address}, a source")
+    if not sources or not request.with_sources:
+        return
+    script = folder / "sources.sh"
+    script.write_text(sources_script())
+    arguments = [_arguments(source, folder / "files", request.secrets) for source in sources]
+    words = [word for words in arguments for word in words]
+    if runner.run_in_terminal(["/bin/sh", str(script), *words, "--"], stdout_to_stderr=True):
+        raise ToolError("the sources could not be fetched", hint="--no-sources leaves them out")
+    for _, path, digest, *_ in arguments:
+        if digest == "-":
+            _write_list(path)
+    files = {str(path.relative_to(folder / "files")): path for path in (folder / "files").rglob("*") if path.is_file()}
+    kept = {name: path for name, path in files.items() if not path.name.startswith(".mlpack-")}
+    work.add_files(kept, f"{SOURCES}{subject.name}", subject.tag)
+
+
+def _arguments(source: FetchedSource, folder: Path, secrets: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments of the script for a source: a package names no variable that the user has not named."""
+    place = _PLACE.fullmatch(source.path)
+    if place is None:
+        raise VerificationError(f"{source.address}: unexpected path {source.path}")
+    if source.secret and source.secret not in secrets:
+        message = f"{source.address} is fetched with the secret {source.secret}"
+        raise UsageError(message, hint=f"--secret {source.secret} sends this variable; or --no-sources")
+    return source.address, f"{folder}/{place[1]}{place[2]}", source.sha256 or "-", source.size, source.secret or "-"
+
+
+def _write_list(path: str) -> None:
+    """Write the list of the files of a source, with their digests and sizes, from what the script has noted."""
+    folder, name = os.path.split(path)
+    source, *listed = json.loads(Path(folder, f".mlpack-{name}.list").read_text(encoding="utf-8"))
+    files = [(os.path.relpath(file, folder), digest, Path(file).stat().st_size) for file, digest in listed]
+    Path(f"{path}.sources.json").write_text(json.dumps([source, *files]), encoding="utf-8")

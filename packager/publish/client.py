@@ -14,21 +14,23 @@ from packager.base import jsonio, rest
 from packager.base.errors import ToolError, VerificationError
 from packager.base.shortening import shortened
 from packager.base.values import Value
+from packager.base.web import BUSY, HttpTransport, Network, OtherProtocolError, TransientError, address
+from packager.publish import credentials
 from packager.publish.auth import Authority
 from packager.publish.reference import is_digest
-from packager.publish.transport import BUSY, HttpTransport, OtherProtocolError, TransientError, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
+    from packager.base.runner import Runner
+    from packager.base.web import Address, Content, Response
     from packager.publish.credentials import Login
     from packager.publish.reference import PackageReference
-    from packager.publish.transport import Address, Content, Network, Response
 
 T = TypeVar("T")
 
-_MOVED = (301, 302, 303, 307, 308)
-_MOST_REDIRECTS = 5
 _TRIES = 5
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 60.0
@@ -78,32 +80,45 @@ class Retries:
 
 
 class Access(Value, frozen=True):
-    """The way to a registry, and the permissions there.
-
-    Attributes:
-        network: The way to the network.
-        login: Returns the credentials for a repository, which is called when the registry asks for some.
-        plain_http: Whether the registry is used over http.
-        may_receive: Whether an issuer of tokens may receive the credentials; None for each that is as safe as the
-            registry.
-        tries_http: Whether a registry of this machine that does not speak TLS is used over http.
-    """
+    """The way to a registry, and the permissions there."""
 
     network: Network
-    login: Callable[[PackageReference], Login | None] = lambda _reference: None
-    plain_http: bool = False
+    login: Callable[[PackageReference], Login | None] = lambda _reference: None  # called when a registry asks for some
+    plain_http: bool = False  # whether the registry is used over http
     may_receive: Callable[[Address], bool] | None = None
-    tries_http: bool = True
+    """Whether an issuer of tokens may receive the credentials; None for each that is as safe as the registry."""
+    tries_http: bool = True  # whether a registry of this machine that does not speak TLS is used over http
+
+
+class AccessRequest(Value, frozen=True):
+    """The options for the access to registries."""
+
+    environment: Mapping[str, str]  # names the files of docker and podman
+    home: Path | None  # None for a user without one
+    user: tuple[str, str] | None = None  # the name and the password; None for those in the files
+    plain_http: bool = False  # whether registries are used over http
+    ca_file: Path | None = None  # certificates to trust in addition to those of the system
+
+
+def access(
+    request: AccessRequest, *, show: Callable[[str], object], tell: Callable[[str], object], runner: Runner
+) -> Access:
+    """Return the access to registries; `show` receives a line about each request, `tell` one about a failed helper.
+
+    Raises UsageError if the user or the password is not valid.
+    """
+    given = None if request.user is None else credentials.given(*request.user, "stdin")
+    files = credentials.files(request.environment, request.home)
+
+    def login(reference: PackageReference) -> Login | None:
+        return given or credentials.find(reference, files, tell, runner)
+
+    ca_file = None if request.ca_file is None else str(request.ca_file)
+    return Access(Network(ca_file=ca_file, show=show, sleep=runner.sleep), login, request.plain_http)
 
 
 class RegistryClient:
-    """Requests to one repository.
-
-    Args:
-        reference: The repository.
-        access: The way to the registry.
-        may_push: Whether the permission to push is asked for.
-    """
+    """Requests to one repository; `may_push` asks for the permission to push."""
 
     def __init__(self, reference: PackageReference, access: Access, *, may_push: bool) -> None:
         self._reference = reference
@@ -142,10 +157,11 @@ class RegistryClient:
         place: str | Address,
         headers: Mapping[str, str] | None = None,
         content: Content | None = None,
-        *,
-        seconds: float | None = None,
+        **limits: float,
     ) -> Iterator[Response]:
         """Send a request for a path of the repository or to an address, and authenticate if required.
+
+        `limits` are `size` and `seconds` of `HttpTransport.opened`.
 
         Raises:
             TransientError: The registry is busy, or the connection broke.
@@ -155,31 +171,22 @@ class RegistryClient:
         url = self._path(place) if isinstance(place, str) else place
         with ExitStack() as stack:
             authorization = self._authority.header(self._scope)
-            response = stack.enter_context(self._followed(method, url, headers or {}, content, seconds))
+            response = stack.enter_context(self._sent(method, url, headers, content, **limits))
             if self._asks(response) and (authorization is None or authorization.startswith("Bearer ")):
                 asked = response.header("www-authenticate")
                 response.read(_ERROR_BYTES, "the answer")
                 stack.close()
                 self._authority.answer(asked, self._scope)
-                response = stack.enter_context(self._followed(method, url, headers or {}, content, seconds))
+                response = stack.enter_context(self._sent(method, url, headers, content, **limits))
             if response.status in BUSY:
                 pause = response.header("retry-after")
-                message = f"{self.shown()}: the registry has answered with status {response.status}"
-                seconds_to_wait = float(pause) if _RETRY_AFTER.fullmatch(pause) else None
-                raise TransientError(f"{message}{self._explained(response)}", seconds_to_wait)
+                message = f"the registry has answered with status {response.status}"
+                busy = TransientError(self.shown(), f"{message}{self._explained(response)}")
+                busy.seconds = float(pause) if _RETRY_AFTER.fullmatch(pause) else None
+                raise busy
             if self._asks(response):
                 raise self._authority.refused(response.status)
             yield response
-
-    def location(self, response: Response) -> Address:
-        """Return the address in the header Location. Raises ToolError if there is none, or it is less safe."""
-        location = response.header("location")
-        if not location:
-            raise ToolError(f"{response.url.shown} names no address for the next request")
-        place = address(location, response.url.text)
-        if response.url.scheme == "https" and place.scheme != "https":
-            raise ToolError(f"{response.url.shown} leads to an address without encryption: {place.shown}")
-        return place
 
     def shown(self, version: str | None = None) -> str:
         """Return the repository with a tag or a digest, for messages."""
@@ -230,20 +237,26 @@ class RegistryClient:
         """Whether the registry itself asks for credentials."""
         return response.status == 401 and response.url.origin == self._url.origin
 
-    @contextmanager
-    def _followed(
-        self, method: str, url: Address, headers: Mapping[str, str], content: Content | None, seconds: float | None
-    ) -> Iterator[Response]:
-        """Send a request, and follow the redirects of reading ones; the registry alone receives credentials."""
-        for _ in range(_MOST_REDIRECTS + 1):
-            authorization = self._authority.header(self._scope) if url.origin == self._url.origin else None
-            every = {**headers, **({"Authorization": authorization} if authorization is not None else {})}
-            with self._transport.opened(method, url, every, content, seconds=seconds) as response:
-                if response.status not in _MOVED or method not in ("GET", "HEAD"):
-                    yield response
-                    return
-                url = self.location(response)
-        raise ToolError(f"{self._url.authority} redirects more than {_MOST_REDIRECTS} times")
+    def _sent(
+        self,
+        method: str,
+        url: Address,
+        headers: Mapping[str, str] | None,
+        content: Content | None,
+        **limits: float,
+    ) -> AbstractContextManager[Response]:
+        """Send a request; the redirects of reading ones are followed, and the registry alone receives credentials."""
+        secret = self._authority.header(self._scope) if url.origin == self._url.origin else None
+        follows = method in ("GET", "HEAD")
+        return self._transport.opened(
+            method,
+            url,
+            headers or {},
+            content,
+            authorization=secret,
+            follows=follows,
+            **limits,  # type: ignore[arg-type]
+        )
 
     def _path(self, path: str) -> Address:
         return address(f"{self._url.text}{self._reference.repository}/{path}")

@@ -30,21 +30,13 @@ _DOCKER_HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", "registry-
 
 
 class Login(Value, frozen=True):
-    """The credentials for a registry; they are in no message.
+    """The credentials for a registry; they are in no message."""
 
-    Attributes:
-        username: The name of the user; empty with a token.
-        password: The password.
-        identity_token: A token that is exchanged for others (OAuth 2.0's refresh token).
-        registry_token: A token that the registry itself accepts.
-        source: The place where they come from, for messages.
-    """
-
-    username: str = ""
+    username: str = ""  # the name of the user; empty with a token
     password: str = ""
-    identity_token: str = ""
-    registry_token: str = ""
-    source: str = ""
+    identity_token: str = ""  # a token that is exchanged for others (OAuth 2.0's refresh token)
+    registry_token: str = ""  # a token that the registry itself accepts
+    source: str = ""  # the place where they come from, for messages
 
     def __repr__(self) -> str:
         return f"Login({self.source!r})"
@@ -95,12 +87,6 @@ def find(
     reference: PackageReference, paths: tuple[Path, ...], tell: Callable[[str], object], runner: Runner = SYSTEM
 ) -> Login | None:
     """Return the credentials for a repository in the first file that has some; None without any.
-
-    Args:
-        reference: The repository.
-        paths: The files.
-        tell: Receives a message about a helper that has failed.
-        runner: Starts the helpers.
 
     Raises:
         ToolError: A file cannot be read, or its credentials are not as docker and podman write them.

@@ -24,25 +24,16 @@ _TIMEOUT = "5m"
 
 
 class GitopsTarget(Value, frozen=True):
-    """One overlay of an artefact, and where it is applied.
+    """One overlay of an artefact, and where it is applied."""
 
-    Attributes:
-        facts: The facts about the package.
-        reference: The repository.
-        digest: The digest of the artefact's manifest.
-        overlay: The overlay.
-        namespace: The namespace that the objects are applied to.
-        is_plain: Whether the registry is used over http.
-        key: The key whose signature Flux verifies; None for none. Argo CD verifies no signatures of artefacts.
-    """
-
-    facts: ArtefactFacts
-    reference: PackageReference
-    digest: str
+    facts: ArtefactFacts  # the facts about the package
+    reference: PackageReference  # the repository
+    digest: str  # the digest of the artefact's manifest
     overlay: str
-    namespace: str
-    is_plain: bool
+    namespace: str  # the namespace that the objects are applied to
+    is_plain: bool  # whether the registry is used over http
     key: PublicKey | None = None
+    """The key whose signature Flux verifies; None for none. Argo CD verifies no signatures of artefacts."""
 
     @property
     def name(self) -> str:

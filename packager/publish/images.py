@@ -24,15 +24,11 @@ _PLATFORM = re.compile(r"[a-z0-9]{1,32}/[a-z0-9]{1,32}(/[a-z0-9.]{1,32})?")
 
 
 class ImageManifest(Value, frozen=True):
-    """The manifest that a tag of an image has, or the index of those of several platforms.
-
-    Attributes:
-        digest: The digest.
-        platforms: The digest of the manifest for each platform of an index, such as `linux/amd64`; empty without one.
-    """
+    """The manifest that a tag of an image has, or the index of those of several platforms."""
 
     digest: str
     platforms: Mapping[str, str]
+    """The digest of the manifest for each platform of an index, such as `linux/amd64`; empty without one."""
 
     def digest_for(self, platform: str | None) -> str:
         """Return the digest to pull by; for a platform, that of its own manifest.
@@ -99,3 +95,19 @@ def _platforms(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         name = "/".join(str(part) for part in parts if part)
         if _PLATFORM.fullmatch(name) and "unknown" not in name:
             yield name, entry["digest"]
+
+
+def check_pushable(image: str) -> None:
+    """Refuse to push to a registry that no cluster can pull from.
+
+    Raises:
+        UsageError: The registry of the image is this machine.
+    """
+    if "@" in image:
+        raise UsageError(f"{image} has a digest: it is in its registry already", hint="nothing has to be pushed")
+    host = image.partition("/")[0]
+    if host == "localhost":
+        raise UsageError(
+            f"{image} has no registry: localhost is this machine",
+            hint="mlpack configure --registry HOST, or --registry HOST",
+        )

@@ -10,9 +10,13 @@ import binascii
 import hashlib
 import re
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from packager.base.errors import UsageError
+from packager.base.errors import UsageError, unreadable
 from packager.base.values import Value
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KEY_BYTES = 16 << 10
 """The most bytes of the file of a key."""
@@ -39,16 +43,10 @@ class KeyKind(StrEnum):
 
 
 class PublicKey(Value, frozen=True):
-    """A public key.
+    """A public key."""
 
-    Attributes:
-        name: The name of its owner: of the file, without `.pub`.
-        der: The key as a SubjectPublicKeyInfo.
-        kind: The kind.
-    """
-
-    name: str
-    der: bytes
+    name: str  # the name of its owner: of the file, without `.pub`
+    der: bytes  # the key as a SubjectPublicKeyInfo
     kind: KeyKind
 
     @property
@@ -66,11 +64,6 @@ class PublicKey(Value, frozen=True):
 
 def public(content: bytes, name: str, shown: str) -> PublicKey:
     """Return a public key.
-
-    Args:
-        content: The content of its file.
-        name: The name of its owner.
-        shown: The file, for messages.
 
     Raises:
         UsageError: The file has no key of a kind that is accepted.
@@ -99,3 +92,17 @@ def _kind(der: bytes) -> KeyKind | None:
 def is_fingerprint(text: object) -> bool:
     """Whether a value can be the fingerprint of a key."""
     return isinstance(text, str) and re.fullmatch(r"[A-Za-z0-9+/]{43}=", text) is not None
+
+
+def key_content(path: Path) -> bytes:
+    """Return the content of the file of a key. Raises UsageError or ToolError."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(KEY_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if len(content) > KEY_BYTES:
+        raise UsageError(f"{path}: expected a key, found more than {KEY_BYTES >> 10} KiB")
+    return content

@@ -1,13 +1,21 @@
-"""Reads references to packages in registries: `oci://HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]`."""
+"""Reads references to packages in registries: `oci://HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]`.
+
+What is a path may also be that of a bundle.
+"""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from packager.base.errors import UsageError
 from packager.base.names import IMAGE_PATH, TAG
 from packager.base.problems import show
 from packager.base.values import Value
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 OCI = "oci://"
 
@@ -26,19 +34,12 @@ _DOCKER_HUB_LIBRARY = "library/"
 
 
 class PackageReference(Value, frozen=True):
-    """A reference to a package in a registry.
+    """A reference to a package in a registry."""
 
-    Attributes:
-        host: The host as people name it, with the port if it is not the default port.
-        repository: The repository.
-        tag: The tag; None without one.
-        digest: The digest of the manifest; None without one. It takes precedence over the tag.
-    """
-
-    host: str
+    host: str  # the host as people name it, with the port if it is not the default port
     repository: str
-    tag: str | None = None
-    digest: str | None = None
+    tag: str | None = None  # the tag; None without one
+    digest: str | None = None  # the digest of the manifest; None without one. It takes precedence over the tag
 
     @property
     def version(self) -> str | None:
@@ -96,3 +97,15 @@ def parse(text: str) -> PackageReference:
     if host == _DOCKER_HUB and "/" not in repository:
         repository = f"{_DOCKER_HUB_LIBRARY}{repository}"
     return PackageReference(host, repository, match["tag"], match["digest"])
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a file is a tar that is not compressed, as bundles are and packages are not; False if it is missing.
+
+    A file that cannot be read is reported by what reads the package.
+    """
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as stream:
+                return stream.read(512)[257:262] == b"ustar"
+    return False

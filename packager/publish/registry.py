@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import io
-from typing import IO, TYPE_CHECKING, Self
+from functools import wraps
+from typing import IO, TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from packager.base import jsonio
 from packager.base.errors import ToolError, VerificationError
+from packager.base.web import PIECE, Content, TransientError
 from packager.publish.client import RegistryClient
 from packager.publish.reference import is_digest, is_tag
-from packager.publish.transport import PIECE, Content, TransientError
 from packager.publish.upload import Descriptor, Upload
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from packager.publish.reference import PackageReference
 
     Advance = Callable[[int], object]
+
+Options = ParamSpec("Options")
+Result = TypeVar("Result")
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -45,14 +49,20 @@ _TAGS_BYTES = 1 << 20
 _MOST_TAGS = 1_000
 
 
-class Repository:
-    """One repository of a registry.
+def _retried(
+    method: Callable[Concatenate[Repository, Options], Result],
+) -> Callable[Concatenate[Repository, Options], Result]:
+    """Let a method send its requests again after errors that pass."""
 
-    Args:
-        reference: The repository; its tag and digest are not used.
-        access: The way to the registry.
-        may_push: Whether the permission to push is asked for.
-    """
+    @wraps(method)
+    def retried(self: Repository, /, *arguments: Options.args, **options: Options.kwargs) -> Result:
+        return self._client.retried(lambda: method(self, *arguments, **options))
+
+    return retried
+
+
+class Repository:
+    """One repository of a registry."""
 
     def __init__(self, reference: PackageReference, access: Access, *, may_push: bool = False) -> None:
         self._client = RegistryClient(reference, access, may_push=may_push)
@@ -71,9 +81,6 @@ class Repository:
     def manifest(self, version: str) -> tuple[bytes, str]:
         """Return a manifest and its digest.
 
-        Args:
-            version: A tag or a digest.
-
         Raises:
             VerificationError: The registry sends another manifest than the one with this digest.
             ToolError: The registry does not respond as it must, or has no such manifest.
@@ -83,39 +90,78 @@ class Repository:
             raise ToolError(f"{self._client.shown(version)} not found")
         return present
 
+    @_retried
     def find_manifest(self, version: str) -> tuple[bytes, str] | None:
         """Return a manifest and its digest; None if the registry has no such manifest. Raises as `manifest`."""
-        return self._client.retried(lambda: self._manifest(version))
+        with self._client.opened("GET", f"manifests/{version}", {"Accept": _ACCEPTED}) as response:
+            if response.status == 404:
+                return None
+            self._client.expect(response, (200,), version)
+            content = response.read(MANIFEST_BYTES, "the manifest")
+            claimed = response.header("docker-content-digest")
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        for expected in (version, claimed):
+            if is_digest(expected) and expected != digest:
+                raise VerificationError(
+                    f"{self._client.shown(version)}: the registry has sent another manifest: "
+                    f"expected {expected}, found {digest}"
+                )
+        return content, digest
 
+    @_retried
     def referrers(self, digest: str) -> bytes | None:
         """Return the index of the manifests that refer to another one; None if the registry does not list them.
 
         Raises:
             ToolError: The registry does not respond as it must.
         """
-        return self._client.retried(lambda: self._referrers(digest))
+        with self._client.opened("GET", f"referrers/{digest}", {"Accept": INDEX}) as response:
+            if response.status in _WITHOUT_REFERRERS:
+                return None
+            self._client.expect(response, (200,), digest)
+            return response.read(MANIFEST_BYTES, "the list of referrers")
 
+    @_retried
     def digest_of(self, tag: str) -> str | None:
         """Return the digest of the manifest with a tag; None if there is no such tag. Raises as `manifest`."""
-        return self._client.retried(lambda: self._digest_of(tag))
+        with self._client.opened("HEAD", f"manifests/{tag}", {"Accept": _ACCEPTED}) as response:
+            if response.status == 404:
+                return None
+            self._client.expect(response, (200,), tag)
+            claimed = response.header("docker-content-digest")
+        if is_digest(claimed):
+            return claimed
+        present = self.find_manifest(tag)
+        return None if present is None else present[1]
 
+    @_retried
     def put_manifest(self, version: str, content: bytes, kind: str = MANIFEST) -> bool:
         """Store a manifest, and return whether the registry lists it as one that refers to another manifest.
-
-        Args:
-            version: A tag, or the digest of the manifest.
-            content: The manifest.
-            kind: The media type.
 
         Raises:
             VerificationError: The registry has stored another manifest.
             ToolError: The registry does not respond as it must.
         """
-        return self._client.retried(lambda: self._put_manifest(version, content, kind))
+        headers, body = {"Content-Type": kind}, Content(content, len(content))
+        with self._client.opened("PUT", f"manifests/{version}", headers, body) as response:
+            self._client.expect(response, (201,), version)
+            self._client.expect_digest(response, f"sha256:{hashlib.sha256(content).hexdigest()}")
+            return bool(response.header("oci-subject"))
 
+    @_retried
     def tags(self) -> tuple[str, ...]:
         """Return the tags of the repository, as far as one answer lists them. Raises ToolError."""
-        return self._client.retried(self._tags)
+        with self._client.opened("GET", f"tags/list?n={_MOST_TAGS}", {"Accept": "application/json"}) as response:
+            if response.status == 404:
+                return ()
+            self._client.expect(response, (200,))
+            content = response.read(_TAGS_BYTES, "the list of tags")
+        try:
+            body = jsonio.read(content)
+        except jsonio.JsonError:
+            body = None
+        tags = body.get("tags") if isinstance(body, dict) else None
+        return tuple(tag for tag in tags if isinstance(tag, str) and is_tag(tag)) if isinstance(tags, list) else ()
 
     def content(self, blob: Descriptor) -> bytes:
         """Return a blob of at most MANIFEST_BYTES bytes. Raises as `download`."""
@@ -173,67 +219,13 @@ class Repository:
         """
         return Upload(self._client, blob, source, start, advance).run()
 
-    def _manifest(self, version: str) -> tuple[bytes, str] | None:
-        with self._client.opened("GET", f"manifests/{version}", {"Accept": _ACCEPTED}) as response:
-            if response.status == 404:
-                return None
-            self._client.expect(response, (200,), version)
-            content = response.read(MANIFEST_BYTES, "the manifest")
-            claimed = response.header("docker-content-digest")
-        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        for expected in (version, claimed):
-            if is_digest(expected) and expected != digest:
-                raise VerificationError(
-                    f"{self._client.shown(version)}: the registry has sent another manifest: "
-                    f"expected {expected}, found {digest}"
-                )
-        return content, digest
-
-    def _digest_of(self, tag: str) -> str | None:
-        with self._client.opened("HEAD", f"manifests/{tag}", {"Accept": _ACCEPTED}) as response:
-            if response.status == 404:
-                return None
-            self._client.expect(response, (200,), tag)
-            claimed = response.header("docker-content-digest")
-        if is_digest(claimed):
-            return claimed
-        present = self._manifest(tag)
-        return None if present is None else present[1]
-
-    def _referrers(self, digest: str) -> bytes | None:
-        with self._client.opened("GET", f"referrers/{digest}", {"Accept": INDEX}) as response:
-            if response.status in _WITHOUT_REFERRERS:
-                return None
-            self._client.expect(response, (200,), digest)
-            return response.read(MANIFEST_BYTES, "the list of referrers")
-
-    def _put_manifest(self, version: str, content: bytes, kind: str) -> bool:
-        headers, body = {"Content-Type": kind}, Content(content, len(content))
-        with self._client.opened("PUT", f"manifests/{version}", headers, body) as response:
-            self._client.expect(response, (201,), version)
-            self._client.expect_digest(response, f"sha256:{hashlib.sha256(content).hexdigest()}")
-            return bool(response.header("oci-subject"))
-
-    def _tags(self) -> tuple[str, ...]:
-        with self._client.opened("GET", f"tags/list?n={_MOST_TAGS}", {"Accept": "application/json"}) as response:
-            if response.status == 404:
-                return ()
-            self._client.expect(response, (200,))
-            content = response.read(_TAGS_BYTES, "the list of tags")
-        try:
-            body = jsonio.read(content)
-        except jsonio.JsonError:
-            body = None
-        tags = body.get("tags") if isinstance(body, dict) else None
-        return tuple(tag for tag in tags if isinstance(tag, str) and is_tag(tag)) if isinstance(tags, list) else ()
-
     def _download_rest(self, blob: Descriptor, part: _Part) -> None:
         """Receive what is missing of a blob."""
         shown = self._client.shown(blob.digest)
         headers = {"Accept": "application/octet-stream"}
         if part.count:
             headers["Range"] = f"bytes={part.count}-"
-        with self._client.opened("GET", f"blobs/{blob.digest}", headers) as response:
+        with self._client.opened("GET", f"blobs/{blob.digest}", headers, size=blob.size) as response:
             if response.status == 206 and part.count:
                 if not response.header("content-range").startswith(f"bytes {part.count}-"):
                     raise ToolError(f"{shown}: the registry has sent another part than it was asked for")

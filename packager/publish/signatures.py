@@ -1,5 +1,7 @@
 """Attaches signatures to an artefact in a registry, and finds and judges those that are attached to one.
 
+Those of an archive on disk are in the file beside it.
+
 A signature is a bundle, as cosign 3 and Flux read them: the only layer of a manifest that refers to the artefact. Small
 ones are also in the manifest itself (the field `data` of OCI image-spec 1.1), so one request reads both.
 """
@@ -9,18 +11,21 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from packager.base import jsonio
-from packager.base.errors import VerificationError, missing_extra
+from packager.base import jsonio, plainfiles
+from packager.base.errors import UsageError, VerificationError, missing_extra, unreadable
 from packager.base.values import Value
-from packager.publish import artefact, bundle, referrers
+from packager.base.web import digest_of
+from packager.publish import artefact, dsse, keys, referrers
 from packager.publish.artefact import EMPTY_CONFIG
-from packager.publish.bundle import BUNDLE, BUNDLE_BYTES, SIGNATURE, BundleError
+from packager.publish.dsse import BUNDLE, BUNDLE_BYTES, SIGNATURE, BundleError
 from packager.publish.reference import is_digest
 from packager.publish.registry import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from packager.base.progress import Tell
     from packager.publish.keys import PublicKey
     from packager.publish.referrers import Readable
     from packager.publish.registry import Repository
@@ -31,6 +36,9 @@ _PREDICATE = "dev.sigstore.bundle.predicateType"
 _CONTENT = "dev.sigstore.bundle.content"
 _MANIFEST_BYTES = 2 * BUNDLE_BYTES  # of a manifest that contains its bundle
 _MOST_READ = 16
+_ENDING = ".sigstore.json"
+_MOST_BUNDLES = 16
+_MOST_KEYS = 100
 
 
 class Signature(Value, frozen=True):
@@ -79,11 +87,11 @@ def judge(content: bytes, digest: str, keys: Sequence[PublicKey]) -> Signature:
         ToolError: The library for signatures is missing.
     """
     try:
-        envelope = bundle.read(content)
-        statement = bundle.read_statement(envelope.payload)
+        envelope = dsse.read(content)
+        statement = dsse.read_statement(envelope.payload)
     except BundleError as error:
         return Signature(problem=str(error), content=content)
-    key = _key_of(envelope.signature, bundle.signed_bytes(envelope.payload), keys)
+    key = _key_of(envelope.signature, dsse.signed_bytes(envelope.payload), keys)
     problem = None
     if statement.predicate_type != SIGNATURE:
         problem = f"it is not a signature, but a statement of the type {statement.predicate_type}"
@@ -109,11 +117,6 @@ def find(registry: Readable, digest: str, keys: Sequence[PublicKey]) -> tuple[Si
     """Return the signatures of an artefact.
 
     What is not valid is a signature with a problem: anyone who may push can attach anything.
-
-    Args:
-        registry: The repository.
-        digest: The digest of the artefact.
-        keys: The keys that are trusted.
 
     Raises:
         VerificationError: The registry sends something else than it has promised.
@@ -152,7 +155,7 @@ def _read(registry: Readable, entry: Mapping[str, Any]) -> bytes:
         raise BundleError(str(error)) from None
     if not 0 < layer.size <= BUNDLE_BYTES:
         raise BundleError(f"expected at most {BUNDLE_BYTES >> 10} KiB, found {layer.size:,} bytes")
-    embedded = bundle.decoded(jsonio.read_object(present[0])["layers"][0].get("data"))
+    embedded = dsse.decoded(jsonio.read_object(present[0])["layers"][0].get("data"))
     if not embedded:
         return registry.content(layer)
     if artefact.descriptor(embedded) != layer:
@@ -190,10 +193,120 @@ def _attach(registry: Repository, signed: SignedArtefact, content: bytes) -> boo
 
 def sign(signed: SignedArtefact, signer: Signer) -> bytes:
     """Return the bundle with the signature of a key."""
-    subjects = (bundle.Subject(signed.manifest.digest), bundle.Subject(signed.layer, signed.file))
-    return signer.bundle(bundle.statement(subjects))
+    subjects = (dsse.Subject(signed.manifest.digest), dsse.Subject(signed.layer, signed.file))
+    return signer.bundle(dsse.statement(subjects))
 
 
 def stored(content: bytes, subject: Descriptor) -> bytes:
     """Return the manifest that attaches a bundle to an artefact."""
     return artefact.referring(BUNDLE, content, subject, {_CONTENT: "dsse-envelope", _PREDICATE: SIGNATURE})
+
+
+class TrustRequest(Value, frozen=True):
+    """The keys that a user trusts."""
+
+    keys: tuple[Path, ...]  # the files of public keys that the command names; if there are any, only these count
+    usual: tuple[Path, ...]  # the files, and the folders with files, that count otherwise
+    is_required: bool  # whether a package needs a signature, also if the command names no key
+
+
+class Trust(Value, frozen=True):
+    """The keys that are trusted."""
+
+    keys: tuple[PublicKey, ...]
+    is_required: bool  # whether a package needs a signature by one of them
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether signatures are of interest."""
+        return self.is_required or bool(self.keys)
+
+    def require(self, signatures: Sequence[Signature], shown: str, tell: Tell) -> None:
+        """Report signatures, and refuse a package without one by a trusted key.
+
+        Raises:
+            VerificationError: A signature is required, and none is by a trusted key.
+        """
+        for signature in signatures:
+            tell(f"signature {signature}")
+        if self.is_required and not any(signature.is_trusted for signature in signatures):
+            names = " or ".join(key.name for key in self.keys)
+            hint = None if signatures else "its publisher signs it with `mlpack push --sign-key KEY`"
+            raise VerificationError(f"{shown} is not signed by {names}", hint=hint)
+
+
+def trust(request: TrustRequest) -> Trust:
+    """Return the keys that are trusted.
+
+    Raises:
+        UsageError: A file has no public key, or a signature is required and no key is known.
+        ToolError: A file cannot be read.
+    """
+    paths = list(request.keys)
+    if not paths:
+        for path in request.usual:
+            paths += sorted(path.glob("*.pub")) if path.is_dir() else [path]
+    if len(paths) > _MOST_KEYS:
+        raise UsageError(f"expected at most {_MOST_KEYS} public keys, found {len(paths):,}")
+    is_required = request.is_required or bool(request.keys)
+    if is_required and not paths:
+        hint = "--key FILE names a public key; so do MLPACK_KEYS and files in ~/.config/mlpack/keys"
+        raise UsageError("--require-signature needs a public key to trust", hint=hint)
+    public = [keys.public(keys.key_content(path), path.name.removesuffix(".pub"), str(path)) for path in paths]
+    return Trust(tuple(public), is_required)
+
+
+def beside(path: Path) -> Path:
+    """Return the file beside an archive that has its bundles, one a line."""
+    return path.with_name(f"{path.name}{_ENDING}")
+
+
+def lines(signatures: Sequence[Signature]) -> bytes:
+    """Return the content of the file for those bundles that are about the package."""
+    bundles = [one.content for one in signatures if one.content and one.problem is None]
+    return b"".join(content.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n" for content in bundles)
+
+
+def bundles_beside(path: Path) -> list[bytes]:
+    """Return the bundles in the file beside an archive; none without it. Raises ToolError."""
+    file = beside(path)
+    try:
+        with plainfiles.open_linked(file) as stream:
+            content = stream.read(_MOST_BUNDLES * BUNDLE_BYTES)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise unreadable(file, error) from None
+    return [line for line in content.splitlines()[:_MOST_BUNDLES] if line.strip()]
+
+
+def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
+    """Check the signatures of a package on disk, which are in the file beside it; a folder cannot be signed.
+
+    Raises:
+        VerificationError: A signature is required, and none is by a trusted key.
+        ToolError: A file cannot be read, or signatures cannot be checked.
+    """
+    if not trust.is_asked:
+        return
+    if path.is_dir():
+        if trust.is_required:
+            hint = "mlpack pull --extract checks the signature, and unpacks what is signed"
+            raise VerificationError(f"{path} is a folder, and only archives are signed", hint=hint)
+        return
+    file = beside(path)
+    try:
+        digest = f"sha256:{digest_of(path)}"
+    except FileNotFoundError:
+        return  # there is no such package, as is reported when it is opened
+    except OSError as error:
+        raise unreadable(path, error) from None
+    signatures = [judge(line, digest, trust.keys) for line in bundles_beside(path)]
+    try:
+        trust.require(signatures, str(path), tell)
+    except VerificationError as error:
+        if signatures:
+            raise
+        raise VerificationError(
+            str(error), hint=f"expected its signatures in {file}, as mlpack pull writes them"
+        ) from None

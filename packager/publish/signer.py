@@ -7,7 +7,8 @@ Tests: publish/test_signatures.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
@@ -22,15 +23,22 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from packager.base.errors import UsageError
-from packager.publish import bundle, keys
+from packager.base import atomic
+from packager.base.errors import ToolError, UsageError
+from packager.base.paths import exists
+from packager.base.values import Value
+from packager.publish import dsse, keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
+    from packager.base.progress import Tell
     from packager.publish.keys import PublicKey
 
 _SHA256 = SHA256()
+_EXISTS = "choose another name: a key is never replaced"
+_MODE = 0o600
 
 
 class Signer:
@@ -51,7 +59,7 @@ class Signer:
 
     def bundle(self, payload: bytes) -> bytes:
         """Return the bundle of a statement with the signature."""
-        return bundle.compose(payload, self.sign(bundle.signed_bytes(payload)), self.public.fingerprint)
+        return dsse.compose(payload, self.sign(dsse.signed_bytes(payload)), self.public.fingerprint)
 
     def pem(self, password: bytes | None) -> bytes:
         """Return the private key as PKCS#8 in PEM, encrypted unless `password` is None."""
@@ -108,3 +116,76 @@ def is_valid(key: PublicKey, signature: bytes, content: bytes) -> bool:
     except (InvalidSignature, ValueError, UnsupportedAlgorithm):
         return False
     return True
+
+
+class NewKey(Value, frozen=True):
+    """A new key pair."""
+
+    private: Path  # the file with the private key, which only its owner can read
+    public: Path  # the file with the public key
+    key: PublicKey  # the public key
+    is_encrypted: bool  # whether the private key needs a password
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "private": str(self.private),
+            "public": str(self.public),
+            "kind": str(self.key.kind),
+            "fingerprint": self.key.fingerprint,
+            "encrypted": self.is_encrypted,
+        }
+
+
+def new_key(path: Path, password: Callable[[], bytes | None]) -> NewKey:
+    """Write a new key pair: PATH.key and PATH.pub.
+
+    Args:
+        path: The path without an ending.
+        password: Returns the password for the private key; None leaves it unencrypted.
+
+    Raises:
+        UsageError: One of the files exists, or the password is empty.
+        ToolError: A file cannot be written.
+    """
+    private, public = (path.with_name(f"{path.name}{ending}") for ending in (".key", ".pub"))
+    for file in (private, public):
+        if exists(file):
+            raise UsageError(f"{file} already exists and was left unchanged", hint=_EXISTS)
+    secret = password()
+    if secret == b"":
+        raise UsageError("the password is empty", hint="--no-password leaves the key unencrypted")
+    pair = new(path.name)
+    with atomic.file(public, exists_hint=_EXISTS) as public_stream:
+        public_stream.write(pair.public.pem.encode())
+        with atomic.file(private, exists_hint=_EXISTS) as stream:
+            os.fchmod(stream.fileno(), _MODE)
+            stream.write(pair.pem(secret))
+    return NewKey(private, public, pair.public, secret is not None)
+
+
+def signers(paths: Sequence[Path], password: Callable[[Path], bytes], tell: Tell) -> tuple[Signer, ...]:
+    """Return the private keys in files.
+
+    Args:
+        paths: The files.
+        password: Returns the password of the key in a file; called only for an encrypted key.
+        tell: Receives a note about a key that others can read.
+
+    Raises:
+        UsageError: A file has no key that signs, or the password is wrong.
+        ToolError: A file cannot be read.
+    """
+    keys_read = [read(_content(path, tell), path.stem, str(path), lambda path=path: password(path)) for path in paths]  # type: ignore[misc]
+    return tuple({key.public.der: key for key in keys_read}.values())
+
+
+def _content(path: Path, tell: Tell) -> bytes:
+    content = keys.key_content(path)
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ToolError(f"{path} cannot be read") from error
+    if mode & 0o077:
+        tell(f"note: other users can read {path}: chmod 600 {path}")
+    return content

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from packager.base import rest
 from packager.base.values import Value
+from packager.base.web import PIECE, Content, TransientError, address
 from packager.publish.client import TooLargeError
-from packager.publish.transport import PIECE, Content, TransientError, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from packager.base.web import Address, Response
     from packager.publish.client import RegistryClient
-    from packager.publish.transport import Address, Response
 
 IN_PIECES_FROM = 64 << 20
 """Blobs of this size are sent in several requests: proxies limit the size of one."""
@@ -110,7 +110,7 @@ class Upload:
             self._show(self._offset)
             self._place, reached = self._send(self._place, self._content(size))
             if not self._offset < reached <= self._blob.size:
-                raise LostUploadError(f"{self._client.shown()}: the registry has lost a part of the upload")
+                raise LostUploadError(self._client.shown(), "the registry has lost a part of the upload")
             self._offset = reached
         self._finish(self._place, None)
         return True
@@ -128,7 +128,7 @@ class Upload:
             self._client.expect(response, (202,))
             smallest = response.header("oci-chunk-min-length")
             size = int(smallest) if _NUMBER.fullmatch(smallest) else 0
-            return self._client.location(response), min(size, _LARGEST_PIECE)
+            return response.location(), min(size, _LARGEST_PIECE)
 
     def _send(self, place: Address, content: Content) -> tuple[Address, int]:
         """Send a piece; return the address of the next request, and the offset that was reached."""
@@ -136,9 +136,9 @@ class Upload:
         headers = {"Content-Type": _BYTES, "Content-Range": f"{self._offset}-{end - 1}"}
         with self._client.opened("PATCH", place, headers, content) as response:
             if response.status in (404, 416):
-                raise LostUploadError(f"{self._client.shown()}: the registry has lost the upload")
+                raise LostUploadError(self._client.shown(), "the registry has lost the upload")
             self._client.expect(response, (202,))
-            return self._client.location(response), _reached(response, end)
+            return response.location(), _reached(response, end)
 
     def _state(self, place: Address) -> tuple[Address | None, int]:
         """Return the address and the offset at which the upload is continued; None and 0 if it is begun again."""
@@ -146,7 +146,7 @@ class Upload:
             reached = _reached(response, 0)
             if response.status != 204 or not 0 < reached <= self._blob.size:
                 return None, 0
-            next_place = self._client.location(response) if response.header("location") else place
+            next_place = response.location() if response.header("location") else place
             return next_place, 0 if reached == 1 else reached  # an upload without bytes says 0-0, too
 
     def _finish(self, place: Address, content: Content | None) -> None:
@@ -156,7 +156,7 @@ class Upload:
         headers = {"Content-Type": _BYTES} if content else {}
         with self._client.opened("PUT", where, headers, content, seconds=_FINISH_SECONDS) as response:
             if response.status == 404:
-                raise LostUploadError(f"{self._client.shown()}: the registry has lost the upload")
+                raise LostUploadError(self._client.shown(), "the registry has lost the upload")
             self._client.expect(response, (201,), self._blob.digest)
             self._client.expect_digest(response, self._blob.digest)
 

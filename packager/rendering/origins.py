@@ -44,7 +44,7 @@ class Written(Value, frozen=True):
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
-        if not _matches(manifest, self.kind, self.name):
+        if not matches(manifest, self.kind, self.name):
             return None
         if self.is_patch and location[:2] == ("metadata", "name"):
             return None  # the name in a patch selects the object, and does not set its name
@@ -61,7 +61,7 @@ class Operations(Value, frozen=True):
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
-        if not _matches(manifest, self.kind, self.name):
+        if not matches(manifest, self.kind, self.name):
             return None
         best: tuple[int, Position] | None = None
         for index, operation in enumerate(self.document.data):
@@ -94,7 +94,7 @@ class Generated(Value, frozen=True):
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
         del at_key
-        if not _matches(manifest, self.kind, self.name):
+        if not matches(manifest, self.kind, self.name):
             return None
         if len(location) > 1 and location[0] in ("data", "binaryData") and location[1] in self.keys:
             return 2, self.keys[str(location[1])]
@@ -126,7 +126,7 @@ class Replaced(Value, frozen=True):
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
-        if at_key or not _matches(manifest, self.kind, self.name) or not _selects(self.field_path, location, manifest):
+        if at_key or not matches(manifest, self.kind, self.name) or not _selects(self.field_path, location, manifest):
             return None
         return len(location), self.position
 
@@ -143,7 +143,7 @@ def find(
     return best[1] if best else None
 
 
-def _matches(manifest: Mapping[str, Any], kind: str, name: str) -> bool:
+def matches(manifest: Mapping[str, Any], kind: str, name: str) -> bool:
     """Whether `manifest` can come from an object of this kind and name, with a prefix and a suffix added."""
     metadata = manifest.get("metadata")
     rendered = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""

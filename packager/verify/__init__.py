@@ -182,7 +182,7 @@ def _dry_run(case: OverlayCase, cluster: Kubectl) -> Iterator[Finding]:
 
 OF_MANIFESTS = (
     *(names.check, references.check, containers.check, podspec.check, objects.check_kinds),
-    *(options.check_gitops, options.check_gang, options.check_code),
+    *(options.check_gitops, options.check_gang, options.check_code, options.check_placement),
 )
 """The checks whether Kubernetes and the operators accept the values of manifests, and can start the pods."""
 

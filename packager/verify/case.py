@@ -100,6 +100,7 @@ class Case(Value, frozen=True):
         return Report(
             package=package.name,
             digest=package.digest,
+            version=package.version,
             received=self.files.received,
             problems=tuple(ordered(problems)),
             edits=tuple(package.shown(path) for path in self.edits.paths),

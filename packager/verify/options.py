@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile
 from packager.base.problems import Problem
 from packager.kubernetes.manifest import at
 from packager.package import layout
-from packager.package.options import CLAIMS, GITOPS, KEYS, KNOWN, PACKAGE_VOLUME, TRAITS, conflicts, faults
+from packager.package.options import CLAIMS, GITOPS, KEYS, KNOWN, PACKAGE_VOLUME, PLACEMENT, TRAITS, conflicts, faults
 from packager.package.options import GANG_OPTION as GANG
-from packager.rendering.origins import Position, Written
+from packager.rendering.origins import Operations, Position, Written, matches
 from packager.workloads import podgroups, structures
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from packager.base.yamlio import Location
     from packager.rendering.overlay import RenderedOverlay
@@ -148,3 +148,66 @@ def _env_values(sources: Sources, path: str) -> tuple[dict[str, str], dict[str, 
     lines = list(envfile.lines(text))
     name = sources.shown(path)
     return {line.key: line.value for line in lines}, {line.key: Position(name, line.number, 1) for line in lines}
+
+
+def check_placement(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for each node label and toleration that another patch, or the option placement, replaces.
+
+    kustomize applies components in the order in which they are listed: a list of tolerations takes the place of an
+    earlier one, and the option takes the place of both fields.
+    """
+    if PLACEMENT not in switched_on(overlay.sources):
+        return
+    for origin in overlay.sources.origins:
+        if not isinstance(origin, Written | Operations):
+            continue
+        is_option = isinstance(origin, Written) and origin.kind == "PodTemplate"
+        pods = [pods for pods in overlay.pods if is_option or matches(pods.manifest.data, origin.kind, origin.name)]
+        for location, field, entry in _placed(origin.document.data):
+            has_entry = [_is_placed(pods.spec, field, entry) for pods in pods]
+            if entry not in _USUAL and has_entry and not (all(has_entry) if is_option else any(has_entry)):
+                name = "a component or a patch" if is_option else "the option placement, or another patch,"
+                fix = "set all of them in site/placement.yaml, or list the component below placement"
+                message = f"{name} replaces {field} of the pods, so this has no effect"
+                yield origin.document.problem(location, message, hint=fix)
+
+
+_USUAL = (
+    {"kubernetes.io/os": "linux"},
+    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+)
+"""The entries of site/placement.yaml as built, which repeat the defaults."""
+
+
+def _placed(value: Any, location: Location = ()) -> Iterator[tuple[Location, str, Any]]:
+    """Yield each node label and toleration in a manifest or a patch: its location, its field, and itself."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _placed(item, (*location, index))
+    for key, content in value.items() if isinstance(value, dict) else ():
+        if key == "nodeSelector" and isinstance(content, dict):
+            for name, text in content.items():
+                yield (*location, key, name), key, {name: text}
+        elif key == "tolerations" and isinstance(content, list):
+            for index, entry in enumerate(content):
+                yield (*location, key, index), key, entry
+        elif key == "value" and isinstance(value.get("path"), str):  # of an operation (RFC 6902)
+            inside = _placed(_as_written(value["path"], content))
+            yield from (((*location, key), field, entry) for _, field, entry in inside)
+        else:
+            yield from _placed(content, (*location, key))
+
+
+def _as_written(pointer: str, value: Any) -> dict[str, Any]:
+    """Return the field that an operation sets as a patch would have it that looks like a manifest."""
+    *_, field, name = ("", *(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")))
+    if field == "tolerations":
+        return {field: [value]}
+    return {field: {name: value}} if field == "nodeSelector" else {name: value}
+
+
+def _is_placed(spec: Mapping[str, Any], field: str, entry: Any) -> bool:
+    """Return whether the spec of a pod has a node label, or a toleration; a label that is deleted is always there."""
+    if field == "tolerations":
+        return entry in (spec.get(field) or ())
+    return all(text is None or (spec.get(field) or {}).get(name) == text for name, text in entry.items())

@@ -72,6 +72,7 @@ class Report(Value, frozen=True):
     renders: Mapping[str, str] = {}
     files: Mapping[str, frozenset[str]] = {}
     received: str | None = None  # the digest of all files as they are; None if one is missing, unread or was not sealed
+    version: str | None = None  # in its inventory
     proofs: tuple[str, ...] = ()  # sentences about a second build, and about the bundle that contains the package
 
     @property

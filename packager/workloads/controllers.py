@@ -203,12 +203,15 @@ def disruptions(snapshot: Snapshot) -> int:
     job = snapshot.workload
     if not _ignores(job):
         return 0
-    made, removed = (
-        {sentence(event).rpartition(" ")[2] for event in snapshot.about(job, reason)}
+    creations, deletions = (
+        [sentence(event).rpartition(" ")[2] for event in sorted(snapshot.about(job, reason), key=last_seen)]
         for reason in ("SuccessfulCreate", "SuccessfulDelete")
     )
+    existing = set(map(name, snapshot.pods))
+    while creations and creations[-1] not in existing:  # made after the pods were read, or not replaced yet
+        creations.pop()
     failed: int = sum(status(pod).get("phase") == "Failed" for pod in counted(job, snapshot.pods))
-    gone = len(made - removed - set(map(name, snapshot.pods)))
+    gone = len(set(creations) - set(deletions) - existing)
     ended = [pod for pod in snapshot.pods if is_disrupted(pod) and _is_stopped(pod)]
     deleted = max(0, int(status(job).get("failed") or 0) - failed)
     return len(ended) + max(0, gone - deleted)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.runnable import BuildOptions, Runnable, RunRequest, runnable
+from packager.app.runnable import BuildOptions, RunRequest, runnable
 from packager.base.errors import SpecError, ToolError, UsageError
+from packager.cluster.sequence import Runnable
 from packager.package.opened import opened
 from tests import demo
 

@@ -1,4 +1,4 @@
-"""Tests of the use case `packager.app.site`."""
+"""Tests of the use case `packager.app.site`, and of the search for a site's file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.app.site import create, show
-from packager.app.sitefile import read
+from packager.app.sitefile import find, read
 from packager.base.errors import UsageError
 from tests.configure.site.test_read import COMPLETE
 
@@ -30,3 +30,26 @@ def test_show_takes_overrides_of_package_into_account(tmp_path: Path, package: P
     assert (for_package["package"], for_package["overrides"]) == ("hello-mpi", 0)
     assert {"key": "queue", "value": "user-queue", "from": f"{path}:6"} in everywhere["values"]
     assert {"key": "queue", "value": "small", "from": f"{path}:15"} in for_package["values"]
+
+
+def test_find_returns_nearest_file_above(tmp_path: Path) -> None:
+    config, folder = tmp_path / "config.yaml", tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    assert find(folder, config) is None
+    config.touch()
+    assert find(folder, config) == config
+    (tmp_path / "mlpack-site.yaml").touch()
+    assert find(folder, config) == tmp_path / "mlpack-site.yaml"
+    (tmp_path / "a" / "mlpack-site.yaml").touch()
+    assert find(folder, config) == tmp_path / "a" / "mlpack-site.yaml"
+
+
+def test_find_ignores_file_that_came_with_a_package(tmp_path: Path) -> None:
+    package = tmp_path / "hello"
+    (package / "quickstart").mkdir(parents=True)
+    (package / "manifest.json").touch()
+    (package / "mlpack-site.yaml").touch()
+    (package / "quickstart" / "mlpack-site.yaml").touch()
+    assert find(package / "quickstart", tmp_path / "none") is None
+    (tmp_path / "mlpack-site.yaml").touch()
+    assert find(package / "quickstart", tmp_path / "none") == tmp_path / "mlpack-site.yaml"

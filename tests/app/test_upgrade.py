@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +15,7 @@ import pytest
 
 from packager.app import configure, upgrade
 from packager.app.build import BuildRequest, Built, Destination, build
-from packager.app.upgrade import Choice, Decisions
-from packager.base import envfile
-from packager.base.errors import UnansweredError, UsageError, VerificationError
+from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.values import replace
 from packager.builder.selection import OwnComponent
@@ -23,19 +23,16 @@ from packager.configure import lock
 from packager.configure.assignments import Assignment
 from packager.configure.settings import Files
 from packager.configure.upgrade import diff
-from packager.configure.upgrade.edits import Edit, EditKind
 from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.catalog import bundled
-from packager.package import integrity, journal, layout, tree
+from packager.package import integrity, layout, tree
 from packager.package.archive import extract
 from packager.package.opened import opened
-from tests.broken import pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from packager.configure.upgrade.replay import Conflict
 
 OVERLAY = "quickstart/k8s/mlops/single-node"
 RELEASED = sorted((Path(__file__).parent.parent / "releases/0.1.0").glob("*.tar.gz"))
@@ -59,10 +56,14 @@ def newer(package: Path, folder: Path, changes: Mapping[str, bytes | None]) -> P
 
 def upgraded(package: Path, new: Path, *, yours: tuple[str, ...] = (), theirs: tuple[str, ...] = ()) -> dict[str, str]:
     """Upgrade a package, and return what happened to each file."""
-    with upgrade.prepared(package, new, Decisions(yours, theirs)) as prepared:
+    with upgrade.prepared(package, new, yours=yours, theirs=theirs) as prepared:
         assert [str(conflict) for conflict in prepared.conflicts] == []
         upgrade.write(prepared)
         return {file.path: str(file.action) for file in prepared.plan.files}
+
+
+def verified(kubectl: Path) -> Callable[[upgrade.PreparedUpgrade, Path], object]:
+    return partial(upgrade.check, kubectl=str(kubectl))
 
 
 def files(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -76,7 +77,7 @@ def files(folder: Path) -> dict[str, tuple[int, bytes]]:
 def conflicts(package: Path, new: Path) -> list[str]:
     """Return the messages of the conflicts of an upgrade, which changes nothing."""
     before = files(package)
-    with upgrade.prepared(package, new, Decisions()) as prepared:
+    with upgrade.prepared(package, new) as prepared:
         messages = [str(problem).removeprefix(f"{package}/") for problem in prepared.conflicts]
     assert files(package) == before
     return messages
@@ -156,44 +157,29 @@ def test_lock_of_an_image_with_another_tag_conflicts(package: Path, tmp_path: Pa
     yours = f"IMAGE={IMAGE}:openmpi@{digest}"
     message = f"the package had IMAGE={IMAGE}:openmpi, you have {yours}, the new package has IMAGE={IMAGE}:intel"
     assert conflicts(package, new) == [f"{ENV}:8:1: {message}"]
-    with upgrade.prepared(package, new, Decisions(theirs=(ENV,))) as prepared:
-        upgrade.check(prepared, str(kubectl))
-        upgrade.write(prepared)
+    with upgrade.prepared(package, new, theirs=(ENV,)) as prepared:
+        upgrade.write(prepared, verified(kubectl))
     assert f"IMAGE={IMAGE}:intel\n" in (package / ENV).read_text()
 
 
 @pytest.mark.thorough
-def test_lock_of_an_earlier_release_moves_to_the_env_file(hello_mpi: Path, tmp_path: Path, kubectl: Path) -> None:
-    package = released("hello-mpi", tmp_path)
-    digest = locked(package)
-    assert digest in (package / LOCK).read_text()
-    intel = with_tag(hello_mpi, tmp_path / "new", "intel")
-    [conflict] = conflicts(package, intel)
-    assert conflict.endswith(
-        f"the package had IMAGE={IMAGE}:openmpi, you have IMAGE={IMAGE}:openmpi@{digest}, "
-        f"the new package has IMAGE={IMAGE}:intel"
-    )
-    with upgrade.prepared(package, hello_mpi, Decisions()) as prepared:
-        upgrade.check(prepared, str(kubectl))
-        upgrade.write(prepared)
-    assert f"IMAGE={IMAGE}:openmpi@{digest}\n" in (package / ENV).read_text()
-    assert "images: []\n" in (package / LOCK).read_text()
-
-
-@pytest.mark.thorough
-def test_image_of_an_earlier_release_that_cannot_be_moved_is_not_lost(
-    hello_mpi: Path, tmp_path: Path, kubectl: Path
+@pytest.mark.parametrize("kind", ["set", "locked"])
+def test_image_that_an_earlier_release_has_in_its_kustomization_is_not_lost(
+    kind: str, hello_mpi: Path, tmp_path: Path, kubectl: Path
 ) -> None:
     package = released("hello-mpi", tmp_path)
-    entry = f"  - name: REGISTRY/{IMAGE}\n    newTag: v1\n"
-    path = package / layout.kustomization("single-node")
-    path.write_text(f"{path.read_text()}images:\n{entry}{entry.replace('v1', 'v2')}")
+    if kind == "locked":
+        locked(package)
+    else:
+        path = package / layout.kustomization("single-node")
+        path.write_text(f"{path.read_text()}images:\n  - name: REGISTRY/{IMAGE}\n    newTag: v1\n")
     with (
-        upgrade.prepared(package, hello_mpi, Decisions()) as prepared,
+        upgrade.prepared(package, hello_mpi) as prepared,
         pytest.raises(VerificationError, match="would not be valid") as refused,
     ):
-        upgrade.check(prepared, str(kubectl))
-    assert layout.kustomization("single-node") in str(refused.value.problems[0])
+        upgrade.write(prepared, verified(kubectl))
+    expected = LOCK if kind == "locked" else layout.kustomization("single-node")
+    assert expected in str(refused.value.problems[0])
 
 
 def test_deleted_file_stays_deleted_if_it_did_not_change(package: Path, tmp_path: Path) -> None:
@@ -221,6 +207,32 @@ def test_own_file_and_results_are_kept(package: Path, tmp_path: Path) -> None:
     assert {path: (package / path).read_bytes() for path in own} == own
 
 
+def test_folder_of_results_stays_the_same_one_with_files_that_a_job_writes(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"README.md": b"new"})
+    (package / "output/empty").mkdir(parents=True)
+    (package / "output/model").write_bytes(b"weights")
+    (package / ".git").mkdir()
+    (package / ".git/head").symlink_to("main")
+    (package / "spec.yaml").chmod(0o664)
+    package.chmod(0o770)
+    inode = (package / "output").stat().st_ino
+    with upgrade.prepared(package, new) as prepared:
+        upgrade.write(prepared, lambda *_: (package / "output/late").write_bytes(b"late"))
+    assert sorted(path.name for path in (package / "output").iterdir()) == ["empty", "late", "model"]
+    assert (package / "output").stat().st_ino == inode
+    assert (package / ".git/head").readlink() == Path("main")
+    assert (package.stat().st_mode & 0o777, (package / "spec.yaml").stat().st_mode & 0o777) == (0o770, 0o664)
+    assert [path.name for path in package.parent.iterdir() if path.name.startswith(".mlpack")] == []
+
+
+def test_edit_during_the_upgrade_is_not_lost(package: Path, tmp_path: Path) -> None:
+    new = newer(package, tmp_path / "new", {"README.md": b"new"})
+    with upgrade.prepared(package, new) as prepared, pytest.raises(ToolError, match="changed since it was read"):
+        upgrade.write(prepared, lambda *_: (package / ENV).write_bytes(b"REGISTRY=mine\n"))
+    assert (package / ENV).read_bytes() == b"REGISTRY=mine\n"
+    assert (package / "README.md").read_bytes() != b"new"
+
+
 def test_own_file_at_path_of_new_file_conflicts(package: Path, tmp_path: Path) -> None:
     new = newer(package, tmp_path / "new", {"assets/a": b"a"})
     (package / "assets").mkdir()
@@ -235,21 +247,6 @@ def test_mode_of_new_package_wins_unless_user_alone_changed_it(package: Path, tm
     assert upgraded(package, new) == {"README.md": "updated"}
     assert (package / "README.md").stat().st_mode & 0o777 == 0o755
     assert (package / "README.md").read_bytes() == b"new"
-
-
-def test_edits_are_moved_with_renamed_folder(package: Path, tmp_path: Path) -> None:
-    before = files(package)
-    moved = {path: path.replace("single-node", "one-node") for path in before if "/single-node/" in path}
-    changes: dict[str, bytes | None] = dict.fromkeys(moved)
-    changes |= {target: before[path][1].replace(b"single-node", b"one-node") for path, target in moved.items()}
-    new = newer(package, tmp_path / "new", changes)
-    edit(package / ENV, "REGISTRY=docker.io", "REGISTRY=example.com")
-    edit(package / POD, 'cpu: "50m"', 'cpu: "60m"')
-    result = upgraded(package, new)
-    assert (result[moved[ENV]], result[moved[POD]], result[ENV]) == ("moved", "moved", "removed")
-    assert b"REGISTRY=example.com\n" in (package / moved[ENV]).read_bytes()
-    assert b'cpu: "60m"' in (package / moved[POD]).read_bytes()
-    assert not (package / OVERLAY).exists()
 
 
 # Edits by `mlpack configure`, on reworded files.
@@ -283,6 +280,10 @@ EVERYTHING = configure.Answers(
     components=(OwnComponent("own", (tree.Entry("kustomization.yaml", COMPONENT, len(COMPONENT)),)),),
     annotations={"prometheus.io/scrape": "true"},
 )
+
+
+EARLIER = dataclasses.replace(EVERYTHING, image=None)
+"""The same for packages whose images are not in mlops.env: such an image has to be set again."""
 
 
 def configured(package: Path, answers: configure.Answers) -> None:
@@ -349,16 +350,15 @@ def test_upgraded_earlier_release_has_all_edits_and_renders_with_them(
     new = built(tmp_path / "new", spec["name"], spec["precision"], spec["mode"])
     fresh = shutil.copytree(new, tmp_path / "fresh" / package.name)
     for folder in (package, fresh):
-        configured(folder, EVERYTHING)
+        configured(folder, EARLIER)
     configured(fresh, configure.Answers(assignments=(Assignment("--set", "OUTPUT_FOLDER", "."),)))
     with opened(package) as current, opened(fresh) as todays:
         edits = diff.read(current).edits
         (kept,) = [edit for edit in diff.read(todays).edits if edit.key == "OUTPUT_FOLDER"]
-    with upgrade.prepared(package, new, Decisions()) as prepared:
-        upgrade.check(prepared, str(kubectl))
-        upgrade.write(prepared)
+    with upgrade.prepared(package, new) as prepared:
+        upgrade.write(prepared, verified(kubectl))
     with opened(package) as current:
-        assert {*diff.read(current).edits} == {kept, *(as_today(edit, new) for edit in edits)}
+        assert {*diff.read(current).edits} == {kept, *edits}
         assert integrity.check(current, DEFAULT).problems == []
         assert current.digest == opened_digest(new)
     for overlay in sorted((package / layout.OVERLAYS).iterdir()):
@@ -366,15 +366,6 @@ def test_upgraded_earlier_release_has_all_edits_and_renders_with_them(
             kustomize(folder / layout.OVERLAYS / overlay.name, program=str(kubectl)) for folder in (package, fresh)
         )
         assert rendered == expected
-
-
-def as_today(edit: Edit, package: Path) -> Edit:
-    """Return an edit of a package of an earlier release as one of today's package, whose image is in mlops.env."""
-    if edit.kind is not EditKind.image:
-        return edit
-    path, after = edit.path.replace(layout.KUSTOMIZATION, layout.ENV), edit.after.partition("/")[2]
-    before = next(line.value for line in envfile.lines((package / path).read_bytes()) if line.key == "IMAGE")
-    return Edit(path, EditKind.value, "IMAGE", before, after)
 
 
 def opened_digest(folder: Path) -> str:
@@ -423,19 +414,6 @@ def test_choices_by_file_decide_conflicts(package: Path, clash: Path) -> None:
     assert (package / POD).read_bytes() == (clash / POD).read_bytes()
 
 
-def test_choices_by_question_decide_conflicts(package: Path, clash: Path) -> None:
-    asked: list[str] = []
-
-    def answer(_place: object, conflict: Conflict) -> Choice:
-        asked.append(conflict.path)
-        return Choice.theirs
-
-    with upgrade.prepared(package, clash, Decisions(ask=answer)) as prepared:
-        upgrade.write(prepared)
-    assert asked == [ENV, POD]
-    assert files(package) == files(clash)
-
-
 @pytest.mark.parametrize(
     ("form", "source"), [("./{path}", "./{name}"), ("{name}//{path}", "{folder}"), ("{folder}/{path}", "{name}")]
 )
@@ -444,8 +422,8 @@ def test_choice_names_file_by_any_of_its_paths(
 ) -> None:
     monkeypatch.chdir(package.parent)
     names = {"name": package.name, "folder": str(package)}
-    decisions = Decisions(yours=(form.format(path=ENV, **names),))
-    with upgrade.prepared(Path(source.format(**names)), clash, decisions) as prepared:
+    yours = (form.format(path=ENV, **names),)
+    with upgrade.prepared(Path(source.format(**names)), clash, yours=yours) as prepared:
         assert ENV not in {conflict.path for conflict in prepared.plan.conflicts}
         assert [conflict.path for conflict in prepared.plan.decided] == [ENV]
 
@@ -455,46 +433,6 @@ def test_choice_for_file_without_conflict_is_refused(package: Path, clash: Path)
         upgraded(package, clash, yours=("README.md",))
     with pytest.raises(UsageError, match="both name"):
         upgraded(package, clash, yours=(ENV,), theirs=(ENV,))
-
-
-def test_file_without_delivered_text_needs_base(package: Path, hello_mpi: Path, tmp_path: Path) -> None:
-    text = (package / "README.md").read_bytes()
-    new = newer(package, tmp_path / "new", {"README.md": b"# First\n" + text})
-    (package / "README.md").write_bytes(text + b"Last\n")
-    assert len(conflicts(package, new)) == 1
-    with upgrade.prepared(package, new, Decisions()) as prepared, pytest.raises(UnansweredError) as refused:
-        upgrade.write(prepared)  # a whole file cannot be marked
-    with opened(package) as old:
-        assert str(refused.value.hint).endswith(
-            f"--base OLD merges whole files: the package with the digest {old.digest}"
-        )
-    with upgrade.prepared(package, new, Decisions(), base=hello_mpi) as prepared:
-        upgrade.write(prepared)
-    assert (package / "README.md").read_bytes() == b"# First\n" + text + b"Last\n"
-    with (
-        pytest.raises(UsageError, match="its digest is"),
-        upgrade.prepared(package, new, Decisions(), base=hello_mpi),
-    ):
-        pass
-
-
-@pytest.mark.parametrize("place", ["beside", "pulled"])
-def test_base_is_found_beside_folder_and_among_pulled_packages(
-    package: Path, hello_mpi: Path, tmp_path: Path, place: str
-) -> None:
-    text = (package / "README.md").read_bytes()
-    new = newer(package, tmp_path / "new", {"README.md": b"# First\n" + text})
-    (package / "README.md").write_bytes(text + b"Last\n")
-    (package.parent / "broken.tar.gz").write_bytes(b"no archive")
-    folder = package.parent if place == "beside" else tmp_path / "cache"
-    folder.mkdir(exist_ok=True)
-    archive = folder / "x.tar.gz"
-    pack(hello_mpi, archive)
-    with upgrade.prepared(package, new, Decisions(), archives=lambda: [archive]) as prepared:
-        assert prepared.conflicts == ()
-        assert prepared.base == archive
-        upgrade.write(prepared)
-    assert (package / "README.md").read_bytes() == b"# First\n" + text + b"Last\n"
 
 
 # Refusals and checks.
@@ -513,15 +451,15 @@ def test_result_with_new_problems_is_refused(package: Path, tmp_path: Path, kube
     pod = files(package)[POD][1]
     new = newer(package, tmp_path / "new", {POD: pod.replace(b"image:", b"imaje:")})
     with (
-        upgrade.prepared(package, new, Decisions()) as prepared,
+        upgrade.prepared(package, new) as prepared,
         pytest.raises(VerificationError, match="would not be valid") as refused,
     ):
-        upgrade.check(prepared, str(kubectl))
+        upgrade.write(prepared, verified(kubectl))
     assert refused.value.problems
     good = newer(package, tmp_path / "good", {"README.md": b"new"})
     edit(package / ENV, "=docker.io", "=example.com")
-    with upgrade.prepared(package, good, Decisions()) as prepared:
-        upgrade.check(prepared, str(kubectl))
+    with upgrade.prepared(package, good) as prepared:
+        upgrade.write(prepared, verified(kubectl))
 
 
 def test_names_that_differ_in_case_only_are_refused(package: Path, tmp_path: Path) -> None:
@@ -537,7 +475,7 @@ def test_json_contains_versions_files_and_masked_conflicts(package: Path, tmp_pa
     edited = newer(package, tmp_path / "first", {ENV: env + b"one\n"})
     new = newer(edited, tmp_path / "new", {ENV: env + b"two\nADDED=1\n"})
     edit(edited / ENV, "HF_TOKEN=one", "HF_TOKEN=mine")
-    with upgrade.prepared(edited, new, Decisions()) as prepared:
+    with upgrade.prepared(edited, new) as prepared:
         content = prepared.as_json()
     assert content["conflicts"] == [
         {
@@ -551,19 +489,19 @@ def test_json_contains_versions_files_and_masked_conflicts(package: Path, tmp_pa
     assert content["from"] == {"version": None, "digest": prepared.old.digest}
 
 
-def test_interrupted_upgrade_is_completed_or_undone(
-    package: Path, clash: Path, monkeypatch: pytest.MonkeyPatch
+def test_option_that_the_user_has_added_is_switched_on_in_a_package_that_offers_it(
+    package: Path, tmp_path: Path
 ) -> None:
-    (package / ".git").mkdir()
-    (package / ".git/HEAD").write_bytes(b"ref: refs/heads/main\n")
-    before = files(package)
-    after = files(clash) | {".git/HEAD": before[".git/HEAD"]}
-    for end, expected in ((upgrade.undo, before), (upgrade.complete, after)):
-        with monkeypatch.context() as patched:
-            patched.setattr(journal, "complete", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-            with pytest.raises(KeyboardInterrupt):
-                upgraded(package, clash, theirs=(ENV, POD))
-        with pytest.raises(VerificationError, match="was interrupted"):
-            upgraded(package, clash)
-        end(package)
-        assert files(package) == expected
+    line, path = "  # - ../../../common/mpi/k8s/mlops/gpu ", layout.kustomization("single-node")
+    site = "quickstart/common/mpi/k8s/mlops/site/site.env"
+    full, env = (package / path).read_text(), (package / site).read_text()
+    offer = next(row for row in full.splitlines(keepends=True) if row.startswith(line))
+    section = "\n# A new option.\n#NEW_CLAIM=results\n# Its size.\nNEW_SIZE=1\n"
+    without = newer(package, tmp_path / "without", {path: full.replace(offer, "").encode()})
+    offering = newer(without, tmp_path / "offering", {path: full.encode(), site: (env + section).encode()})
+    (without / path).write_text(full.replace(offer, offer.replace("# - ", "- ", 1)))
+    edited = section.replace("#NEW_CLAIM=results", "NEW_CLAIM=mine").replace("=1", "=2")
+    (without / site).write_text(env + edited)
+    upgraded(without, offering)
+    assert (without / path).read_text() == full.replace(offer, offer.replace("# - ", "- ", 1))
+    assert (without / site).read_text() == env + edited

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from packager.base.names import IMAGE, IMAGE_PATH, is_key, is_label, is_label_value, is_subdomain
+from packager.base.names import IMAGE, IMAGE_PATH, is_key, is_label, is_label_value, is_other_version, is_subdomain
 from packager.package.options import SIZE
 
 
@@ -42,3 +42,11 @@ def test_image_paths_have_the_oci_form() -> None:
 def test_sizes_of_storage_have_suffixes_of_kubernetes() -> None:
     assert all(re.fullmatch(SIZE.pattern, text) for text in ("1", "1.5", "10k", "10Ki", "10M", "10Gi"))
     assert not any(re.fullmatch(SIZE.pattern, text) for text in ("10K", "10ki", "10gi", "Gi", "-1"))
+
+
+def test_tag_is_compared_with_a_version_if_it_is_one() -> None:
+    for tag in ("1.2.3", "v1.2.3", "1.2", "1.2.3-gpu", "latest", "1", "release-2.0", None):
+        assert not is_other_version(tag, "1.2.3")
+    for tag in ("1.3.0", "v1.2.4", "1.20", "2.0-rc1", "1.2.30"):
+        assert is_other_version(tag, "1.2.3")
+    assert not is_other_version("1.0", None)

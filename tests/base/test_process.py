@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -172,34 +171,3 @@ def test_program_gets_additional_variables(monkeypatch: pytest.MonkeyPatch, capf
         assert running.stdout.read() == b"kept added\n"
     assert process.run_in_terminal(argv, variables=variables) == 0
     assert capfd.readouterr().out == "kept added\n"
-
-
-def helper(program: str) -> process.Helper:
-    return process.Helper((sys.executable, "-c", program))
-
-
-def test_helper_answers_line_by_line_without_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SECRET", "x")
-    echo = "import os, sys\nfor line in sys.stdin: print(line.strip()[::-1], os.environ.get('SECRET'), flush=True)"
-    asked = helper(echo)
-    assert [asked.ask(b"abc", timeout=300), asked.ask(b"de", timeout=300)] == [b"cba None", b"ed None"]
-    asked.close()
-    assert asked.ask(b"fg", timeout=300) == b"gf None"
-    asked.close()
-
-
-def test_failed_helper_is_started_again() -> None:
-    asked = helper("import sys\nline = sys.stdin.readline().strip()\nif line == 'ok': print(line, flush=True)")
-    with pytest.raises(ToolError, match="has ended without an answer"):
-        asked.ask(b"fail", timeout=300)
-    assert asked.ask(b"ok", timeout=300) == b"ok"
-    asked.close()
-
-
-def test_silent_or_verbose_helper_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_START_SECONDS", 0.0)
-    with pytest.raises(HungError, match="did not answer within"):
-        helper("import time; time.sleep(600)").ask(b"x", timeout=0.1)
-    monkeypatch.setattr(process, "_START_SECONDS", 300.0)
-    with pytest.raises(ToolError, match="answered more than 100 bytes"):
-        helper("print('x' * 1000, flush=True); import time; time.sleep(600)").ask(b"x", timeout=300, max_bytes=100)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.bundled_operators import needed
+import packager
 from packager.base.errors import VerificationError
 from packager.package import tarheader
 from packager.publish import artefact, layout
-from packager.publish.bundled import BundledRepository
-from packager.publish.layout import Root
+from packager.publish import load as loading
+from packager.publish.bundle import needed
+from packager.publish.layout import BundledRepository, Root
 from tests.publish import fake_registry
 from tests.publish.fake_registry import digest_of
 
@@ -237,7 +240,7 @@ LAYOUT = ("oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
 
 
 def index(*manifests: bytes, **annotations: str) -> tuple[str, bytes]:
-    named = {"mlpack.repository": "team/x", "org.opencontainers.image.ref.name": "1", **annotations}
+    named = {"mlpack.repository": "team/x", "mlpack.tag": "1", **annotations}
     entries = [descriptor(content, KIND, annotations=named) for content in manifests]
     return "index.json", json.dumps({"manifests": entries}).encode()
 
@@ -252,7 +255,7 @@ LOOP = json.dumps({"manifests": [{"digest": digest_of(b"none"), "size": 4}]}).en
         ([], "no oci-layout"),
         ([LAYOUT], "no index.json"),
         ([index(), ("oci-layout", b"{}")], "no oci-layout"),
-        ([LAYOUT, index(), ("../x", b"")], "leads out of the package"),
+        ([LAYOUT, index(), ("../x", b"")], "unexpected entry"),
         ([LAYOUT, index(), LAYOUT], "unexpected entry"),
         ([LAYOUT, index(), blob(b"stray")], "no manifest names"),
         ([LAYOUT, index(), blob(b"a"), blob(b"a")], "is there twice"),
@@ -264,7 +267,7 @@ LOOP = json.dumps({"manifests": [{"digest": digest_of(b"none"), "size": 4}]}).en
         ([LAYOUT, ("index.json", MANIFEST), blob(b"{}")], "expected a list of manifests"),
         ([LAYOUT, ("index.json", json.dumps({**json.loads(MANIFEST), "manifests": 5}).encode())], "list of manifests"),
         ([LAYOUT, index(MANIFEST, **{"mlpack.repository": "../x"}), blob(MANIFEST), blob(b"{}")], "a repository and"),
-        ([LAYOUT, index(MANIFEST, **{"org.opencontainers.image.ref.name": "a/b"}), blob(MANIFEST)], "and a tag"),
+        ([LAYOUT, index(MANIFEST, **{"mlpack.tag": "a/b"}), blob(MANIFEST)], "and a tag"),
     ],
 )
 def test_hostile_bundle_is_refused(tmp_path: Path, members: list[tuple[str, bytes]], message: str) -> None:
@@ -434,9 +437,7 @@ def test_operators_follow_from_sealed_kinds_of_overlays() -> None:
     ],
 )
 def test_registry_of_an_overlay_keeps_its_path(former: str, moved: str) -> None:
-    from packager.app.load import _moved
-
-    assert _moved("lab.example.com/x", former) == moved
+    assert loading.moved("lab.example.com/x", former) == moved
 
 
 def test_bundle_of_a_file_carries_its_signatures(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
@@ -468,7 +469,8 @@ def saved_image(path: Path, *names: str, extra: tuple[str, ...] = ()) -> str:
     }
     content = json.dumps(manifest).encode()
     keys = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
-    entry = descriptor(content, KIND, annotations=dict(zip(keys, names, strict=False)))
+    annotations = dict(zip(keys, names, strict=False))
+    entry = descriptor(content, KIND, **({"annotations": annotations} if annotations else {}))
     files = {f"blobs/sha256/{digest_of(blob)[7:]}": blob for blob in (config, layer, content)}
     files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
     files["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
@@ -489,6 +491,7 @@ def saved_image(path: Path, *names: str, extra: tuple[str, ...] = ()) -> str:
 @pytest.mark.parametrize(
     ("names", "extra"),
     [
+        ((), ()),  # as `buildah push IMAGE oci-archive:FILE` writes it
         (("localhost/mpioperator/mpi-pi:openmpi",), ()),
         (("openmpi",), ()),
         (("openmpi", "localhost/mpioperator/mpi-pi:openmpi"), ("manifest.json", "repositories")),
@@ -558,11 +561,11 @@ def test_layout_with_a_link_or_a_device_is_refused(tmp_path: Path, kind: bytes, 
 def test_operator_of_another_type_is_not_written(mlpack: Mlpack, other: FakeRegistry) -> None:
     manifest = {"mediaType": KIND, "config": descriptor(b"{}", "x"), "layers": [descriptor(b"#!/bin/sh", "text/x-sh")]}
     content = json.dumps(manifest).encode()
-    named = {"mlpack.repository": "operators/mpi-operator", "org.opencontainers.image.ref.name": "v0.8.0"}
+    named = {"mlpack.repository": "operators/mpi-operator", "mlpack.tag": "v0.8.0"}
     members = [LAYOUT, index(content, **named), blob(content), blob(b"{}"), blob(b"#!/bin/sh")]
     Path("b.tar").write_bytes(tar(members))
     done = mlpack("load", "b.tar", "--registry", other.host, "--extract", "out")
-    assert (done.code, "expected a layer of the type application/yaml" in done.stderr) == (5, True)
+    assert (done.code, f"expected a layer of the type {artefact.TAR}" in done.stderr) == (5, True)
     assert not Path("out").exists()
 
 
@@ -706,3 +709,53 @@ def test_file_that_is_neither_package_nor_bundle_is_explained(mlpack: Mlpack) ->
         assert (plain.code, text.code) == (5, 5)
         assert "a bundle is a file that `mlpack bundle` has written" in plain.stderr
         assert "expected a package: a folder, or a tar.gz of `mlpack build`" in text.stderr
+
+
+SKOPEO = """#!/usr/bin/env python3
+import json, pathlib, sys, tarfile
+
+source, destination = sys.argv[-2:]
+kind, path, name = source.split(":", 2)
+archive = tarfile.open(path)
+index = json.load(archive.extractfile("index.json"))
+key = "org.opencontainers.image.ref.name"
+(entry,) = [entry for entry in index["manifests"] if entry["annotations"].get(key) == name]
+blob = lambda digest: archive.extractfile("blobs/" + digest.replace(":", "/")).read()
+manifest = blob(entry["digest"])
+if destination.startswith("dir:"):
+    folder = pathlib.Path(destination[4:])
+    folder.mkdir()
+    (folder / "manifest.json").write_bytes(manifest)
+    parts = json.loads(manifest)
+    for part in [parts["config"], *parts["layers"]]:
+        (folder / part["digest"].partition(":")[2]).write_bytes(blob(part["digest"]))
+else:
+    print(destination)
+"""
+
+
+def test_recipe_without_mlpack_unpacks_a_bundle(
+    mlpack: Mlpack, registry: FakeRegistry, pushed: str, kubectl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program in place of skopeo finds manifests as skopeo does, by their names in the layout."""
+    image(registry, "mpioperator/mpi-operator", "0.8.0")
+    Path("operator.yaml").write_text(OPERATOR.replace("HOST", registry.host))
+    assert mlpack("bundle", pushed, "--operator", "mpi=operator.yaml").code == 0
+    Path("bin").mkdir()
+    for name, text in (("skopeo", SKOPEO), ("kubectl", '#!/bin/sh\necho "$@"\n')):
+        Path("bin", name).write_text(text)
+        Path("bin", name).chmod(0o755)
+    document = (Path(packager.__file__).parent.parent / "docs/airgap.md").read_text()
+    recipe = document.partition("## Without mlpack")[2].partition("```sh\n")[2].partition("```")[0]
+    monkeypatch.setenv("PATH", f"{Path('bin').absolute()}:{os.environ['PATH']}")
+    done = subprocess.run(["sh", "-eu", "-c", recipe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "docker://registry.lab.example.com/mpioperator/mpi-pi:openmpi",
+        "apply --server-side -f operator/mpi-operator.yaml",
+        "-k package/hello-mpi/quickstart/k8s/mlops/single-node apply",
+    ]
+    assert Path("operator/mpi-operator.yaml").read_bytes() == Path("operator.yaml").read_bytes()
+    overlay = "package/hello-mpi/quickstart/k8s/mlops/single-node"
+    rendered = subprocess.run([kubectl, "kustomize", overlay], capture_output=True, text=True, check=True).stdout
+    assert "image: registry.lab.example.com/mpioperator/mpi-pi:openmpi\n" in rendered

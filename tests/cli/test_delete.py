@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
+from packager.base.errors import HungError
 from tests.fake_cluster import item
 from tests.life import JOB, worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from tests.conftest import Outcome
     from tests.life import Life
@@ -200,3 +203,28 @@ def test_delete_keeps_all_objects_when_cluster_refuses_workload(mlpack: Mlpack, 
         ),
     )
     assert life.objects == objects_before
+
+
+def test_delete_finds_objects_of_an_overlay_that_cannot_be_rendered(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
+    life.deploy()
+    overlay = tmp_path / "hello-mpi/quickstart/k8s/mlops/multi-node/kustomization.yaml"
+    overlay.write_text("resources: [\n", encoding="utf-8")
+    done = mlpack(*DELETE)
+    assert done.code == 0, done.stderr
+    assert "cannot be rendered, so its objects are found by their labels" in done.stderr
+    assert f"{MPIJOB} is deleted\n" in done.stderr
+    assert [item for item in life.objects if item["kind"] == "MPIJob"] == []
+    again = mlpack(*DELETE)
+    assert again.code == 5, again.stderr
+
+
+def test_delete_reports_timeout_when_kubectl_ran_out_of_time(mlpack: Mlpack, life: Life) -> None:
+    def hang(argv: Sequence[str]) -> None:
+        if "get" in argv:
+            time.sleep(2.2)
+            raise HungError("kubectl did not finish within 0 seconds")
+
+    life.deploy()
+    life.first = hang
+    done = mlpack(*DELETE, "--timeout", "2s")
+    assert (done.code, done.stderr.splitlines()[0]) == (8, "error: hello-mpi may not be fully deleted after 2s")

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 DEPLOY = ("deploy", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
 NOTE = (
-    "note: results are lost when the pods are deleted: OUTPUT_DIR is on emptyDir; "
-    "to keep them: mlpack configure hello-mpi --storage host-path (or nfs, pvc)"
+    "note: results are deleted when their pod ends: OUTPUT_DIR is on emptyDir; "
+    "copy them while it runs, or keep them: mlpack configure hello-mpi --storage host-path (or nfs, pvc)"
 )
 SCRIPT = "hello-mpi/quickstart/scripts/hello.sh"
 
@@ -307,7 +308,7 @@ def test_deploy_timeout_names_last_state_when_cluster_does_not_answer(mlpack: Ml
     done = mlpack(*DEPLOY, "--timeout", "60s")
     assert done.code == 8
     assert done.stderr.endswith(
-        f"error: {MPIJOB} was running when last seen, 60 s ago\n"
+        f"error: {MPIJOB} was running when last seen, 58 s ago\n"
         "hint: it continues in the cluster; follow it with `mlpack status hello-mpi -n team`\n"
     )
 
@@ -476,3 +477,27 @@ def test_deploy_notes_that_it_deploys_one_overlay_of_sequence(mlpack: Mlpack, li
     assert life.objects == []
     assert mlpack(*DEPLOY, "--no-wait").stderr.startswith(note)
     assert "note: this deploys" not in mlpack(*DEPLOY, "--no-wait", "--overlay", "multi-node").stderr
+
+
+def test_deploy_prints_warnings_of_the_server(mlpack: Mlpack, life: Life) -> None:
+    def warn(argv: Sequence[str]) -> Finished | None:
+        done = life.carry_out(argv) if "apply" in argv and "--dry-run=server" not in argv else None
+        return done and replace(done, stderr="Warning: would violate PodSecurity\n")
+
+    life.first = warn
+    done = mlpack(*DEPLOY, "--no-wait")
+    assert (done.code, "the server warns: would violate PodSecurity\n" in done.stderr) == (0, True), done.stderr
+
+
+def test_deploy_shows_log_of_init_container_that_has_failed(mlpack: Mlpack, life: Life) -> None:
+    life.overlays["single-node"][-1]["spec"]["initContainers"] = [{"name": "init", "image": "a:1"}]
+
+    def fail() -> None:
+        ended = {"terminated": {"exitCode": 3, "reason": "Error"}}
+        entry = {"name": "init", "image": "a:1", "state": ended, "restartCount": 0}
+        life.find("Pod", POD)["status"] = {"phase": "Failed", "initContainerStatuses": [entry]}
+
+    life.moments = [fail]
+    done = mlpack(*DEPLOY, "--overlay", "single-node")
+    assert done.code == 7
+    assert done.stderr.endswith("mlpack logs hello-mpi --container init -n team --overlay single-node\n")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app import dev
+from packager.cluster import dev
 from tests.life import JOB
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ def doctor(mlpack: Mlpack, life: Life) -> Callable[[], Report]:
     ("asked", "unknown"),
     [
         ("get", {"kinds", "permissions"}),
-        ("get nodes", {"image", "nodes"}),
+        ("get nodes", {"nodes"}),
         ("get pods", {"nodes"}),
         ("create", {"admission"}),
         ("apply", {"apply"}),

@@ -109,3 +109,14 @@ def test_history_lists_permitted_kinds_and_names_forbidden_kinds(mlpack: Mlpack,
     answer = json.loads(mlpack(*HISTORY, "-o", "json").stdout)
     assert answer["unseen"] == {"mpijobs.kubeflow.org": NO_JOBS}
     assert [deployment["workload"] for deployment in answer["deployments"]] == [f"pod/{POD}"]
+
+
+def test_status_without_package_lists_all_deployments(mlpack: Mlpack, life: Life) -> None:
+    assert mlpack("status", "-n", "team").stderr == "nothing is deployed in this namespace; -A looks in all\n"
+    assert mlpack("deploy", "hello-mpi", "-n", "team", "--yes", "--no-verify", "--no-wait").code == 0
+    listed = mlpack("status", "-n", "team")
+    assert [line.split()[3] for line in listed.stdout.splitlines()[1:]] == [f"mpijob/{JOB}"]
+    (row,) = mlpack("status", "-A", "-o", "json").json["deployments"]
+    assert (row["package"], row["workload"], row["ended"]) == ("hello-mpi", f"mpijob/{JOB}", None)
+    assert mlpack("status", "-A", "--watch").code == 2
+    assert life.calls

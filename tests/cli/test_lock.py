@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base import yamlio
-from packager.base.runner import SYSTEM
-from packager.cli.host import Host
-from tests.fake_cluster import healthy
-from tests.publish import fake_registry
 from tests.publish.fake_registry import PASSWORD, USER, digest_of
 
 if TYPE_CHECKING:
@@ -274,35 +270,6 @@ def test_image_push_locks_to_the_answer_of_the_registry(
     done = mlpack(*push, "--lock")
     assert (done.code, done.stdout) == (0, f"{registry.host}/{NAME}:openmpi\n")
     assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
-
-
-@pytest.mark.thorough
-def test_doctor_looks_up_locked_images(
-    mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str, kubectl: Path
-) -> None:
-    cluster = healthy()
-    cluster.first = lambda argv: SYSTEM.run(argv) if argv[1] == "kustomize" else None
-
-    def findings() -> list[tuple[str, str]]:
-        done = mlpack("doctor", package, "--overlay", "single-node", "--kubectl", kubectl, "-n", "team", "-o", "json")
-        return [(entry["state"], entry["message"]) for entry in done.json["findings"] if entry["check"] == "lock"]
-
-    system = mlpack.host
-    mlpack.host = Host(cluster)
-    assert findings() == []
-    mlpack.host = system
-    assert mlpack("lock", package, "--registry", registry.host).code == 0
-    mlpack.host = Host(cluster)
-    image = f"{registry.host}/{NAME}"
-    assert findings() == [("ok", f"{image}:openmpi@{digest} is in its registry")]
-    other = registry.put(NAME, "openmpi", json.dumps(INDEX | {"x": 1}).encode())
-    now = f"{image}:openmpi is {other} now"
-    assert findings() == [("note", f"{image}:openmpi@{digest} is locked; {now}")]
-    del registry.manifests[NAME, digest]
-    assert findings() == [("fails", f"{image}:openmpi@{digest} is not in its registry; {now}")]
-    registry.fault = lambda handler, _number: fake_registry.status(403)(handler)
-    ((state, message),) = findings()
-    assert (state, f"{image}:openmpi@{digest} could not be looked up: " in message) == ("unknown", True)
 
 
 @pytest.mark.thorough

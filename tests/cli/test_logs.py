@@ -167,22 +167,6 @@ def test_logs_note_that_first_lines_were_rotated(mlpack: Mlpack, running: Life) 
     )
 
 
-GAP = f"lines of pod/{JOB}-launcher-0 may be missing here: its node has rotated the log since the last read\n"
-
-
-def test_followed_log_reports_each_rotation(mlpack: Mlpack, life: Life) -> None:
-    def write(second: int) -> None:
-        life.logs[f"{JOB}-launcher-0"] = f"2026-11-21T00:00:0{second}Z line {second}\n"
-
-    life.deploy()
-    life.start()
-    write(0)
-    life.moments = [lambda: None, lambda: None, lambda: write(2), lambda: write(4), life.end]
-    done = mlpack(*LOGS, "--follow")
-    assert (done.code, done.stdout) == (0, "line 0\nline 2\nline 4\n")
-    assert done.stderr.count(GAP) == 2
-
-
 def test_logs_report_empty_log_of_ended_container(mlpack: Mlpack, life: Life) -> None:
     ran = {"exitCode": 0, "startedAt": "2026-11-21T00:00:00Z", "finishedAt": "2026-11-21T00:00:50Z"}
     more = ", or its node has already removed the log"

@@ -111,6 +111,24 @@ def test_push_refuses_packages_that_verify_refuses(mlpack: Mlpack, registry: Fak
     assert registry.requests == []
 
 
+def test_version_is_reported_and_compared_with_the_tag(mlpack: Mlpack, registry: FakeRegistry, kubectl: Path) -> None:
+    """Whoever may write to a registry can give an older package, signed as it is, the tag of a newer one."""
+    assert mlpack("build", "hello-mpi", "--set", "version=1.0.0").code == 0
+    digest = mlpack("push", "hello-mpi.tar.gz", where(registry, ":1.1.0")).stdout.strip()
+    warning = f"warning: {where(registry, ':1.1.0')} is the version 1.0.0, which is also {digest}\n"
+    done = mlpack("pull", where(registry, ":1.1.0"), "-d", "out", "-o", "json")
+    assert done.json["package"]["version"] == "1.0.0"
+    assert warning in done.stderr
+    assert "package hello-mpi 1.0.0 sha256:" in done.stderr
+    done = mlpack("verify", where(registry, ":1.1.0"), "--kubectl", kubectl)
+    assert done.code == 5
+    assert "the tag is 1.1.0, and the version of the package is 1.0.0" in done.stdout
+    assert warning in mlpack("diff", where(registry, ":1.1.0")).stderr
+    assert "version:        1.0.0\n" in mlpack("inspect", where(registry, ":1.1.0")).stdout
+    done = mlpack("verify", digest, "--kubectl", kubectl)
+    assert (done.code, done.stderr) == (0, "hello-mpi 1.0.0\n")
+
+
 def test_inspect_reads_no_layer(mlpack: Mlpack, registry: FakeRegistry, archive: Path) -> None:
     layer = mlpack("push", archive, where(registry), "-o", "json").json["layer"]["digest"]
     registry.requests.clear()
@@ -278,12 +296,12 @@ def test_real_registry_takes_a_blob_in_pieces(
 ) -> None:
     import io
 
+    from packager.base.web import Network
     from packager.publish import upload
     from packager.publish.client import Access
     from packager.publish.credentials import Login
     from packager.publish.reference import parse
     from packager.publish.registry import Repository
-    from packager.publish.transport import Network
     from packager.publish.upload import Descriptor
 
     monkeypatch.setattr(upload, "IN_PIECES_FROM", 1 << 20)

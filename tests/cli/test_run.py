@@ -35,8 +35,8 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def messages_of(stderr: str) -> list[str]:
     """Return the lines of stderr without times and without the notes about results."""
     lines = [re.sub(r"^\d\d:\d\d  ", "", line) for line in stderr.splitlines()]
-    assert sum(line.startswith("note: results are lost") for line in lines) <= 1
-    return [line for line in lines if not line.startswith("note: results are lost")]
+    assert sum(line.startswith("note: results are deleted") for line in lines) <= 1
+    return [line for line in lines if not line.startswith("note: results are deleted")]
 
 
 def test_run_follows_each_task_to_its_end(mlpack: Mlpack, life: Life) -> None:
@@ -206,7 +206,7 @@ def test_run_builds_and_runs_model(mlpack: Mlpack, life: Life, tmp_path: Path) -
     life.moments = [life.end_pod]
     done = mlpack("run", "./demo", "-n", "team", "--no-verify", "--set", "title=Other")
     assert done.code == 0, done.stderr
-    lost = "note: results are lost when the pods are deleted: OUTPUT_DIR is on emptyDir"
+    lost = "note: results are deleted when their pod ends: OUTPUT_DIR is on emptyDir"
     assert done.stderr.startswith(f"{lost}; --with pvc, nfs or host-path keeps them\n")
     (archive,) = (tmp_path / "cache/mlpack/runs").glob("*/demo-fp32-training.tar.gz")
     assert f"  its log: mlpack logs {archive} -n team --overlay single-node\n" in done.stderr

@@ -102,7 +102,7 @@ def test_status_reads_last_lines_from_log_without_termination_message(mlpack: Ml
     life.end("Failed", reason="BackoffLimitExceeded")
     life.logs[f"{JOB}-launcher-0"] = "out of the log\n"
     assert "  | out of the log\n" in mlpack(*STATUS).stdout
-    assert f"--namespace=team logs {JOB}-launcher-0 --container=launcher --tail=12" in life.calls
+    assert f"--namespace=team logs {JOB}-launcher-0 --container=launcher --timestamps --tail=12" in life.calls
 
 
 def test_status_prints_at_most_twelve_pods(mlpack: Mlpack, running: Life) -> None:
@@ -224,7 +224,7 @@ def test_status_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkey
         "POD ",
         f"{JOB}-worker-1",
         "log: epoch 1",
-        "the cluster has not answered for 1 s; retrying until it does",
+        "the cluster has not answered for 2 s; retrying until it does",
         "Ctrl-C leaves it running",
         f"{MPIJOB} has succeeded",
     ):

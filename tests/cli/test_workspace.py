@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app import workspace
+from packager.cluster import workspace
 from tests.local_pod import LocalPod, local_pod, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from packager.app.target import Target
+    from packager.cluster.target import Target
     from tests.conftest import Outcome
     from tests.life import Life
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from packager.cluster.admission import object_changes, pod_changes
+from packager.cluster.differences import object_changes, pod_changes
 from packager.cluster.dry_run import Trial
 from packager.kubernetes.manifest import Manifest
 from packager.workloads.pods import Pods

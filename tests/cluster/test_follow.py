@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import ClusterError, UnreachableError
-from packager.cluster.follow import MAX_SILENCE, Update, follow
+from packager.cluster import follow
+from packager.cluster.follow import MAX_SILENCE, Update, poll
 from packager.diagnosis.diagnose import NOTICE
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase
@@ -47,11 +48,16 @@ def play(
         return show(time.now)
 
     seen = []
-    for update in follow(read, kinds()[kind], rendered=rendered, clock=time, sleep=time.sleep, patience=patience):
+    for update in poll(read, kinds()[kind], rendered=rendered, clock=time, sleep=time.sleep, patience=patience):
         seen.append((time.now, update))
         if time.now > until:
             break
     return seen
+
+
+@pytest.fixture(autouse=True)
+def _every_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "INTERVAL", 1.0)
 
 
 def test_follow_ends_with_the_workload() -> None:
@@ -72,7 +78,7 @@ def test_follow_polls_less_often_if_polls_are_slow(takes: float, every: float) -
         time.now += takes
         return recorded("mpijob-succeeded" if len(looks) == 4 else "mpijob-quota")
 
-    updates = list(follow(read, kinds()["MPIJob"], clock=time, sleep=time.sleep))
+    updates = list(poll(read, kinds()["MPIJob"], clock=time, sleep=time.sleep))
     assert len(updates) == 4
     assert looks == pytest.approx([0, every, 2 * every, 3 * every])
 
@@ -100,7 +106,7 @@ def test_wait_for_a_retry_of_minutes_ends_at_the_deadline() -> None:
         assert isinstance(events, bool)
         return replace(snapshot, age=100 + time.now)
 
-    updates = list(follow(read, kinds()["Job"], deadline=300, clock=time, sleep=time.sleep))
+    updates = list(poll(read, kinds()["Job"], deadline=300, clock=time, sleep=time.sleep))
     assert time.now == pytest.approx(300, abs=1.1)
     assert [update.is_last for update in updates] == [False] * len(updates)
     assert updates[0].verdict.phase is Phase.RUNNING
@@ -187,7 +193,7 @@ def test_follow_neither_polls_nor_sleeps_after_the_deadline(takes: float) -> Non
         time.now += takes
         return recorded("pod-unschedulable")
 
-    assert len(list(follow(read, kinds()["Pod"], deadline=5, clock=time, sleep=time.sleep))) == len(looks)
+    assert len(list(poll(read, kinds()["Pod"], deadline=5, clock=time, sleep=time.sleep))) == len(looks)
     assert looks[-1] < 5
     assert time.now == 5
 
@@ -343,7 +349,7 @@ def test_end_of_a_deleted_workload_is_read_from_its_events(
         events = [{**about, "reason": reason, "message": "as the event says"}]
         looks: list[Snapshot | None] = [Snapshot(workload), None]
         time = Time()
-        *_, update = follow(
+        *_, update = poll(
             lambda *, events: looks.pop(0),  # noqa: ARG005 - the events are read apart
             kinds()[kind],
             read_events=lambda: events,

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.cluster.hold import hold_of, with_hold
+from packager.cluster.hold import hold_of
 from packager.cluster.manifests import load
+from packager.cluster.supervisor import with_hold
 from tests import tools
 from tests.life import JOB, rendered
 
@@ -57,7 +58,7 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
         begin = "read -r begun rest </proc/uptime\n"
         assert begin in text
         text = text.replace(begin, f"{begin}{before}\n")
-        argv = [*shell, "-c", text.replace("/run/mlpack", str(tmp_path)), *words[:4], "sh", "-c", script]
+        argv = [*shell, "-c", text.replace("/run/mlpack", str(tmp_path)), *words[:5], "sh", "-c", script]
         environment = {**os.environ, **(variables or {})}
         return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
 
@@ -74,10 +75,10 @@ def until(path: Path) -> None:
 @pytest.mark.parametrize("code", [0, 3])
 def test_held_program_keeps_its_exit_code_until_released(start: Start, tmp_path: Path, code: int) -> None:
     with start(f"echo here; exit {code}") as running:
-        until(tmp_path / "held")
-        assert (tmp_path / "held").read_text() == f"{code}\n"
+        until(tmp_path / "program/ended")
+        assert (tmp_path / "program/ended").read_text() == f"{code}\n"
         assert running.poll() is None
-        (tmp_path / "released").touch()
+        (tmp_path / "program/released").touch()
         assert running.communicate(timeout=60)[0] == "here\n"
     assert running.returncode == code
 
@@ -85,7 +86,7 @@ def test_held_program_keeps_its_exit_code_until_released(start: Start, tmp_path:
 def test_hold_ends_by_itself(start: Start, tmp_path: Path) -> None:
     with start("exit 4", seconds=1) as running:
         assert running.wait(timeout=60) == 4
-    assert (tmp_path / "held").exists()
+    assert (tmp_path / "program/ended").exists()
 
 
 def test_terminated_program_is_not_held(start: Start, tmp_path: Path) -> None:
@@ -94,12 +95,12 @@ def test_terminated_program_is_not_held(start: Start, tmp_path: Path) -> None:
         until(ready)
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=60) == 7
-    assert not (tmp_path / "held").exists()
+    assert not (tmp_path / "program/ended").exists()
 
 
 def test_terminated_hold_ends_at_once(start: Start, tmp_path: Path) -> None:
     with start("exit 5") as running:
-        until(tmp_path / "held")
+        until(tmp_path / "program/ended")
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=60) == 5
 
@@ -107,7 +108,7 @@ def test_terminated_hold_ends_at_once(start: Start, tmp_path: Path) -> None:
 def test_other_indexes_of_a_set_are_not_held(start: Start, tmp_path: Path) -> None:
     with start("exit 6", variables=INDEXED) as running:
         assert running.wait(timeout=60) == 6
-    assert not (tmp_path / "held").exists()
+    assert not (tmp_path / "program/ended").exists()
 
 
 def test_program_is_not_held_shortly_before_a_deadline(start: Start) -> None:
@@ -122,7 +123,7 @@ def test_launcher_of_an_mpijob_is_held_and_its_workers_are_not() -> None:
     before = plain.workload["spec"]["mpiReplicaSpecs"]
     (launcher,) = roles["Launcher"]["template"]["spec"]["containers"]
     (original,) = before["Launcher"]["template"]["spec"]["containers"]
-    assert launcher["command"][3:] == ["mlpack-hold", "90", "0", "first", *original["command"]]
+    assert launcher["command"][3:] == ["mlpack-supervisor", "hold", "90", "0", "first", *original["command"]]
     assert roles["Worker"] == before["Worker"]
     assert (hold_of(held.workload), hold_of(plain.workload)) == (90, 0)
     assert held.digest == plain.digest

@@ -1,345 +1,220 @@
-"""Tests of incremental reading of logs: each byte is read once, and an unreadable log is an error."""
+"""Tests of the reader of logs: each byte once, across broken connections, restarts and rotations."""
 
 from __future__ import annotations
 
 import io
-import tracemalloc
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.process import Finished
-from packager.cluster.loglines import LogPosition, pieces
-from packager.cluster.logs import LogRange, LogReader
+from packager.cluster import logreader
+from packager.cluster.logreader import ContainerLog, LogPart, LogRange, LogStreams, read_once, with_log_end
+from packager.kubernetes.verdict import Finding
+from tests.fake_cluster import item
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-FORBIDDEN = 'Error from server (Forbidden): pods "p" is forbidden: User "me" cannot get resource "pods/log"'
+    from packager.kubernetes.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+
+BROKEN = Finished(1, "", "error: unexpected EOF")
+GONE = Finished(1, "", 'Error from server (NotFound): pods "p" not found')
+ENDED = Finished(0, "", "")
+DAY = "2026-11-21T00:00:"
 
 
-AWAY = 'Error from server: Get "https://10.0.0.1:10250/containerLogs/team/p/main": connect: connection refused'
-WELL = Finished(0, "", "")
+def stamped(*lines: str) -> bytes:
+    """Return lines, each of which begins with its second: `01.5 text`."""
+    return "".join(f"{DAY}{line.partition(' ')[0]}Z {line.partition(' ')[2]}\n" for line in lines).encode()
 
 
-def stamp(nanoseconds: int) -> str:
-    return f"2026-11-21T00:00:{nanoseconds // 10**9:02}.{nanoseconds % 10**9:09}"
+def pod(name: str = "p", restarts: int = 0, phase: str = "Running", **state: Any) -> Object:
+    entry = {"name": "main", "state": state or {"running": {"startedAt": f"{DAY}00Z"}}, "restartCount": restarts}
+    spec = {"containers": [{"name": "main"}], "restartPolicy": "Never"}
+    return item("Pod", name, spec=spec, status={"phase": phase, "containerStatuses": [entry]})
 
 
 @dataclass
-class _Running:
+class FakeRunner:
+    def now(self) -> datetime:
+        return datetime(2026, 11, 21, 1, tzinfo=UTC)
+
+    def clock(self) -> float:
+        return 0.0
+
+
+@dataclass(eq=False)
+class Program:
     stdout: io.BytesIO
     end: Finished
 
     def wait(self) -> Finished:
         return self.end
 
+    def stop(self) -> None:
+        """Do nothing: it has ended."""
+
 
 @dataclass
-class Server:
-    """A kubelet's log of one container, as kubectl prints it: the whole log, or the lines since a second.
+class FakeKubectl:
+    """A kubectl that gives one answer after the other, and the last one again and again."""
 
-    Attributes:
-        lines: The time of each line, in nanoseconds, and its bytes.
-        previous: The lines of the previous container; None if its log no longer exists.
-        end: The result of kubectl.
-        silence: Seconds without output before the answer.
-        reach: The number of bytes of an answer that arrive; None for all.
-        format: The format of a line's time.
-        left: Seconds until kubectl's deadline.
-    """
-
-    lines: list[tuple[int, bytes]] = field(default_factory=list)
-    previous: list[tuple[int, bytes]] | None = None
-    end: Finished = WELL
-    silence: int = 0
-    reach: int | None = None
-    format: str = "{}Z"
-    left: float = 60.0
-
-    def remaining(self, timeout: float) -> float:
-        return min(timeout, self.left)
+    answers: list[tuple[bytes, Finished]]
+    calls: list[str] = field(default_factory=list)
+    runner: FakeRunner = field(default_factory=FakeRunner)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def start(self, *arguments: str, idle: Callable[[float], object]) -> Iterator[_Running]:
-        for seconds in range(1, self.silence + 1):
-            idle(seconds)
-        since = next((argument.partition("=")[2] for argument in arguments if argument.startswith("--since-time=")), "")
-        lines = self.previous if "--previous" in arguments else self.lines
-        if lines is None:
-            gone = 'Error from server (BadRequest): previous terminated container "main" in pod "p" not found'
-            yield _Running(io.BytesIO(), Finished(1, "", gone))
-            return
-        answer = b""
-        for moment, text in lines:
-            is_new = not answer or answer.endswith(b"\n")
-            if stamp(moment)[:19] >= since[:19]:
-                answer += (self.format.format(stamp(moment)).encode() + b" " if is_new else b"") + text
-        yield _Running(io.BytesIO(answer[: self.reach]), self.end)
+    def start(self, *arguments: str, idle: object) -> Iterator[Program]:
+        assert callable(idle)
+        with self.lock:
+            self.calls.append(" ".join(arguments))
+            answer, end = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        yield Program(io.BytesIO(answer), end)
 
 
-def pod(state: str = "running", restarts: int = 0, **moments: str) -> dict[str, Any]:
-    status = {"name": "main", "state": {state: moments}, "restartCount": restarts}
-    return {
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "main"}]},
-        "status": {"containerStatuses": [status]},
-    }
+def log_of(
+    *answers: tuple[bytes, Finished], part: LogRange | None = None, **state: Any
+) -> tuple[ContainerLog, FakeKubectl]:
+    kubectl = FakeKubectl(list(answers))
+    return ContainerLog(cast("Kubectl", kubectl), pod(**state), part=part or LogRange()), kubectl
 
 
-def reader(server: Server) -> LogReader:
-    return LogReader(server, pod())  # type: ignore[arg-type]
+def read(log: ContainerLog) -> bytes:
+    """Return the bytes that a read yields, also if it breaks off."""
+    data = bytearray()
+    try:
+        for block in read_once(log):
+            data += block
+    except UnreachableError:
+        data += b"<broken>"
+    return bytes(data)
 
 
-def read(reading: LogReader, **state: Any) -> bytes:
-    return b"".join(reading.read(pod(**state)))
+def test_log_continues_after_broken_connection_without_repeating_or_losing_bytes() -> None:
+    lines = ["01.1 a", "02.5 b", "02.5 c", "02.5 d", "03.0 e"]
+    log, kubectl = log_of(
+        (stamped(*lines[:3]), BROKEN),
+        (stamped(*lines[1:4]) + b"2026-11-2", BROKEN),
+        (stamped(*lines[1:4]) + f"{DAY}02.7Z unfin".encode(), BROKEN),
+        (stamped(*lines[1:4], "02.7 unfinished", *lines[4:]), ENDED),
+        (stamped("02.7 unfinished", *lines[4:]), ENDED),
+    )
+    assert [read(log) for _ in range(5)] == [b"a\nb\nc\n<broken>", b"d\n<broken>", b"unfin<broken>", b"ished\ne\n", b""]
+    assert log.notes == []
+    assert kubectl.calls == [
+        "logs p --container=main --timestamps --tail=-1",
+        *["logs p --container=main --timestamps --since-time=2026-11-21T00:00:01Z"] * 3,
+        "logs p --container=main --timestamps --since-time=2026-11-21T00:00:02Z",
+    ]
 
 
-def numbered(*seconds: float) -> list[tuple[int, bytes]]:
-    return [(round(second * 10**9), b"line %d\n" % index) for index, second in enumerate(seconds)]
+def test_log_before_restart_is_read_first_and_only_its_rest() -> None:
+    log, kubectl = log_of((stamped("01 a"), BROKEN), (stamped("01 a", "02 b"), ENDED), (stamped("05 c"), ENDED))
+    assert read(log) == b"a\n<broken>"
+    log.pod = pod(restarts=1)
+    assert read(log) == b"b\nc\n"
+    assert ["--previous" in call for call in kubectl.calls] == [False, True, False]
+    assert log.notes == []
+    log.pod = pod(restarts=3)
+    read(log)
+    assert len(log.notes) == 1
 
 
-MOMENTS = st.sampled_from([0, 1, 100, 999_999_999, 1_000_000_000, 1_500_000_000, 2_000_000_001, 9_000_000_000])
-TEXTS = st.sampled_from([b"a\n", b"\n", b"10%\r20%\r\n", b"\xff\x00\x1b[2J\n", b"x" * 20_000 + b"\n", b"no end"])
-
-
-LINES = st.lists(st.tuples(MOMENTS, TEXTS), max_size=12).map(lambda lines: sorted(lines, key=lambda line: line[0]))
-
-
-@given(LINES, st.lists(st.tuples(st.integers(0, 12), st.integers(0, 99)), max_size=5))
-def test_log_reader_reads_every_byte_exactly_once(lines: list[tuple[int, bytes]], cuts: list[tuple[int, int]]) -> None:
-    server, taken = Server(), b""
-    reading = reader(server)
-    for cut, missing in [*sorted(cuts), (len(lines), 0)]:
-        server.lines = lines[:cut]
-        server.reach = -missing if missing else None  # the connection breaks off
-        taken += read(reading)
-    assert taken == b"".join(text for _, text in lines)
-    assert reading.gaps == 0
-
-
-@given(st.lists(MOMENTS, min_size=1, max_size=10), st.integers(0, 10))
-def test_log_reader_loses_no_line_that_is_out_of_order_within_a_second(moments: list[int], cut: int) -> None:
-    late = [moment % 10**9 + 3 * 10**9 for moment in moments]
-    lines = [(moment, b"line %d\n" % index) for index, moment in enumerate(late)]
-    server = Server(lines[:cut])
-    reading = reader(server)
-    taken = read(reading)
-    server.lines = lines
-    assert taken + read(reading) == b"".join(text for _, text in lines)
-
-
-def test_rotated_log_repeats_no_lines_and_counts_its_gaps() -> None:
-    lines = numbered(1, 1, 2, 2.5, 3, 3.1, 3.2, 4)
-    server = Server(lines[:6])
-    reading = reader(server)
-    assert read(reading) == b"line 0\nline 1\nline 2\nline 3\nline 4\nline 5\n"
-    server.lines = lines[5:7]
-    assert read(reading) == b"line 6\n"
-    assert reading.gaps == 0
-    server.lines = lines[7:]
-    assert read(reading) == b"line 7\n"
-    assert reading.gaps == 1
-    assert read(reading) == b""
-
-
-def test_unfinished_line_of_100_mib_is_read_in_less_than_4_mib_of_memory() -> None:
-    class Endless:
-        left = 100 << 20
-
-        def read1(self, size: int, /) -> bytes:
-            size = min(size, self.left)
-            self.left -= size
-            return b"x" * size
-
-    tracemalloc.start()
-    size = sum(len(piece.text) for piece in pieces(Endless()))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert (size, peak < 4 << 20) == (100 << 20, True)
-
-
-def test_times_that_old_kubelets_insert_into_long_lines_are_removed() -> None:
-    cut = 16 << 10
-    times = [b"2026-11-21T00:00:01.5Z ", b"2026-11-21T00:00:01.500000007Z ", b"2026-11-21T00:00:02Z "]
-    parts = [b"x" * cut, b"y" * cut, b"z" * 100 + b"\n"]
-    answer = b"".join(time + part for time, part in zip(times, parts, strict=True))
-    stream = io.BytesIO(answer)
-    position = LogPosition()
-    assert b"".join(position.take(piece) for piece in pieces(stream)) == b"".join(parts)
-
-
-def test_time_written_by_the_program_is_kept() -> None:
-    text = b"2026-11-21T00:00:01.5Z a time\n"
-    assert read(reader(Server([(1, text), (2, text)]))) == text * 2
-
-
-def test_rest_of_the_previous_log_is_read_first_after_a_restart() -> None:
-    server = Server(numbered(1))
-    reading = reader(server)
-    assert read(reading) == b"line 0\n"
-    server.previous = [*server.lines, (2 * 10**9, b"last words")]
-    server.lines = [(3 * 10**9, b"again\n")]
-    assert read(reading, restarts=1) == b"last wordsagain\n"
-    assert read(reading, restarts=1) == b""
-    assert reading.gaps == 0
-
-
-def test_waiting_container_has_an_empty_log() -> None:
-    assert read(reader(Server(numbered(1))), state="waiting") == b""
-    waiting = 'Error from server (BadRequest): container "main" in pod "p" is waiting to start: ContainerCreating'
-    assert read(reader(Server(end=Finished(1, "", waiting)))) == b""
-
-
-def test_deleted_pod_has_an_empty_log_and_ends_the_reader() -> None:
-    reading = reader(Server(end=Finished(1, "", 'Error from server (NotFound): pods "p" not found')))
-    assert (read(reading), reading.is_gone) == (b"", True)
+def test_rotation_between_two_reads_is_noted() -> None:
+    log, _ = log_of((stamped("01 a"), BROKEN), (stamped("04 d"), ENDED))
+    assert (read(log), read(log)) == (b"a\n<broken>", b"d\n")
+    assert log.notes == ["lines of pod/p may be missing here: its node has rotated the log since the last read"]
 
 
 @pytest.mark.parametrize(
-    ("server", "kind", "message"),
+    ("lines", "is_noted"),
     [
-        (
-            Server(end=Finished(1, "", FORBIDDEN)),
-            ClusterError,
-            'the log of pod/p cannot be read: pods "p" is forbidden: User "me" cannot get resource "pods/log"',
-        ),
-        (
-            Server(end=Finished(1, "", AWAY)),
-            UnreachableError,
-            f"the log of pod/p cannot be read: the kubelet of the pod's node does not answer: {AWAY[19:]}",
-        ),
-        (
-            Server(end=Finished(-9, "", "")),
-            ClusterError,
-            "the log of pod/p cannot be read: kubectl was ended by signal 9",
-        ),
-        (Server(silence=11), UnreachableError, "the log of pod/p cannot be read: no answer from its kubelet for 10 s"),
-        (
-            Server(silence=2, left=1.5),
-            UnreachableError,
-            "the log of pod/p cannot be read: no answer from its kubelet for 2 s",
-        ),
+        (["10.000 " + "x" * 99] * 400, True),  # the rest of 100 MB, of which the node has kept the end
+        (["10.000 banner"] * 20, False),
+        ([f"{second}.000 step" for second in range(10, 50)], False),
     ],
-    ids=["forbidden", "kubelet", "killed", "silent", "silent to the deadline"],
 )
-def test_unreadable_log_raises_an_error(server: Server, kind: type[Exception], message: str) -> None:
-    with pytest.raises(ClusterError) as error:
-        read(reader(server))
-    assert (type(error.value), str(error.value)) == (kind, message)
+def test_log_without_its_first_lines_is_noted_if_the_program_writes_fast(lines: list[str], *, is_noted: bool) -> None:
+    log, _ = log_of((stamped(*lines), ENDED))
+    assert read(log).count(b"\n") == len(lines)
+    assert bool(log.notes) is is_noted
 
 
-def test_kubelet_message_in_place_of_a_log_raises_an_error() -> None:
-    class Kubelet(Server):
-        @contextmanager
-        def start(self, *arguments: str, idle: Callable[[float], object]) -> Iterator[_Running]:
-            assert arguments
-            idle(1)
-            words = io.BytesIO(b"unable to retrieve container logs for containerd://1")
-            yield _Running(words, self.end)
-
-    with pytest.raises(ClusterError) as error:
-        read(reader(Kubelet()))
-    assert str(error.value) == "the log of pod/p cannot be read: unable to retrieve container logs for containerd://1"
+def test_part_of_log_begins_at_time_and_keeps_times() -> None:
+    since = datetime(2026, 11, 21, 0, 0, 1, 500_000, tzinfo=UTC)
+    log, kubectl = log_of((stamped("01.4 a", "01.5 b"), ENDED), part=LogRange(since=since, has_times=True))
+    assert read(log) == f"{DAY}01.500000000Z b\n".encode()
+    assert kubectl.calls == ["logs p --container=main --timestamps --tail=-1 --since-time=2026-11-21T00:00:01Z"]
 
 
-def test_lines_before_a_broken_answer_are_kept() -> None:
-    server = Server(numbered(1), end=Finished(1, "", "error: unexpected EOF"))
-    reading = reader(server)
-    taken: list[bytes] = []
-    with pytest.raises(UnreachableError):
-        taken.extend(reading.read(pod()))
-    assert taken == [b"line 0\n"]
-    server.end, server.lines = Finished(0, "", ""), numbered(1, 2)
-    assert read(reading) == b"line 1\n"
+def test_long_line_arrives_in_parts() -> None:
+    text = "x" * 300_000
+    log, _ = log_of((stamped(f"01 {text}", "02 b"), ENDED))
+    blocks = list(read_once(log))
+    assert b"".join(blocks) == f"{text}\nb\n".encode()
+    assert len(blocks) > 2
 
 
-def test_log_of_a_container_that_writes_fast_and_began_long_before_is_late() -> None:
-    line = b"x" * (300 << 10) + b"\n"
-    for seconds, late in [((40,), timedelta(seconds=40)), ((9,), None), ((40, 59), None)]:
-        reading = reader(Server([(second * 10**9, line) for second in seconds]))
-        read(reading, startedAt="2026-11-21T00:00:00Z")
-        assert reading.late == late
-    quiet = reader(Server(numbered(40)))
-    read(quiet, startedAt="2026-11-21T00:00:00Z")
-    assert quiet.late is None
+def test_message_of_kubelet_in_place_of_log_is_an_error() -> None:
+    log, _ = log_of((b"unable to retrieve container logs for containerd://1", ENDED))
+    with pytest.raises(ClusterError, match=r"^the log of pod/p cannot be read: unable to retrieve"):
+        list(read_once(log))
 
 
-def test_empty_log_of_a_long_run_may_miss_all_lines() -> None:
-    for finished, may_miss in [("2026-11-21T00:00:05Z", False), ("2026-11-21T00:01:00Z", True)]:
-        reading = reader(Server())
-        read(reading, state="terminated", startedAt="2026-11-21T00:00:00Z", finishedAt=finished)
-        assert reading.may_miss_all is may_miss
+def test_waiting_container_has_no_log() -> None:
+    log, kubectl = log_of((b"", ENDED), waiting={"reason": "ContainerCreating"})
+    assert (read(log), kubectl.calls) == (b"", [])
 
 
-@dataclass
-class Kubelet(Server):
-    """A log of which kubectl also prints the last lines."""
-
-    @contextmanager
-    def start(self, *arguments: str, idle: Callable[[float], object]) -> Iterator[_Running]:
-        tail = (
-            next(int(argument[7:]) for argument in arguments if argument.startswith("--tail="))
-            if not any(argument.startswith("--since-time=") for argument in arguments)
-            else -1
-        )
-        whole, self.lines = self.lines, self.lines[-tail:] if tail >= 0 else self.lines
-        try:
-            with super().start(*arguments, idle=idle) as running:
-                yield running
-        finally:
-            self.lines = whole
+def test_end_of_log_is_added_to_finding() -> None:
+    kubectl = FakeKubectl([(stamped("01 one", "02 two"), ENDED)])
+    finding = Finding("Error", "pod/p", "failed", container="main")
+    assert with_log_end(cast("Kubectl", kubectl), finding).log == ("one", "two")
+    assert kubectl.calls == ["logs p --container=main --timestamps --tail=12"]
 
 
-def part_reader(server: Server, **part: Any) -> LogReader:
-    return LogReader(server, pod(), part=LogRange(**part))  # type: ignore[arg-type]
+def all_parts(parts: Iterator[LogPart]) -> list[bytes | str]:
+    return [part.content for part in parts]
 
 
-@pytest.mark.parametrize(("tail", "first"), [(2, b"line 1\nline 2\n"), (9, b"line 0\nline 1\nline 2\n")])
-def test_tail_is_read_once_and_then_every_new_line(tail: int, first: bytes) -> None:
-    server = Kubelet(numbered(1, 2, 2.1))
-    reading = part_reader(server, tail=tail)
-    assert read(reading) == first
-    server.lines = numbered(1, 2, 2.1, 2.1, 2.2, 5)
-    assert read(reading) == b"line 3\nline 4\nline 5\n"
-    assert (read(reading), reading.gaps, reading.late) == (b"", 0, None)
+def test_streams_follow_until_container_has_ended() -> None:
+    kubectl = FakeKubectl([(stamped("01 a"), BROKEN), (stamped("01 a", "02 b"), ENDED)])
+    with LogStreams(cast("Kubectl", kubectl)) as streams:
+        assert streams.follow(pod())
+        streams.wait(5)
+        assert all_parts(streams.parts()) == [b"a\n"]
+        streams.follow(pod(phase="Succeeded", terminated={"exitCode": 0}))
+        assert all_parts(streams.finish()) == [b"b\n"]
+        assert streams.error is None
 
 
-def test_tail_of_an_empty_log_leaves_no_later_line_out() -> None:
-    restarts = 1
-    server = Kubelet(previous=numbered(0))
-    reading = part_reader(server, tail=1)
-    assert read(reading, restarts=restarts) == b""
-    server.lines = numbered(1, 2, 3)
-    assert read(reading, restarts=restarts) == b"line 0\nline 1\nline 2\n"
+def test_streams_report_deleted_pod_whose_log_was_not_read() -> None:
+    with LogStreams(cast("Kubectl", FakeKubectl([(b"", GONE)]))) as streams:
+        streams.follow(pod())
+        streams.wait(5)
+        missing = "the end of the log of pod/p is missing: the pod was deleted before it was read"
+        assert all_parts(streams.finish()) == [missing]
 
 
-def test_since_leaves_out_earlier_lines_of_its_second() -> None:
-    server = Server(numbered(1, 2.25, 2.5, 3))
-    since = datetime(2026, 11, 21, 1, 0, 2, 500_000, tzinfo=timezone(timedelta(hours=1)))
-    reading = part_reader(server, since=since)
-    assert read(reading) == b"line 2\nline 3\n"
-    server.lines = numbered(1, 2.25, 2.5, 3, 3)
-    assert (read(reading), reading.gaps) == (b"line 4\n", 0)
+def test_streams_report_error_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logreader, "_PAUSE", 0.01)
+    denied = Finished(1, "", 'Error from server (Forbidden): pods "p" is forbidden')
+    kubectl = FakeKubectl([(b"", denied), (b"", denied), (stamped("01 a"), ENDED)])
+    with LogStreams(cast("Kubectl", kubectl)) as streams:
+        streams.follow(pod())
+        streams.wait(5)
+        assert all_parts(streams.parts(5)) == [b"a\n"]
 
 
-def test_times_begin_whole_lines_only() -> None:
-    server = Server([(1, b"x" * 20_000 + b"\n"), (2, b"half")])
-    reading = part_reader(server, has_times=True)
-    assert read(reading) == b"%sZ %s\n%sZ half" % (stamp(1).encode(), b"x" * 20_000, stamp(2).encode())
-    server.lines = [*server.lines[:1], (2, b"half line\n"), (3, b"next\n")]
-    assert read(reading) == b" line\n%sZ next\n" % stamp(3).encode()
-
-
-def test_previous_log_alone_is_read() -> None:
-    server = Server(numbered(3), previous=[(1, b"old\n")])
-    assert read(part_reader(server, is_previous=True), restarts=2) == b"old\n"
-    server.previous = None
-    missing = part_reader(server, is_previous=True)
-    assert (read(missing), missing.gaps) == (b"", 0)
+def test_streams_read_at_most_sixteen_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logreader, "MOST_STREAMS", 2)
+    with LogStreams(cast("Kubectl", FakeKubectl([(b"", ENDED)]))) as streams:
+        assert [streams.follow(pod(name)) for name in ("a", "b", "c", "a")] == [True, True, False, True]

@@ -13,7 +13,7 @@ import yaml
 from packager.base.errors import ClusterError
 from packager.cli.host import Host
 from packager.cluster import operator_release
-from packager.cluster.operator import wait_until_ready
+from packager.cluster.operator import await_operator
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.workloads.mpijob.life import MPI_OPERATOR, MPIJob
 from tests.fake_cluster import FakeCluster, item, lease, managed
@@ -106,7 +106,7 @@ def test_operator_install_refuses_if_another_operator_has_the_crd(
 
 def test_install_waits_until_the_old_pod_of_an_upgrade_is_replaced(cluster: FakeCluster, manifest: Path) -> None:
     cluster.objects[1] = deployment(available=1, updated=1, replicas=2)
-    waiting = wait_until_ready(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
+    waiting = await_operator(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
     assert next(waiting) == "deployment/mpi-operator: not all of its pods are available yet"
     cluster.objects[1] = deployment()
     assert list(waiting) == []
@@ -114,7 +114,7 @@ def test_install_waits_until_the_old_pod_of_an_upgrade_is_replaced(cluster: Fake
 
 def test_install_waits_until_the_crd_is_established(cluster: FakeCluster, manifest: Path) -> None:
     established = cluster.objects[0].pop("status")
-    waiting = wait_until_ready(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
+    waiting = await_operator(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
     assert next(waiting) == "mpijobs.kubeflow.org is not established yet"
     cluster.objects[0]["status"] = established
     assert list(waiting) == []
@@ -125,7 +125,7 @@ def test_unpullable_image_ends_the_wait_for_the_operator_within_a_minute(cluster
     state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
     statuses = [{"name": "mpi-operator", "image": "x:1", "state": state}]
     cluster.objects.append(item("Pod", "mpi-operator-1", status={"phase": "Pending", "containerStatuses": statuses}))
-    waiting = wait_until_ready(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
+    waiting = await_operator(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
     with pytest.raises(ClusterError) as error:
         list(waiting)
     assert str(error.value) == (

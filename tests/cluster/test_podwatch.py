@@ -15,8 +15,8 @@ import pytest
 from packager.base.process import Finished
 from packager.cluster import podwatch
 from packager.cluster.kept_logs import LogKeeper
-from packager.cluster.logs import LogReader
-from packager.cluster.podwatch import KeptLog, PodWatch, events
+from packager.cluster.podwatch import PodWatch, events
+from packager.kubernetes.objects import name
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.jobset.life import JobSet
 from tests.fake_cluster import item
@@ -46,10 +46,6 @@ def pod(name: str, state: Object, phase: str = "Running", **labels: str) -> Obje
 
 def lines(*watched: tuple[str, Object]) -> bytes:
     return b"".join(json.dumps({"type": kind, "object": pod}).encode() + b"\n" for kind, pod in watched)
-
-
-def line(second: int, text: str) -> bytes:
-    return f"2026-11-21T00:00:{second:02}.000000001Z {text}\n".encode()
 
 
 class Pipe(io.BytesIO):
@@ -84,27 +80,19 @@ class FakeKubectl:
     """A kubectl whose watches print `watched` one after the other; the last one does not end by itself."""
 
     watched: list[bytes]
-    logs: dict[str, bytes] = field(default_factory=dict)
     refusal: str = ""
-    endless_logs: bool = False
     calls: list[str] = field(default_factory=list)
-    was_started: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
     def start(self, *arguments: str) -> Iterator[Program]:
         self.calls.append(" ".join(arguments))
-        if arguments[0] == "logs":
-            self.was_started.set()
-            code = 0 if arguments[1] in self.logs else 1
-            yield Program(Pipe(self.logs.get(arguments[1], b""), is_endless=self.endless_logs), Finished(code, "", ""))
-            return
         data = self.watched.pop(0) if self.watched else b""
         is_last = not self.watched and not self.refusal
         yield Program(Pipe(data, is_endless=is_last), Finished(1, "", self.refusal))
 
 
-def watch(kubectl: FakeKubectl, choose: Callable[[Any], Any] | None = None) -> PodWatch:
-    return PodWatch(cast("Kubectl", kubectl), choose)
+def watch(kubectl: FakeKubectl, begin: Callable[[Any], Any] | None = None) -> PodWatch:
+    return PodWatch(cast("Kubectl", kubectl), begin)
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -124,6 +112,16 @@ def test_watch_keeps_last_state_of_deleted_pod() -> None:
         until(lambda: watching.pods_since(BEGIN) == [failed])
         watching.begin(PODS)
     assert kubectl.calls == ["get pods --selector=app=a --watch --output-watch-events --output=json"]
+
+
+def test_watch_passes_on_living_pods() -> None:
+    one, two = pod("a", {"running": {}}), pod("b", {"running": {}})
+    seen: list[list[str]] = []
+    kubectl = FakeKubectl([lines(("ADDED", one), ("ADDED", two), ("DELETED", one))])
+    with watch(kubectl, lambda pods: seen.append([name(one) for one in pods])) as watching:
+        watching.begin(PODS)
+        until(lambda: len(seen) == 3)
+    assert seen == [["a"], ["a", "b"], ["b"]]
 
 
 def test_watch_pauses_longer_and_longer_while_each_version_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,63 +152,10 @@ def test_watch_ends_without_permission_to_watch_pods() -> None:
     assert len(kubectl.calls) == 1
 
 
-def test_log_is_read_from_start_of_container() -> None:
-    waiting, running = pod("a", {"waiting": {}}, "Pending"), pod("a", {"running": {}})
-    kubectl = FakeKubectl(
-        [lines(("ADDED", waiting), ("MODIFIED", running), ("MODIFIED", running))], {"a": line(1, "x")}
-    )
-    with watch(kubectl, list) as watching:
-        watching.begin(PODS)
-        until(lambda: (log := watching.log(running)) and log.has_ended.is_set())
-        log = watching.log(running)
-    assert log
-    assert (log.data, log.is_cut) == (line(1, "x"), False)
-    assert kubectl.calls[1:] == ["logs a --container=node --timestamps --follow"]
-
-
-def test_number_of_logs_read_at_once_is_limited() -> None:
-    pods = [pod(f"a{index}", {"running": {}}) for index in range(podwatch.MOST_STREAMS + 3)]
-    kubectl = FakeKubectl([lines(*(("ADDED", pod) for pod in pods))], endless_logs=True)
-    with watch(kubectl, list) as watching:
-        watching.begin(PODS)
-        until(lambda: len(watching.pods_since(BEGIN)) == len(pods))
-        until(lambda: len(kubectl.calls) == 1 + podwatch.MOST_STREAMS)
-        assert [bool(watching.log(pod)) for pod in pods] == [True] * podwatch.MOST_STREAMS + [False] * 3
-
-
-def test_log_keeps_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(podwatch, "LOG_BYTES", 100)
-    log = KeptLog()
-    for second in range(10):
-        log.add(line(second, "x"))
-    assert (log.data, log.is_cut) == (line(7, "x") + line(8, "x") + line(9, "x"), True)
-    log.add(b"y" * 70)
-    log.add(b"z\n")
-    log.add(line(10, "x"))
-    assert log.data == line(10, "x")
-
-
 def test_events_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(podwatch, "_OBJECT_BYTES", 10)
     with pytest.raises(ValueError, match="more than 10 bytes"):
         list(events(io.BytesIO(b"{" * 20)))
-
-
-def test_reader_continues_with_kept_log() -> None:
-    """The reader has polled some lines, and yields the rest once."""
-    read = "one"
-    reader = LogReader(cast("Kubectl", None), pod("a", FAILED))
-    texts = ["one", "two", "three"]
-    before = KeptLog()
-    for second, text in enumerate(read.split("\n") if read else []):
-        before.add(line(second, text))
-    list(reader.read_kept(before))
-    log = KeptLog(is_complete=True)
-    for second, text in enumerate(texts):
-        log.add(line(second, text))
-    rest = b"".join(reader.read_kept(log)).decode().split()
-    assert rest == texts[len(read.split()) :]
-    assert (reader.gaps, reader.is_complete) == (0, True)
 
 
 def test_attempt_between_two_snapshots_is_reported_with_its_cause() -> None:

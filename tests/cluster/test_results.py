@@ -1,19 +1,21 @@
-"""Tests of the storage that results are on, and of their extraction from a tar stream of a pod."""
+"""Tests of the storage that results are on, and of the use case that copies them."""
 
 from __future__ import annotations
 
-import io
-import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from packager.base.errors import ClusterError
-from packager.cluster.receive import receive
-from packager.cluster.results import output_of
+from packager.cluster.results import copied, has_lasting_results, output_of
+from tests.life import JOB
+from tests.local_pod import write
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from packager.cluster.target import Target
+    from tests.life import Life
 
 ENV = {"kind": "ConfigMap", "metadata": {"name": "env"}, "data": {"OUTPUT_DIR": "ROOT/model/output"}}
 
@@ -50,24 +52,33 @@ def test_output_of_refuses_pods_without_output_dir() -> None:
         output_of(spec(), [])
 
 
-def packed(*members: tuple[tarfile.TarInfo, bytes]) -> io.BytesIO:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        for info, content in members:
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    stream.seek(0)
-    return stream
+def test_copied_returns_result_as_value(target: Target, life: Life, tmp_path: Path) -> None:
+    life.deploy()
+    life.start()
+    life.output = write(tmp_path / "pod", {"a.txt": b"hello"})
+    with copied(target, tmp_path / "here", patience=60, tell=pytest.fail) as results:
+        pass
+    assert results.as_json() == {
+        "pod": f"{JOB}-worker-0",
+        "path": "/ROOT/hello-mpi/output",
+        "folder": str(tmp_path / "here"),
+        "files": 1,
+        "bytes": 5,
+        "unchanged": 0,
+        "complete": True,
+        "skipped": [],
+        "skippedUnnamed": 0,
+        "unread": [],
+        "changed": [],
+        "gone": [],
+    }
+    assert (tmp_path / "here/a.txt").read_bytes() == b"hello"
 
 
-def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname, info.mtime = kind, link, 1_000_000_000
-    return info
-
-
-def test_receive_replaces_files_of_the_same_name_and_keeps_others(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("old")
-    (tmp_path / "mine").write_text("kept")
-    receive(packed((member("a"), b"new")), tmp_path)
-    assert sorted((path.name, path.read_text()) for path in tmp_path.iterdir()) == [("a", "new"), ("mine", "kept")]
+def test_copied_reports_results_deleted_with_pods(target: Target, life: Life, tmp_path: Path) -> None:
+    life.deploy()
+    life.end()
+    assert not has_lasting_results(target)
+    with pytest.raises(ClusterError) as gone, copied(target, tmp_path, patience=60, tell=pytest.fail):
+        pass
+    assert str(gone.value).startswith(f"mpijob/{JOB} has ended, and its results were deleted then: OUTPUT_DIR is on ")

@@ -13,7 +13,7 @@ import yaml
 from packager.base.errors import UsageError
 from packager.cluster.labels import DEV
 from packager.cluster.manifests import load
-from packager.cluster.supervisor import MARK, SCRIPT, STATE, code_folder, is_supervised, supervised
+from packager.cluster.supervisor import MARK, SCRIPT, STATE, code_folder, for_dev, mode_of
 from tests import tools
 from tests.life import rendered
 
@@ -34,7 +34,7 @@ def manifests(overlay: str, change: Callable[[list[dict[str, Any]]], object] = l
 
 
 def digest(manifests: Manifests) -> str:
-    return str(supervised(manifests).workload["metadata"]["annotations"][DEV])
+    return str(for_dev(manifests).workload["metadata"]["annotations"][DEV])
 
 
 @pytest.fixture(params=["sh", pytest.param("busybox", marks=pytest.mark.thorough)])
@@ -43,7 +43,19 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
     shell = [tools.require("busybox"), "sh"] if request.param == "busybox" else [request.param]
 
     def start(program: str) -> subprocess.Popen[str]:
-        argv = [*shell, "-c", SCRIPT.replace(STATE, str(tmp_path / "dev")), MARK, "sh", "-c", program]
+        argv = [
+            *shell,
+            "-c",
+            SCRIPT.replace(STATE, str(tmp_path / "dev")),
+            MARK,
+            "dev",
+            "0",
+            "0",
+            "all",
+            "sh",
+            "-c",
+            program,
+        ]
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     return start
@@ -58,9 +70,9 @@ def until(condition: Callable[[], object]) -> None:
 
 def go(folder: Path) -> None:
     """Let the script start its program."""
-    until((folder / "dev/go").is_fifo)
-    (folder / "dev/started").touch()
-    (folder / "dev/go").write_text("\n", encoding="utf-8")
+    until((folder / "dev").is_dir)
+    (folder / "dev/code").touch()
+    (folder / "dev/go").touch()
 
 
 def test_script_starts_program_again_and_reports_its_ends(start: Start, tmp_path: Path) -> None:
@@ -69,7 +81,7 @@ def test_script_starts_program_again_and_reports_its_ends(start: Start, tmp_path
         for _ in range(2):
             go(tmp_path)
             assert running.stdout.readline() == "begun\n"
-            assert running.stdout.readline() == "mlpack-dev: the program has ended with exit code 3\n"
+            assert running.stdout.readline() == "mlpack: the program has ended with exit code 3\n"
         assert not (tmp_path / "dev/program").exists()
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=60) == 0
@@ -79,7 +91,7 @@ def test_script_starts_program_again_and_reports_its_ends(start: Start, tmp_path
 def test_script_ends_whenever_it_is_terminated(start: Start, tmp_path: Path) -> None:
     """A signal to a child that has still the trap of the script would be lost."""
     (tmp_path / "dev").mkdir()
-    (tmp_path / "dev/started").touch()
+    (tmp_path / "dev/code").touch()
     for step in range(60):
         with start("while :; do sleep 0.1; done") as running:
             time.sleep(step * 0.0003)
@@ -97,28 +109,28 @@ def test_terminated_script_ends_its_program_and_has_its_exit_code(start: Start, 
 
 
 def test_container_that_starts_again_starts_its_program_without_a_session(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "dev/lock").mkdir(parents=True)
-    (tmp_path / "dev/started").touch()
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/code").touch()
     with start("echo begun") as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "begun\n"
-        assert not (tmp_path / "dev/lock").exists()
         running.send_signal(signal.SIGTERM)
 
 
 def test_launcher_is_supervised_and_workers_only_get_code() -> None:
     plain = manifests("multi-node")
-    workload = supervised(plain).workload
+    workload = for_dev(plain).workload
     roles = workload["spec"]["mpiReplicaSpecs"]
     (launcher,) = roles["Launcher"]["template"]["spec"]["containers"]
     (original,) = plain.workload["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"]
-    assert (is_supervised(launcher), launcher["command"][4:]) == (True, original["command"] + original.get("args", []))
+    assert mode_of(launcher) == ("dev", "0", "0", "all")
+    assert launcher["command"][8:] == original["command"] + original.get("args", [])
     worker = roles["Worker"]["template"]["spec"]
-    assert not is_supervised(worker["containers"][0])
+    assert mode_of(worker["containers"][0]) == ()
     folder = code_folder(worker["containers"][0])
     assert folder is not None
     assert folder.endswith("/quickstart/scripts")
-    assert worker["volumes"][-1] == {"name": "mlpack-dev", "emptyDir": {}}
+    assert worker["volumes"][-1] == {"name": "mlpack-supervisor", "emptyDir": {}}
     assert manifests("multi-node") == plain
 
 
@@ -126,7 +138,7 @@ def test_deadlines_are_removed() -> None:
     def change(objects: list[dict[str, Any]]) -> None:
         objects[-1]["spec"]["activeDeadlineSeconds"] = 60
 
-    assert "activeDeadlineSeconds" not in supervised(manifests("single-node", change)).workload["spec"]
+    assert "activeDeadlineSeconds" not in for_dev(manifests("single-node", change)).workload["spec"]
 
 
 def test_digest_depends_on_everything_except_code() -> None:
@@ -152,4 +164,4 @@ def test_digest_depends_on_everything_except_code() -> None:
 )
 def test_container_that_cannot_start_again_is_refused(field: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        supervised(manifests("single-node", lambda objects: objects[-1]["spec"]["containers"][0].pop(field)))
+        for_dev(manifests("single-node", lambda objects: objects[-1]["spec"]["containers"][0].pop(field)))

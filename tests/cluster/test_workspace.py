@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from packager.base.errors import ClusterError, UsageError
-from packager.cluster import workspace
+from packager.cluster import files
 from packager.cluster.workspace import place, storages
 from tests.local_pod import local_pod
 
@@ -97,9 +97,9 @@ def test_place_refuses_a_folder_outside_of_the_lasting_storages() -> None:
 def test_missing_folder_on_a_claim_raises_an_error_or_lists_empty() -> None:
     with local_pod() as pod:
         with pytest.raises(ClusterError) as missing:
-            workspace.listed(pod.shell(), pod.place)
+            pod.remote.entries()
         assert str(missing.value) == f"{pod.data} does not exist on the claim c"
-        assert workspace.listed(pod.shell(), pod.place, must_exist=False).entries == ()
+        assert pod.remote.entries(must_exist=False).entries == ()
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_missing_folder_on_a_claim_raises_an_error_or_lists_empty() -> None:
     ],
 )
 def test_listing_skips_lines_of_a_hostile_pod(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    monkeypatch.setattr(workspace, "_LIST", f"printf '%s\\n' '{line}'")
+    monkeypatch.setattr(files, "_LIST", f"printf '%s\\n' '{line}'")
     with local_pod() as pod:
-        listing = workspace.listed(pod.shell(), pod.place)
+        listing = pod.remote.entries()
     assert (listing.entries, len(listing.skipped)) == ((), 1)
 
 
@@ -126,9 +126,8 @@ def test_unreadable_and_missing_files_have_a_reason_and_no_digest(tools: str) ->
             pod.use_busybox()
         pod.put({"a": b"a", "b": b"b"})
         (pod.claim / "data/a").chmod(0)
-        assert list(workspace.digests(pod.shell(), pod.place, {"a": 1, "b": 1, "c": 1})) == ["b"]
-        reasons = workspace.why_unread(pod.shell(), pod.place, ["a", "c"])
-        assert reasons == ("a: Permission denied", "c: No such file or directory")
+        seen, unread = pod.remote.digests({"a": 1, "b": 1, "c": 1})
+        assert (list(seen), unread) == (["b"], ("a: Permission denied", "c: No such file or directory"))
         (pod.claim / "data").chmod(0)
-        with pytest.raises(ClusterError, match=r"^files in .*/data cannot be read: .*cd: "):
-            workspace.digests(pod.shell(), pod.place, {"a": 1})
+        with pytest.raises(ClusterError, match=r"/data cannot be read: .*cd: "):
+            pod.remote.digests({"a": 1})

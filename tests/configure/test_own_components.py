@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from packager.configure.upgrade.replay import VersionNames, Versions, merged
+from packager.configure.upgrade.merge import Versions, merged
 from packager.package import kustomization
 
 FILE = "overlay/kustomization.yaml"
@@ -25,7 +25,7 @@ def test_upgrade_to_one_option_more_keeps_the_list_of_components(order: tuple[st
             yours = kustomization.switch(yours, name, FILE, on=True)
     new = BASE.replace(f"  # - ../common/{before} ", f"  # - ../common/newer # newer\n  # - ../common/{before} ")
     versions = Versions(BASE.encode(), yours, new.encode())
-    result = merged(FILE, versions, decide=lambda _: None, labels=VersionNames("old", "new"))
+    result = merged(FILE, versions)
     assert result.conflicts == ()
     assert listed(result.content) == listed(yours)
 

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from packager.base.web import Network
 from packager.publish import artefact, layout
 from packager.publish.client import Access
 from packager.publish.reference import parse
 from packager.publish.registry import MANIFEST, Repository
-from packager.publish.transport import Network
 from tests.e2e.site import CHECKOUT
 from tests.publish import real_registry
 from tests.testbed import dockerfiles, node

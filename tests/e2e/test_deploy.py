@@ -57,7 +57,7 @@ def test_verbs_follow_a_running_mpijob_which_runs_again_only_with_replace(site: 
     assert (documents[-1]["phase"], status_err) == ("succeeded", "")
 
     gone = package.run("results", str(here))
-    assert (gone.code, "its results were deleted with its pods" in gone.err) == (7, True), gone.err
+    assert (gone.code, "its results were deleted then" in gone.err) == (7, True), gone.err
     refused = package.run("deploy")
     assert refused.code == 9
     assert "a finished job does not run again" in refused.err

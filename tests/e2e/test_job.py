@@ -96,5 +96,5 @@ def test_job_ends_well_after_two_drains_and_its_results_are_read_while_it_runs(s
     assert "the pod was started again twice after a drain" in stderr
     assert (here / "deep/rank-0.bin").stat().st_size == 300_000
     gone = package.run("results", str(here))
-    assert (gone.code, "its results were deleted with its pods" in gone.err) == (7, True), gone.err
+    assert (gone.code, "its results were deleted then" in gone.err) == (7, True), gone.err
     package.delete()

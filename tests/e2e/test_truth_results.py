@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.cluster.workspace import PARTS
 from tests import kinds
 from tests.e2e.faults import component, faulty
 
@@ -85,8 +84,8 @@ def test_results_report_an_interruption_if_the_pod_is_deleted(sleeper: Faulty) -
         sleeper.site.run(f"kubectl delete pod {POD} --grace-period=1")
         stderr = copying.communicate(timeout=90)[1]
     assert copying.returncode == 7, stderr
-    assert "error: the copy is incomplete: " in stderr
-    assert {name for name in here(sleeper) if not name.startswith(PARTS)} <= {"a"}
+    assert "error: the copy was interrupted: " in stderr
+    assert {name for name in here(sleeper) if not name.startswith(".mlpack-")} <= {"a"}
 
 
 def test_logs_print_a_log_byte_for_byte(site: Site) -> None:

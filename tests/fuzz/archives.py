@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import MlpackError
 from packager.base.limits import DEFAULT, Limits
-from packager.cluster.receive import receive
+from packager.cluster.files import Listing, StoredEntry
+from packager.cluster.pull import Pull, unpack
 from packager.configure import changes as configure
 from packager.configure import settings
 from packager.package import integrity as files
@@ -142,19 +143,22 @@ def _unclear(error: MlpackError) -> str | None:
 
 def _received(random: Random, seeds: Seeds, folder: Path) -> str | None:
     """Receive a tar in `folder`, and return a message about a fault in the result, or None."""
-    tar = tars.harmed(random, _items(random, seeds))
+    items = _items(random, seeds)
+    tar = tars.harmed(random, items)
+    asked = {f"package/{name}": StoredEntry(f"package/{name}", "file", 1, 0) for name in _files(random, seeds)}
+    work = Pull(Listing(tuple(asked.values())), asked, dict.fromkeys(asked, ""), (), ())
     if random.random() < 0.3:
         tar = mutate.raw(random, tar)
     into = folder / "into"
     into.mkdir()
     try:
-        received = receive(io.BytesIO(tar), into, limits=_LIMITS)
+        unpack(io.BytesIO(tar), work, into)
     except MlpackError as error:
         return _unclear(error)
     finally:
         present = [path for path in folder.rglob("*") if path != into]
     if any(path.is_symlink() or not path.is_relative_to(into) for path in present):
         return f"there is something that may not be: {present}"
-    if any(not name.isprintable() for name in received.skipped):
-        return f"a name is not fit for a terminal: {received.skipped}"
+    if {str(path.relative_to(into)) for path in present if path.is_file()} - asked.keys():
+        return f"a file was written that was not asked for: {present}"
     return None

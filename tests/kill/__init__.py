@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from packager import cli
 from packager.base import workfolder
 from packager.modelspec.catalog import bundled
-from packager.package import journal
 from tests.fuzz.writes import is_change
 
 if TYPE_CHECKING:
@@ -41,8 +40,7 @@ class Scenario:
         again: The arguments of the next command, after which no files of the killed one are left.
         before: The arguments of the commands that run to their ends first.
         each_file: Whether each file is an output, rather than each entry of the folder.
-        journals: The arguments of commands that complete or undo what the killed command has recorded in a journal;
-            one of them runs if there is a journal.
+        results: The files that jobs have written before the command runs.
     """
 
     name: str
@@ -50,7 +48,7 @@ class Scenario:
     again: Argv
     before: tuple[Argv, ...] = ()
     each_file: bool = False
-    journals: tuple[Argv, ...] = ()
+    results: tuple[str, ...] = ()
 
 
 _OLD, _NEW = ("--registry", "old.example.com"), ("--registry", "new.example.com")
@@ -88,14 +86,11 @@ SCENARIOS = (
             ("configure", "hello-mpi", *_OLD),
             (*_BUILD, "--add", "environment.BATCH=8", "--registry", "docker.io", "--with", "root"),
         ),
-        journals=(("upgrade", "--continue", "hello-mpi"), ("upgrade", "--abort", "hello-mpi")),
+        results=("hello-mpi/output/checkpoints/last", "hello-mpi/logs/run"),
     ),
 )
 
 _WORK_FOLDER = re.compile(r"\.mlpack-work-[a-z0-9_]{8}")
-_JOURNAL_STEPS = 29
-"""The moments of a command that completes or undoes a journal, of which one is the last."""
-
 _USER_FILES = (
     ".mlpack-site/site.env",
     ".mlpack-abcdefgh/a/b",
@@ -108,11 +103,10 @@ State = dict[str, tuple[int, bytes]]
 
 @dataclass(slots=True)
 class Count:
-    """How many runs were killed before their ends, and how many left a work folder, or a journal."""
+    """How many runs were killed before their ends, and how many left a work folder."""
 
     killed: int = 0
     left: int = 0
-    pending: int = 0
 
 
 class Trial:
@@ -135,6 +129,9 @@ class Trial:
             spec.write_text(spec.read_text().replace("name: hello-mpi\n", f"name: {name}\n", 1))
         for argv in scenario.before:
             assert _end(self._start(argv)) == 0, self._log.read_text()
+        for name in scenario.results:
+            (self._out / name).parent.mkdir(parents=True)
+            (self._out / name).write_bytes(b"results")
         self._kept = _state(self._out)
         self._empty()
         self._old = _state(self._out)
@@ -159,8 +156,6 @@ class Trial:
         ended = _end(self._start(self._scenario.killed, step))
         self.count.killed += ended == -signal.SIGKILL
         wrong = f"it ended with {ended}" if ended > 0 else self._judge() or self._judge_user_files(theirs)
-        if not wrong and self._is_pending():
-            wrong = self._end_journal()
         if not wrong:
             self._age_work_folders()
             code = _end(self._start(self._scenario.again))
@@ -181,24 +176,9 @@ class Trial:
         kept = {path: value for path, value in contents.items() if not _has_work_folder(path)}
         for output in {self._output(path) for path in kept.keys() | self._old.keys() | self._new.keys()}:
             now, old, new = (self._within(state, output) for state in (kept, self._old, self._new))
-            if self._is_pending() and output == "hello-mpi":
-                continue
             if now not in (old, new):
                 return f"{output} is neither the old one nor the new one"
         return None
-
-    def _end_journal(self) -> str | None:
-        """Kill a command that completes or undoes a journal, run one to its end, and return what was wrong."""
-        self.count.pending += 1
-        number, commands = self.count.pending, self._scenario.journals
-        _end(self._start(commands[number % 2], number % _JOURNAL_STEPS))
-        if self._is_pending() and (code := _end(self._start(commands[number // 2 % 2]))):
-            return f"the command for the journal ended with {code}"
-        return "the journal remains" if self._is_pending() else self._judge()
-
-    def _is_pending(self) -> bool:
-        """Whether the folder has a journal, which says that it is between the old one and the new one."""
-        return bool(self._scenario.journals) and (self._out / "hello-mpi" / journal.NAME).exists()
 
     def _judge_again(self) -> str | None:
         contents = _state(self._out)

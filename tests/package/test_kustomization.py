@@ -131,7 +131,7 @@ def test_patches_are_files_beside_the_kustomization() -> None:
 def test_add_lists_component_once_and_keeps_other_lines() -> None:
     for text, expected in [
         (KUSTOMIZATION, KUSTOMIZATION.replace("nfs # ours\n", "nfs # ours\n  - ../../../site/a\n")),
-        ("components:\n  # - ../b\npatches: []\n", "components:\n  - ../../../site/a\n  # - ../b\npatches: []\n"),
+        ("components:\n  # - ../b\npatches: []\n", "components:\n  # - ../b\n  - ../../../site/a\npatches: []\n"),
         ("patches: []\n", "components:\n  - ../../../site/a\npatches: []\n"),
         ("components:\n- ../b", "components:\n- ../b\n- ../../../site/a"),
     ]:

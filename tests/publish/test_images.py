@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.web import Network
 from packager.publish.client import Access
 from packager.publish.images import ImageManifest, check_platform, image_reference, look_up
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
-from packager.publish.transport import Network
 from tests.publish.fake_registry import digest_of
 
 if TYPE_CHECKING:

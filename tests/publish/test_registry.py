@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.pull import PullRequest, pull
-from packager.app.push import PushRequest, push
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError
 from packager.base.runner import SYSTEM
-from packager.publish import transport, upload
+from packager.base.web import Network
+from packager.publish import upload
 from packager.publish.client import Access
 from packager.publish.credentials import Login
+from packager.publish.pull import PullRequest, pull
+from packager.publish.push import PushRequest, push
 from packager.publish.reference import parse
 from packager.publish.registry import MANIFEST, Repository
-from packager.publish.transport import Network
 from packager.publish.upload import Descriptor
+from packager.verify import Checks
 from tests.publish import fake_registry
 from tests.publish.fake_registry import (
     IDENTITY_TOKEN,
@@ -63,7 +64,7 @@ def quiet(*_arguments: object, **_options: object) -> nullcontext[Callable[[int]
 
 def pushed(registry: FakeRegistry, archive: Path, kubectl: Path, login: Login | None = None, **options: Any) -> Any:
     reference = parse(f"oci://{registry.host}/team/hello-mpi:1.0")
-    request = PushRequest(archive, reference, SYSTEM, str(kubectl), verify=False, **options)
+    request = PushRequest(archive, reference, Checks((str(kubectl),), runner=SYSTEM), verify=False, **options)
     return push(request, access(login), tell=lambda _: None, progress=quiet)
 
 
@@ -402,9 +403,7 @@ def test_tag_with_another_digest_than_claimed_is_refused(
         pulled(registry, tmp_path)
 
 
-def test_slow_answer_is_given_up(registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_SLOW_SECONDS", 0.2)
-
+def test_slow_answer_is_given_up(registry: FakeRegistry) -> None:
     def drip(handler: Handler, _count: int) -> bool:
         import time
         from contextlib import suppress
@@ -419,7 +418,7 @@ def test_slow_answer_is_given_up(registry: FakeRegistry, monkeypatch: pytest.Mon
         return True
 
     registry.fault = drip
-    with repository(registry) as client, pytest.raises(ToolError, match="sends less than 65,536 bytes a minute"):
+    with repository(registry, seconds=0.2) as client, pytest.raises(ToolError, match="not sent everything in time"):
         client.tags()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,14 @@ def put(registry: FakeRegistry, files: dict[str, str], kind: str = FLUX) -> str:
     content = packed.getvalue().rstrip(b"\0")
     layer = gzip.compress(content + bytes(-len(content) % 512 + 1024))
     registry.blobs |= {digest_of(content): content for content in (layer, artefact.EMPTY)}
-    return registry.put("team/nodes", "1", artefact.of_file(kind, "component", layer))
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "artifactType": kind,
+        "config": {"mediaType": artefact.EMPTY_CONFIG, "digest": digest_of(artefact.EMPTY), "size": 2},
+        "layers": [{"mediaType": kind, "digest": digest_of(layer), "size": len(layer)}],
+    }
+    return registry.put("team/nodes", "1", json.dumps(manifest).encode())
 
 
 @pytest.fixture

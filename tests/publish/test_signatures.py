@@ -12,13 +12,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from packager.base.errors import ToolError, UsageError, VerificationError
-from packager.publish import artefact, bundle, keys, referrers, signer
-from packager.publish.bundle import BUNDLE, SIGNATURE, Subject
+from packager.base.web import Network
+from packager.publish import artefact, dsse, keys, referrers, signer
 from packager.publish.client import Access
+from packager.publish.dsse import BUNDLE, SIGNATURE, Subject
 from packager.publish.reference import parse
 from packager.publish.registry import INDEX, MANIFEST, Repository
 from packager.publish.signatures import SignedArtefact, attach, find, judge, sign
-from packager.publish.transport import Network
 from packager.publish.upload import Descriptor
 from tests import tools
 from tests.publish.fake_registry import digest_of
@@ -68,9 +68,9 @@ def put_bundle(registry: FakeRegistry, content: bytes, kind: str = BUNDLE, **cha
 
 
 def bundle_by(key: Signer, *subjects: str, predicate: str = SIGNATURE, **changes: Any) -> bytes:
-    payload = bundle.statement(Subject(digest) for digest in subjects or (DIGEST,))
+    payload = dsse.statement(Subject(digest) for digest in subjects or (DIGEST,))
     payload = payload.replace(SIGNATURE.encode(), predicate.encode())
-    value = json.loads(bundle.compose(payload, key.sign(bundle.signed_bytes(payload)), key.public.fingerprint))
+    value = json.loads(dsse.compose(payload, key.sign(dsse.signed_bytes(payload)), key.public.fingerprint))
     value["dsseEnvelope"] |= changes
     return json.dumps(value).encode()
 
@@ -207,9 +207,9 @@ STATEMENTS = {
 
 def test_hostile_statements_count_for_nothing_though_signed() -> None:
     for name, (changes, message) in STATEMENTS.items():
-        value = json.loads(bundle.statement([Subject(DIGEST)])) | changes
+        value = json.loads(dsse.statement([Subject(DIGEST)])) | changes
         payload = json.dumps(value).encode()
-        content = bundle.compose(payload, OURS.sign(bundle.signed_bytes(payload)), OURS.public.fingerprint)
+        content = dsse.compose(payload, OURS.sign(dsse.signed_bytes(payload)), OURS.public.fingerprint)
         one = judge(content, DIGEST, [OURS.public])
         assert not one.is_trusted, name
         assert message in str(one)

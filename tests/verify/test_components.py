@@ -122,3 +122,48 @@ def test_component_of_site_places_pods_beside_those_of_its_namespace_only(
         done = mlpack("verify", package, "--kubectl", kubectl)
         assert (done.code, done.stdout.count("\n")) == (5, 1)
         assert f"[0].podAffinityTerm.{more.partition(':')[0]}: no build makes this field" in done.stdout
+
+
+MERGED = "  - target: {kind: Pod}\n    patch: '{kind: Pod, metadata: {name: x}, spec: {nodeSelector: {pool: train}}}'\n"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("placement", ["first", "last"])
+def test_component_and_option_that_place_pods_are_merged_in_either_order(
+    placement: str, mlpack: Run, package: Path, tmp_path: Path, kubectl: Path
+) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours/kustomization.yaml").write_text(f"{COMPONENT}{MERGED}", encoding="utf-8")
+    option = ("--with", "placement", "--set", "NODE_SELECTOR=disk=ssd", "--overlay", "single-node")
+    commands = [option, ("--with", str(tmp_path / "ours"), "--overlay", "single-node")]
+    for arguments in commands if placement == "first" else commands[::-1]:
+        assert mlpack("configure", package, *arguments).code == 0
+    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
+    rendered = mlpack("render", package, "single-node", "--kubectl", kubectl).stdout
+    assert "disk: ssd\n    pool: train\n" in rendered
+
+
+def test_placement_without_effect_is_a_problem(mlpack: Run, package: Path, kubectl: Path) -> None:
+    file = _add_component(
+        package,
+        "{op: add, path: /spec/nodeSelector, value: {pool: train}}",
+        "{op: add, path: /spec/tolerations, value: [{key: own, operator: Exists}]}",
+    )
+    settings = ("--with", "placement", "--set", "TOLERATIONS=site", "--overlay", "single-node")
+    assert mlpack("configure", package, *settings).code == 0
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    assert done.code == 5
+    assert done.stdout.count("replaces") == 2
+    for line, field in ((6, "nodeSelector"), (7, "tolerations")):
+        message = f"the option placement, or another patch, replaces {field} of the pods, so this has no effect"
+        assert f"{file}:{line}:" in done.stdout
+        assert message in done.stdout
+    text = (package / LIST).read_text(encoding="utf-8").replace("  - ../../../site/ours\n", "")
+    (package / LIST).write_text(
+        text.replace("mlops/placement", "mlops/placement\n  - ../../../site/ours\n  #", 1), encoding="utf-8"
+    )
+    done = mlpack("verify", package, "--kubectl", kubectl)
+    site = package / "quickstart/common/mpi/k8s/mlops/site/placement.yaml"
+    message = "a component or a patch replaces tolerations of the pods, so this has no effect"
+    assert (done.code, done.stdout.count("replaces")) == (5, 1), done.stdout
+    assert f"{site}:14:9: {message}" in done.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.base.errors import DeniedError, NotEvaluatedError
-from packager.cluster.admission import pod_changes
+from packager.cluster.differences import pod_changes
 from packager.cluster.doctor.case import fails, note, ok
 from packager.kubernetes.kubectl.refusals import PREREQUISITE
 from packager.kubernetes.remedy import Action
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from packager.base.errors import MlpackError
-    from packager.cluster.admission import AdmissionChange
+    from packager.cluster.differences import AdmissionChange
     from packager.cluster.doctor.case import Case, CheckResult
     from packager.kubernetes.verdict import Finding
 

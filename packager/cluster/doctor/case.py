@@ -1,4 +1,4 @@
-"""Case and CheckResult: the input and the output of a check. Tests: app/test_doctor.py."""
+"""Case and CheckResult: the input and the output of a check. Tests: cluster/test_doctor.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, ToolError
-from packager.cluster import deploy
+from packager.cluster import apply as deploy
 from packager.cluster.doctor.demand import Demand, demands
 from packager.cluster.dry_run import Trial, try_pods
 from packager.cluster.ownership import look_up
@@ -38,58 +38,35 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One result of a check.
+    """One result of a check."""
 
-    Attributes:
-        check: The name of the check.
-        state: Whether the package would fail.
-        message: The finding, in a sentence.
-        fix: A command that fixes the problem, or that shows more about it.
-    """
-
-    check: str
-    state: CheckState
-    message: str
-    fix: str | None = None
+    check: str  # the name of the check
+    state: CheckState  # whether the package would fail
+    message: str  # the finding, in a sentence
+    fix: str | None = None  # A command that fixes the problem, or that shows more about it
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedObjects:
-    """The server's answer to a dry run.
+    """The server's answer to a dry run."""
 
-    Attributes:
-        objects: The objects as the server would store them.
-        error: The refusal; None if the server accepts the objects.
-    """
-
-    objects: tuple[Object, ...] = ()
-    error: MlpackError | None = None
+    objects: tuple[Object, ...] = ()  # the objects as the server would store them
+    error: MlpackError | None = None  # the refusal; None if the server accepts the objects
 
 
 @dataclass(frozen=True)
 class Case:
-    """A package's overlay, and the cluster that it is to run in.
+    """A package's overlay, and the cluster that it is to run in."""
 
-    Attributes:
-        source: The package's path or name, as the user wrote it.
-        kubectl: The user's kubectl, set to the namespace.
-        namespace: The namespace to run in.
-        manifests: The objects that would be applied.
-        overlay: The rendered overlay, with its pods.
-        level: The strictest Pod Security level that the overlay meets.
-        exceeded: The fields that violate a stricter level.
-        identity: The user and the build of the package.
-        creating: The commands that create claims which the overlay mounts and does not contain, by claim.
-    """
-
-    source: str
-    kubectl: Kubectl
-    namespace: str
-    manifests: Manifests
-    overlay: RenderedOverlay
-    level: Level
-    exceeded: tuple[Exceeded, ...]
-    identity: Identity
+    source: str  # the package's path or name, as the user wrote it
+    kubectl: Kubectl  # the user's kubectl, set to the namespace
+    namespace: str  # the namespace to run in
+    manifests: Manifests  # the objects that would be applied
+    overlay: RenderedOverlay  # the rendered overlay, with its pods
+    level: Level  # the strictest Pod Security level that the overlay meets
+    exceeded: tuple[Exceeded, ...]  # the fields that violate a stricter level
+    identity: Identity  # the user and the build of the package
+    # the commands that create claims which the overlay mounts and does not contain, by claim
     creating: Mapping[str, str] = field(default_factory=dict)
     _discovery: dict[str, Object | None] = field(default_factory=dict, repr=False)
 

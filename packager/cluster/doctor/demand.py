@@ -21,21 +21,13 @@ Amounts = dict[str, Decimal]
 
 @dataclass(frozen=True)
 class Demand:
-    """The needs of a group of identical pods.
+    """The needs of a group of identical pods."""
 
-    Attributes:
-        name: The name of the pods in messages.
-        count: The number of pods.
-        spec: The PodSpec of the pods.
-        requests: The requests of each pod.
-        limits: The limits of each pod.
-    """
-
-    name: str
-    count: int
-    spec: Mapping[str, Any]
-    requests: Amounts
-    limits: Amounts
+    name: str  # the name of the pods in messages
+    count: int  # the number of pods
+    spec: Mapping[str, Any]  # the PodSpec of the pods
+    requests: Amounts  # the requests of each pod
+    limits: Amounts  # the limits of each pod
 
 
 def demands(overlay: RenderedOverlay, specs: Sequence[Mapping[str, Any]] = ()) -> tuple[Demand, ...]:

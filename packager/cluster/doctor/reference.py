@@ -8,10 +8,10 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import DeniedError, MissingNamespaceError, NotEvaluatedError, NotServedError
-from packager.cluster import deploy
-from packager.cluster.admission import object_changes
+from packager.cluster import apply as deploy
+from packager.cluster.apply import DeployState
 from packager.cluster.claims import is_default_class
-from packager.cluster.deploy import DeployState
+from packager.cluster.differences import object_changes
 from packager.cluster.doctor.admission import reported
 from packager.cluster.doctor.case import fails, note, ok
 from packager.cluster.labels import DEPLOYED_BY

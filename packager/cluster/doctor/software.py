@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import UnreachableError
-from packager.cluster.doctor.case import fails, ok, unknown
+from packager.cluster.doctor.case import fails, note, ok, unknown
 from packager.cluster.operator_health import Alive, check_heartbeat
 from packager.kubernetes.kubectl.refusals import error_from
 from packager.workloads.kinds import kinds as known_kinds
@@ -49,8 +49,11 @@ def versions(case: Case) -> Iterator[CheckResult]:
     if server is None:
         raise UnreachableError(str(error_from(done.stderr)), hint="kubectl cluster-info")
     apart = abs(_minor(client) - _minor(server))
-    remark = f", {apart} minor versions from kubectl's: only one is supported" if apart > 1 else ""
-    yield ok("server", f"{server.get('gitVersion')}{remark}")
+    version = server.get("gitVersion")
+    if apart > 1:
+        yield note("server", f"{version}, {apart} minor versions from kubectl's: only one is supported")
+    else:
+        yield ok("server", f"{version}")
 
 
 def kinds(case: Case) -> Iterator[CheckResult]:

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 def with_site(options: Options, planned: Plan, site: SiteSettings) -> Options:
-    """Return the options of a build with the defaults of a site.
-
-    Args:
-        options: The options of the command line.
-        planned: The package as it would be without the site.
-        site: The defaults.
-    """
+    """Return the options of a build with the defaults of a site."""
     variant = planned.variant
     labels = Labels(planned.name, planned.spec.name, planned.spec.framework, variant.precision, variant.mode)
     values = defaults(site, labels)

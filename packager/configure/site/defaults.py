@@ -44,25 +44,16 @@ class SetValue(Value, frozen=True):
 
 
 class Defaults(Value, frozen=True):
-    """The values of a site for one package.
+    """The values of a site for one package."""
 
-    Attributes:
-        path: The site's file.
-        entries: The values by their keys, such as `storage.pvc.OUTPUT_CLAIM`, in order.
-        storage: The options of storage; None if the site sets none.
-        options: The other options that are on.
-        values: The values for `site.env`.
-        placement: The fields of a pod for the option `placement`.
-        annotations: The annotations of all pods.
-    """
-
-    path: Path
-    entries: tuple[SetValue, ...]
-    storage: tuple[str, ...] | None = None
-    options: tuple[str, ...] = ()
-    values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    path: Path  # the site's file
+    entries: tuple[SetValue, ...]  # the values by their keys, such as `storage.pvc.OUTPUT_CLAIM`, in order
+    storage: tuple[str, ...] | None = None  # the options of storage; None if the site sets none
+    options: tuple[str, ...] = ()  # the other options that are on
+    values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # the values for `site.env`
+    # the fields of a pod for the option `placement`
     placement: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # the annotations of all pods
 
     def value(self, key: str) -> Any:
         """Return the value of an entry; None without one."""

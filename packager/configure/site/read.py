@@ -45,12 +45,7 @@ class SiteSettings(Value, frozen=True):
 
 
 def read(path: Path) -> SiteSettings:
-    """Return the site's defaults in a file.
-
-    Raises:
-        ToolError: The file cannot be read.
-        UsageError: The file is not valid; `problems` contains all its problems.
-    """
+    """Return the site's defaults in a file."""
     try:
         with path.open("rb") as file:
             return parsed(path, file.read(yamlio.MAX_BYTES + 1))

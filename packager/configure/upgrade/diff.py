@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from difflib import diff_bytes, unified_diff
 from typing import TYPE_CHECKING
 
 from packager.base.errors import VerificationError
 from packager.base.masking import masked_line, masked_urls
 from packager.base.values import Value, field
-from packager.configure.upgrade import edits
-from packager.configure.upgrade.patch import Version, is_text, patch
+from packager.configure.upgrade import edits, merge
 from packager.package import integrity, layout, path_checks, tree
 from packager.package.layout import INVENTORY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from packager.configure.upgrade.edits import Edit
     from packager.package.opened import Package
 
@@ -25,19 +27,12 @@ _MOST_PATCHES = 64 << 20
 
 
 class PackageDiff(Value, frozen=True):
-    """The edits of a package.
+    """The edits of a package."""
 
-    Attributes:
-        edits: The known edits, by file.
-        others: The patch of all other changes, for a package with the known edits; possible secrets are masked.
-        patch: The patch of all changes, for the package as delivered.
-        not_in_patch: Changed files that are in no patch, by path, each with the reason.
-    """
-
-    edits: tuple[Edit, ...] = ()
-    others: bytes = b""
-    patch: bytes = b""
-    not_in_patch: dict[str, str] = field(default_factory=dict)
+    edits: tuple[Edit, ...] = ()  # the known ones, by file
+    others: bytes = b""  # the patch of all other changes, for a package with the known edits; secrets are masked
+    patch: bytes = b""  # the patch of all changes, for the package as delivered
+    not_in_patch: dict[str, str] = field(default_factory=dict)  # why a changed file is in no patch, by path
 
     @property
     def is_empty(self) -> bool:
@@ -46,12 +41,7 @@ class PackageDiff(Value, frozen=True):
 
 
 def read(package: Package) -> PackageDiff:
-    """Return the edits of a package.
-
-    Raises:
-        VerificationError: The package has files that no package has, or text in its inventory that was not delivered.
-        ToolError: A file cannot be read, or changes meanwhile.
-    """
+    """Return the edits of a package."""
     comparison = _Comparison(package)
     sealed = package.inventory["files"]
     entries = {entry.path: entry for entry in tree.walk(package.folder) if entry.path != INVENTORY}
@@ -64,16 +54,63 @@ def read(package: Package) -> PackageDiff:
 
 
 def delivered(package: Package, path: str) -> bytes | None:
-    """Return the content that a file was delivered with; None if the inventory has only its digest.
-
-    Raises:
-        VerificationError: The text in the inventory does not match the digest there.
-    """
+    """Return the content that a file was delivered with; None if the inventory has only its digest."""
     text = package.sealed(path)
     if text is not None and hashlib.sha256(text).hexdigest() != package.inventory["files"][path]["sha256"]:
         message = f"{package.shown(INVENTORY)}: the lines of {path_checks.shown(path)} do not match its digest"
         raise VerificationError(message)
     return text
+
+
+class Version(Value, frozen=True):
+    """One version of a file; its mode is 0644 or 0755, in octal."""
+
+    content: bytes
+    mode: str = "0644"
+
+
+def patch(path: str, before: Version | None, now: Version | None) -> bytes:
+    """Return the patch of one file as git writes it: `git apply` and `patch -p1` take it; empty if nothing differs.
+
+    Args:
+        path: The path below the package's root.
+        before: The version before; None for a new file.
+        now: The version afterwards; None for a deleted file.
+    """
+    texts = [merge.split(version.content) if version else [] for version in (before, now)]
+    old, new = (_quoted(f"{end}/{path}") for end in "ab")
+    names = (
+        (f"{name}\t" if " " in name and name[0] != '"' else name)
+        if version
+        else "/dev/null"  # GNU's patch needs the tab
+        for name, version in ((old, before), (new, now))
+    )
+    ends = [name.encode(errors="surrogateescape") for name in names]
+    body = [
+        line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
+        for line in diff_bytes(unified_diff, texts[0], texts[1], ends[0], ends[1])
+    ]
+    header = "".join(f"{line}\n" for line in _modes(before, now))
+    if not body and not header:
+        return b""
+    return f"diff --git {old} {new}\n{header}".encode(errors="surrogateescape") + b"".join(body)
+
+
+def _modes(before: Version | None, now: Version | None) -> Iterator[str]:
+    if before is None and now:
+        yield f"new file mode 10{now.mode}"
+    elif now is None and before:
+        yield f"deleted file mode 10{before.mode}"
+    elif before and now and before.mode != now.mode:
+        yield from (f"old mode 10{before.mode}", f"new mode 10{now.mode}")
+
+
+def _quoted(name: str) -> str:
+    """Return a path as git quotes it (git-config(1), core.quotePath, which is off here)."""
+    if not set(name) & set('"\\'):
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 class _Comparison:
@@ -105,12 +142,16 @@ class _Comparison:
             self._add_patches(path, old, None)
             return
         self._bytes += entry.size
-        if entry.size > MOST_BYTES or self._bytes > _MOST_PATCHES:
-            self.not_in_patch[path] = "too large for a patch"
-            return
         now = self._package.reader.read(path, MOST_BYTES)
-        if not is_text(before, now):
+        if b"\0" in before + now:  # git takes it for binary
             self.not_in_patch[path] = "not a text"
+            return
+        if (
+            max(entry.size, len(now)) > MOST_BYTES
+            or self._bytes > _MOST_PATCHES
+            or not merge.are_comparable(before, now)
+        ):
+            self.not_in_patch[path] = "too large for a patch"
             return
         known = edits.read(path, before, now) if old else ()
         self.edits += known

@@ -40,23 +40,17 @@ class EditKind(StrEnum):
 
 
 class Edit(Value, frozen=True):
-    """A known edit.
+    """A known edit."""
 
-    Attributes:
-        path: The file, below the package's root.
-        kind: The kind of the edit.
-        key: The key of an env file, the name of an option, the path of an added component, an image of the manifests,
-            or the key of a security context.
-        before: The value before; `on` or `off` for an option; None for a key that was not set, for a component that
-            was not listed, and for an image that was not replaced.
-        after: The value after the edit.
-    """
-
-    path: str
-    kind: EditKind
+    path: str  # the file, below the package's root
+    kind: EditKind  # the kind of the edit
+    # the key of an env file, the name of an option, the path of an added component, an image of the manifests, or
+    # the key of a security context
     key: str
+    # the value before; `on` or `off` for an option; None for a key that was not set, for a component that was not
+    # listed, and for an image that was not replaced
     before: str | None
-    after: str
+    after: str  # the value after the edit
 
     def shown(self, value: str | None) -> str | None:
         """Return a value of this edit as it may be shown: masked if it may be a secret."""
@@ -71,13 +65,7 @@ class Edit(Value, frozen=True):
 
 
 def read(path: str, before: bytes, now: bytes) -> tuple[Edit, ...]:
-    """Return the known edits that a file has, in the order of its content; none if there are too many of them.
-
-    Args:
-        path: The path of the file below the package's root.
-        before: The delivered content.
-        now: The present content.
-    """
+    """Return the known edits that a file has, in the order of its content; none if there are too many of them."""
     try:
         edits = tuple(_edits(path, before, now))
     except (UsageError, UnicodeDecodeError):
@@ -104,11 +92,7 @@ def _are_few(edits: Sequence[object], text: bytes) -> bool:
 
 
 def state(edit: Edit, text: bytes) -> str | None:
-    """Return the value that a version of the edit's file has; None if it is not set there, or not offered.
-
-    Raises:
-        UsageError: The file is not YAML.
-    """
+    """Return the value that a version of the edit's file has; None if it is not set there, or not offered."""
     if edit.kind is EditKind.value:
         return next((line.value for line in envfile.lines(text) if line.key == edit.key), None)
     if edit.kind is EditKind.option:
@@ -125,27 +109,21 @@ def state(edit: Edit, text: bytes) -> str | None:
 
 
 def has_place(edit: Edit, text: bytes) -> bool:
-    """Return whether a version of the edit's file has a line for the edit; a key that was added needs none.
-
-    Raises:
-        UsageError: The file is not YAML.
-    """
+    """Return whether a version of the edit's file has a line for the edit; a key that was added needs none."""
     if edit.kind is not EditKind.value:
         return state(edit, text) is not None
     return edit.key in envfile.keys(text)
 
 
 def replayed(text: bytes, edits: Sequence[Edit]) -> bytes:
-    """Return a file with known edits made in it.
-
-    Raises:
-        UsageError: The file cannot be edited.
-    """
+    """Return a file with known edits made in it."""
     for edit in edits:
         if edit.kind is EditKind.value:
             text = envfile.assign(text, edit.key, edit.after, edit.path)
         elif edit.kind is EditKind.option:
             text = kustomization.switch(text, edit.key, edit.path, on=edit.after == _SWITCH[1])
+        elif edit.kind is EditKind.component and state(edit, text) == _SWITCH[0]:
+            text = kustomization.switch(text, posixpath.basename(edit.key), edit.path, on=True)
         elif edit.kind is EditKind.component:
             text = kustomization.add(text, edit.key, edit.path)
         elif edit.kind is EditKind.image:
@@ -156,11 +134,7 @@ def replayed(text: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def undone(text: bytes, edit: Edit) -> bytes:
-    """Return a kustomization without an edit of the kind `image`.
-
-    Raises:
-        UsageError: The file cannot be edited.
-    """
+    """Return a kustomization without an edit of the kind `image`."""
     if edit.before is None:
         return kustomization.without_image(text, edit.key, edit.path)
     return kustomization.set_image(text, ImageEntry.of(edit.key, edit.before), edit.path)

@@ -1,101 +1,217 @@
-"""Merges two versions of a text with the version that both come from, line by line (diff3).
+"""Merges the user's version of a file with the one in a newer package.
 
-Lines that occur once in each of two texts are matched first, in the longest order that both have; the lines between
-them by the shortest list of changes (`lines`). No line counts for less than another, blank lines included.
+The known edits are made in the delivered version and in the new one too, so the three have the same lines there: a
+comment that is reworded beside a value does not conflict with it. All other edits are merged line by line (diff3).
+Ends of lines and a byte order mark are not part of the lines: an editor that has changed them all has made one edit.
+
+The lines are compared by difflib: merge3 does no more with it, and is under the GPL.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from difflib import SequenceMatcher
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from packager.configure.upgrade import lines
+from packager.base import envfile
+from packager.base.errors import UsageError
+from packager.base.masking import masked_line
+from packager.base.shortening import shortened
+from packager.base.values import Value
+from packager.configure.upgrade import edits
+from packager.configure.upgrade.edits import Edit, EditKind
+from packager.package import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+
+_SHOWN = 200
+"""The most characters of a text in a message."""
+
+_MOST_PAIRS = 4_000_000
+"""The most lines of one text times those of another that are compared, which takes about a second."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class TextPart(NamedTuple):
-    """A part of the three texts.
+class Choice(StrEnum):
+    """The version that a user takes."""
 
-    Attributes:
-        at: The index of its first line in the user's text.
-        base: The lines of the text that both come from.
-        yours: The user's lines.
-        theirs: The lines of the other new text.
-    """
+    yours = "yours"
+    theirs = "theirs"
 
-    at: int
-    base: list[bytes]
-    yours: list[bytes]
-    theirs: list[bytes]
+
+class Conflict(Value, frozen=True):
+    """A place of a file that both the user and the new package changed."""
+
+    path: str  # of the file, below the package's root
+    line: int  # in the user's version, from 1; 0 for the whole file
+    base: str | None  # the delivered text; None if there was none, or it is not known
+    yours: str | None  # None if the user deleted it
+    theirs: str | None  # None if the new package has none
+    subject: str = ""  # the key, for a value of an env file
 
     @property
-    def merged(self) -> list[bytes] | None:
-        """The lines of the result; None where both changed the same lines, and not alike."""
-        if self.yours in (self.base, self.theirs):
-            return self.theirs
-        return self.yours if self.theirs == self.base else None
+    def message(self) -> str:
+        """The three texts, for people, with possible secrets masked."""
+        had, have, has = (self.shown(text) for text in (self.base, self.yours, self.theirs))
+        return f"the package had {had}, you have {have}, the new package has {has}"
+
+    def shown(self, text: str | None) -> str:
+        """Return a text of the file in one line, with possible secrets masked."""
+        if text is None:
+            return f"no {self.subject}" if self.subject else "nothing"
+        is_site = self.path.endswith(layout.site_env(""))
+        rows = text.removesuffix("\n").split("\n")
+        shown = [masked_line(row, is_site=is_site) if self.path.endswith(".env") else row for row in rows]
+        return shortened(" | ".join(row.strip() for row in shown), _SHOWN)
 
 
-def sections(base: Sequence[bytes], yours: Sequence[bytes], theirs: Sequence[bytes]) -> Iterator[TextPart]:
-    """Yield the parts of the three texts in order: lines that all three have, and what is between these."""
-    in_yours, in_theirs = dict(_matches(base, yours)), dict(_matches(base, theirs))
+class Versions(NamedTuple):
+    """The delivered content of a file, the user's content, and the one in the new package."""
+
+    base: bytes
+    yours: bytes
+    theirs: bytes
+
+    @property
+    def are_mergeable(self) -> bool:
+        """Whether all are texts, and short enough to be compared line by line."""
+        return not any(b"\0" in text for text in self) and all(
+            are_comparable(self.base, text) for text in (self.yours, self.theirs)
+        )
+
+
+class Merged(Value, frozen=True):
+    """The merged file, and its conflicts; without a choice, it has the user's version of each."""
+
+    content: bytes
+    conflicts: tuple[Conflict, ...] = ()
+
+
+def are_comparable(before: bytes, after: bytes) -> bool:
+    """Return whether two texts are short enough to be compared line by line."""
+    return (before.count(b"\n") + 1) * (after.count(b"\n") + 1) <= _MOST_PAIRS
+
+
+def split(text: bytes) -> list[bytes]:
+    """Return the lines of a text with their ends; only the last line may have none."""
+    lines = [line + b"\n" for line in text.split(b"\n")]
+    last = lines.pop().removesuffix(b"\n")
+    return [*lines, last] if last else lines
+
+
+def merged(path: str, versions: Versions, choice: Choice | None = None) -> Merged:
+    """Merge the versions of the file `path`, which are mergeable; `choice` is taken where they conflict."""
+    forms = [_Form.of(text) for text in versions]
+    base, yours, theirs = (form.taken_off(text) for form, text in zip(forms, versions, strict=True))
+    own_lines = b""
+    if path.endswith(".env"):
+        yours, own_lines = _without_own_lines(base, yours, theirs)
+    known, clashes = _known_edits(path, base, yours, theirs)
+    conflicts = [_value_conflict(edit, yours, theirs) for edit in clashes if edit.kind is EditKind.value]
+    if choice is not Choice.theirs:
+        known += (edit for edit in clashes if edit.kind is EditKind.value)
+    content: list[bytes] = []
+    texts = map(split, (edits.replayed(base, known), yours, edits.replayed(theirs, known)))
+    for line, old, own, new in _sections(*texts):
+        if own in (old, new):
+            content += new
+        elif new == old:
+            content += own
+        else:
+            content += new if choice is Choice.theirs else own
+            if not any(conflict.line - 1 in range(line, line + len(own)) for conflict in conflicts):
+                conflicts.append(Conflict(path, line + 1, _shown(old), _shown(own), _shown(new)))
+    # Each property as the user changed it, else as in the new package.
+    form = _Form(*(new if own == old else own for old, own, new in zip(*forms, strict=True)))
+    return Merged(form.put_on(b"".join(content) + own_lines), tuple(conflicts))
+
+
+def _known_edits(path: str, base: bytes, yours: bytes, theirs: bytes) -> tuple[list[Edit], list[Edit]]:
+    """Return the edits to make in the other versions, and those at places that the new package changed as well."""
+    known: list[Edit] = []
+    clashes: list[Edit] = []
+    for edit in edits.read(path, base, yours):
+        try:
+            in_theirs = edits.state(edit, theirs)
+            has_lost_place = edits.has_place(edit, base) and not edits.has_place(edit, theirs)
+            for text in (base, theirs):
+                edits.replayed(text, [edit])
+        except UsageError:
+            continue  # its lines are merged
+        is_offered = edit.kind is EditKind.component and in_theirs is not None  # an option that the user has added
+        is_clash = has_lost_place or (in_theirs not in (edit.before, edit.after) and not is_offered)
+        (clashes if is_clash else known).append(edit)
+    return known, clashes
+
+
+def _value_conflict(edit: Edit, yours: bytes, theirs: bytes) -> Conflict:
+    number = next(line.number for line in envfile.lines(yours) if line.key == edit.key)
+    had, has = (None if value is None else f"{edit.key}={value}" for value in (edit.before, edits.state(edit, theirs)))
+    return Conflict(edit.path, number, had, f"{edit.key}={edit.after}", has, subject=edit.key)
+
+
+def _shown(lines: list[bytes]) -> str | None:
+    return b"".join(lines).decode(errors="replace") or None
+
+
+def _without_own_lines(base: bytes, yours: bytes, theirs: bytes) -> tuple[bytes, bytes]:
+    """Return the user's version of an env file without the lines that the user has added at its end, and these lines.
+
+    They stay as they are, with their comments. Lines that set a key of the new package are not taken apart.
+    """
+    delivered = {row for row in split(base) if row.strip()}
+    rows = split(yours)
+    end = max((number for number, row in enumerate(rows, start=1) if row in delivered), default=0)
+    added = b"".join(rows[end:])
+    taken = {*envfile.keys(base), *envfile.keys(theirs)}
+    return (b"".join(rows[:end]), added) if taken.isdisjoint(envfile.keys(added)) else (yours, b"")
+
+
+def _sections(
+    base: list[bytes], yours: list[bytes], theirs: list[bytes]
+) -> Iterator[tuple[int, list[bytes], list[bytes], list[bytes]]]:
+    """Yield the parts of three texts in order: each line that all three have, and what is between these.
+
+    Each is the index of its first line in the user's text, the lines of the base, the user's and the new ones.
+    """
+    in_yours, in_theirs = _matches(base, yours), _matches(base, theirs)
+    shared = [(line, in_yours[line], in_theirs[line]) for line in sorted(in_yours.keys() & in_theirs.keys())]
     at = yours_at = theirs_at = 0
-    for line in sorted(in_yours.keys() & in_theirs.keys()):
-        yours_line, theirs_line = in_yours[line], in_theirs[line]
-        yield from _section(yours_at, base[at:line], yours[yours_at:yours_line], theirs[theirs_at:theirs_line])
-        yield TextPart(yours_line, [base[line]], [base[line]], [base[line]])
+    for line, yours_line, theirs_line in [*shared, (len(base), len(yours), len(theirs))]:
+        yield yours_at, base[at:line], yours[yours_at:yours_line], theirs[theirs_at:theirs_line]
+        same = base[line : line + 1]
+        yield yours_line, same, same, same
         at, yours_at, theirs_at = line + 1, yours_line + 1, theirs_line + 1
-    yield from _section(yours_at, base[at:], yours[yours_at:], theirs[theirs_at:])
 
 
-def _section(at: int, base: Sequence[bytes], yours: Sequence[bytes], theirs: Sequence[bytes]) -> Iterator[TextPart]:
-    if base or yours or theirs:
-        yield TextPart(at, list(base), list(yours), list(theirs))
+def _matches(old: list[bytes], new: list[bytes]) -> dict[int, int]:
+    """Return the places of equal lines of two texts, by the line in the old one."""
+    blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+    return {start + at: new_start + at for start, new_start, size in blocks for at in range(size)}
 
 
-def _matches(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of lines that count as the same line of two texts, in order."""
-    at = new_at = 0
-    end = lines.Hunk(len(old), len(old), len(new), len(new))
-    for change in [*lines.settled(list(_changes(old, new)), old, new), end]:
-        yield from zip(range(at, change.start), range(new_at, change.new_start), strict=True)
-        at, new_at = change.end, change.new_end
+class _Form(NamedTuple):
+    """The form of a text beside its lines: a byte order mark, the ends of lines."""
 
+    has_mark: bool
+    has_crlf: bool
+    is_ended: bool
 
-def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[lines.Hunk]:
-    """Yield the changes between the lines that occur once in each text."""
-    at = new_at = 0
-    for line, new_line in [*_anchors(old, new), (len(old), len(new))]:
-        for change in lines.changes(old[at:line], new[new_at:new_line]):
-            yield lines.Hunk(at + change.start, at + change.end, new_at + change.new_start, new_at + change.new_end)
-        at, new_at = line + 1, new_line + 1
+    @classmethod
+    def of(cls, text: bytes) -> _Form:
+        has_crlf = b"\n" in text and text.count(b"\r\n") == text.count(b"\n")
+        return cls(text.startswith(_BYTE_ORDER_MARK), has_crlf, not text or text.endswith(b"\n"))
 
+    def taken_off(self, text: bytes) -> bytes:
+        """Return a text of this form without a byte order mark, with LF at the end of each line."""
+        text = text.removeprefix(_BYTE_ORDER_MARK)
+        text = text.replace(b"\r\n", b"\n") if self.has_crlf else text
+        return text if self.is_ended else text + b"\n"
 
-def _anchors(old: Sequence[bytes], new: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Return the pairs of lines that occur once in each text: the most that are in the same order in both."""
-    places = _unique(new)
-    pairs = [(at, places[line]) for line, at in _unique(old).items() if line in places]
-    ends: list[int] = []
-    last: list[int] = []
-    before: list[int] = []
-    for index, (_, place) in enumerate(pairs):
-        length = bisect_left(ends, place)
-        ends[length : length + 1] = [place]
-        last[length : length + 1] = [index]
-        before.append(last[length - 1] if length else -1)
-    anchors = []
-    index = last[-1] if last else -1
-    while index >= 0:
-        anchors.append(pairs[index])
-        index = before[index]
-    return anchors[::-1]
-
-
-def _unique(text: Sequence[bytes]) -> dict[bytes, int]:
-    """Return the places of the lines that occur once, in order."""
-    places: dict[bytes, int] = {}
-    for at, line in enumerate(text):
-        places[line] = -1 if line in places else at
-    return {line: at for line, at in places.items() if at >= 0}
+    def put_on(self, text: bytes) -> bytes:
+        """Return a text of lines that end with LF in this form."""
+        text = text if self.is_ended else text.removesuffix(b"\n")
+        text = text.replace(b"\n", b"\r\n") if self.has_crlf else text
+        return (_BYTE_ORDER_MARK if self.has_mark else b"") + text

@@ -32,23 +32,14 @@ class Tick(Value, frozen=True):
 
 
 class DrawnLine(Value, frozen=True):
-    """The curve of one pod.
+    """The curve of one pod."""
 
-    Attributes:
-        pod: The pod.
-        runs: The points of each part without gaps, in the format of SVG.
-        dots: The points that have no neighbours.
-        last: The last step and value, as texts.
-        lowest: The lowest value, as text.
-        highest: The highest value, as text.
-    """
-
-    pod: str
-    runs: tuple[str, ...]
-    dots: tuple[tuple[float, float], ...]
-    last: tuple[str, str]
-    lowest: str
-    highest: str
+    pod: str  # the pod
+    runs: tuple[str, ...]  # the points of each part without gaps, in the format of SVG
+    dots: tuple[tuple[float, float], ...]  # the points that have no neighbours
+    last: tuple[str, str]  # the last step and value, as texts
+    lowest: str  # the lowest value, as text
+    highest: str  # the highest value, as text
 
 
 class Strip(Value, frozen=True):

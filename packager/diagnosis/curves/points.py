@@ -32,27 +32,16 @@ Point = tuple[int, float | None]
 
 
 class Curve(Fields, frozen=True, kw_only=True):
-    """The values of one key of one pod over the steps.
+    """The values of one key of one pod over the steps."""
 
-    Attributes:
-        name: The key in the lines.
-        pod: The pod that has printed the lines.
-        points: The kept points, in the order of their steps.
-        last: The last point, also if it is not kept.
-        lowest: The lowest value of all points.
-        highest: The highest value of all points.
-        count: The number of points since the last repeated step.
-        stride: The number of points for each kept point.
-    """
-
-    name: str
-    pod: str
-    points: tuple[Point, ...] = ()
-    last: Point | None = None
-    lowest: float | None = None
-    highest: float | None = None
-    count: int = 0
-    stride: int = 1
+    name: str  # the key in the lines
+    pod: str  # the pod that has printed the lines
+    points: tuple[Point, ...] = ()  # the kept points, in the order of their steps
+    last: Point | None = None  # the last point, also if it is not kept
+    lowest: float | None = None  # the lowest value of all points
+    highest: float | None = None  # the highest value of all points
+    count: int = 0  # the number of points since the last repeated step
+    stride: int = 1  # the number of points for each kept point
 
     @property
     def drawn(self) -> tuple[Point, ...]:
@@ -104,13 +93,7 @@ def _number(value: float) -> float | None:
 
 
 def added(curves: Mapping[tuple[str, str], Curve], pod: str, lines: Iterable[str]) -> dict[tuple[str, str], Curve]:
-    """Return curves with the points from further lines of a pod's log.
-
-    Args:
-        curves: The curves so far, by pod and name.
-        pod: The pod.
-        lines: The lines that the pod has printed since then.
-    """
+    """Return curves with the points from further lines of a pod's log."""
     result = dict(curves)
     growing: dict[str, _Growing] = {}
     for line in lines:

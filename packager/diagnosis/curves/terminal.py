@@ -43,12 +43,7 @@ def drawn(curves: Sequence[Curve], columns: int, rows: int) -> list[str]:
 
 
 class _Canvas:
-    """Dots in a grid: two for each column and four for each line of text.
-
-    Args:
-        columns: The width in characters.
-        rows: The height in lines of text.
-    """
+    """Dots in a grid: two for each column and four for each line of text."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self.columns, self._rows = columns, rows

@@ -10,10 +10,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from packager.base.errors import EndedError, HungError, ToolError
-from packager.base.process import Helpers
 from packager.base.values import Fields, Value, as_plain, convert, field
 from packager.kubernetes.objects import Object
 from packager.service.complaints import Complaint
+from packager.service.registry.helpers import Helpers
 from packager.service.registry.policy import Accepted
 from packager.service.registry.rendering import cause_of_end
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from packager.base import jsonio, yamlio
 from packager.base.errors import EndedError, HungError, ToolError
 from packager.base.problems import Problem
-from packager.base.process import Helpers
 from packager.base.values import Fields, Value, convert, field
 from packager.service.registry import sandbox
+from packager.service.registry.helpers import Helpers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

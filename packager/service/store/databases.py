@@ -30,8 +30,8 @@ from sqlalchemy.exc import TimeoutError as NoConnectionError
 from sqlalchemy.pool import QueuePool
 
 from packager.base.errors import MlpackError, ToolError, UsageError, missing_extra, reason
-from packager.base.filesystems import network_file_system
 from packager.base.locks import lock
+from packager.service.store.filesystems import network_file_system
 from packager.service.store.rows import read
 
 if TYPE_CHECKING:

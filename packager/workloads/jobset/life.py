@@ -334,11 +334,14 @@ def _unmade(snapshot: Snapshot) -> Iterator[Finding]:
                 message = sentence(event)
                 yield refusal(shown(jobset), message) or Finding(str(event["reason"]), shown(jobset), message)
                 return
+    least = elastic.least(jobset)
+    running = sum(map(is_running, attempts.current(snapshot.pods)))
     for job in snapshot.children:
-        if status(job).get("active") or controllers.is_ending(job):
+        counts, wanted = status(job), int(job["spec"].get("parallelism") or 1)
+        if int(counts.get("active") or 0) + int(counts.get("succeeded") or 0) >= wanted or controllers.is_ending(job):
             continue
         if finding := controllers.pod_refusal(snapshot, job):
-            yield finding
+            yield replace(finding, blocks=least is None or running < least)
 
 
 def _unattended(snapshot: Snapshot) -> Iterator[Finding]:

@@ -14,7 +14,6 @@ import pytest
 from litestar.datastructures import State
 from litestar.events import SimpleEventEmitter
 
-from packager.base.process import Helpers
 from packager.service.access.tokens import EVERY, ROLES, Caller, create
 from packager.service.api import app
 from packager.service.api.document import OpenApiDocument
@@ -23,6 +22,7 @@ from packager.service.callbacks.transport import Reply
 from packager.service.config import LimitsConfig, ServerConfig
 from packager.service.registry import rendering
 from packager.service.registry.checker import Checker
+from packager.service.registry.helpers import Helpers
 from packager.service.sealing import Sealer
 from packager.service.server import Server
 from packager.service.store.store import Store

@@ -43,7 +43,7 @@ def test_process_without_an_answer_is_killed_and_started_again(monkeypatch: pyte
     program += "\nfor line in sys.stdin: print('{}', flush=True) if is_again else time.sleep(600)"
     monkeypatch.setattr(checker, "_PROGRAM", (sys.executable, "-c", program))
     monkeypatch.setattr(checker, "_SECONDS", 0.1)
-    monkeypatch.setattr("packager.base.process._START_SECONDS", 5.0)
+    monkeypatch.setattr("packager.service.registry.helpers._START_SECONDS", 5.0)
     process = Checker()
     assert details(process) == ["the check of the definition takes more than 0.1 seconds"]
     monkeypatch.setattr(checker, "_SECONDS", 60.0)

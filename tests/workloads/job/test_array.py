@@ -18,9 +18,9 @@ from packager.workloads.job.life import Job
 from packager.workloads.structures import pods as pods_in
 from packager.workloads.structures import reserved
 from tests import demo, written
-from tests.cluster.test_results import member, packed
 from tests.fake_cluster import item
 from tests.life import ENDED_WITH_3, JOB
+from tests.local_pod import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -242,7 +242,7 @@ def test_status_lists_the_indexes(mlpack: Mlpack, array: Life) -> None:
 
 
 def test_results_have_one_folder_per_index(mlpack: Mlpack, array: Life, tmp_path: Path) -> None:
-    array.archive = packed((member("./a.txt"), b"hello")).getvalue()
+    array.output = write(tmp_path / "pod", {"a.txt": b"hello"})
     done = mlpack("results", "hello-mpi", "out", "-n", "team")
     assert done.code == 0, done.stderr
     assert sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.txt")) == [

@@ -353,6 +353,12 @@ def test_disrupted_pods_are_counted_apart_from_attempts() -> None:
     assert (verdict.phase, verdict.findings) == (Phase.SUCCEEDED, (disrupted,))
 
 
+def test_pod_made_after_the_pods_were_read_does_not_count_as_disrupted() -> None:
+    killed = pod({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, phase="Failed", attempt=1)
+    verdict = judged(job(spec=IGNORED, active=1, failed=1), killed, events=(creation(1), creation(2)))
+    assert "Disrupted" not in [finding.reason for finding in verdict.findings]
+
+
 def test_deleted_pods_of_a_job_count_as_failures() -> None:
     verdict = judged(
         job(spec={**IGNORED, "backoffLimit": 1}, active=1, failed=1), pod(attempt=2), events=(creation(1),)

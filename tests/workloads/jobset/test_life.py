@@ -297,6 +297,14 @@ def test_jobset_reports_event_of_a_refused_pod() -> None:
     assert (verdict.phase, verdict.summary) == (Phase.STUCK, TOLD)
 
 
+def test_jobset_whose_second_pod_is_refused_is_stuck() -> None:
+    child = job(active=1)
+    child["spec"]["parallelism"] = 2
+    refused = event(child, "FailedCreate", f"Error creating: {QUOTA}", 2, "Warning")
+    verdict = judged(jobset("X"), child, pod(0), events=(refused,))
+    assert (verdict.phase, verdict.summary) == (Phase.STUCK, TOLD)
+
+
 def test_jobset_reports_event_of_refused_objects() -> None:
     reason = "HeadlessServiceCreationFailed"
     workload = jobset()

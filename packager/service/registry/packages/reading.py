@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager.app.target import chosen_overlays
 from packager.base import envfile, masking, yamlio
 from packager.base.errors import MlpackError, show_paths
 from packager.base.limits import Limits
 from packager.base.problems import similar
 from packager.base.runner import SYSTEM
 from packager.base.values import replace
+from packager.cluster.target import chosen_overlays
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers, configure
 from packager.configure.settings import Files, options

@@ -11,14 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packager.base import web
 from packager.base.errors import ToolError, UsageError, VerificationError, unreadable
 from packager.base.values import Value
-from packager.publish import artefact, credentials, keys, transport
+from packager.base.web import Network
+from packager.publish import artefact, credentials, keys
 from packager.publish.client import Access
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
 from packager.publish.signatures import find
-from packager.publish.transport import Network
 from packager.service.callbacks import addresses
 from packager.service.callbacks.addresses import Allowed, InvalidAddressError
 from packager.service.callbacks.transport import system_addresses
@@ -26,10 +27,10 @@ from packager.service.callbacks.transport import system_addresses
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from packager.base.web import Address
     from packager.publish.credentials import Login
     from packager.publish.keys import PublicKey
     from packager.publish.reference import PackageReference
-    from packager.publish.transport import Address
     from packager.service.config import RegistryConfig
 
 MOST_BYTES = 128 << 20
@@ -78,7 +79,7 @@ def read_registries(configured: Mapping[str, RegistryConfig], place: str) -> dic
         if settings.username is not None:
             login = credentials.Login(settings.username, _password(host, settings, place), source="server.yaml")
         if settings.ca_file is not None:
-            transport.trusted(settings.ca_file)
+            web.trusted(settings.ca_file)
         key = None if settings.key is None else _key(Path(settings.key), f"{place}.{host}.key")
         registries[host] = Registry(host, login, settings.token_host, settings.insecure, settings.ca_file, key)
     return registries
@@ -157,10 +158,10 @@ def _require_signature(repository: Repository, shown: str, digest: str, key: Pub
 def _access(registry: Registry, reference: PackageReference) -> Access:
     """Return the access to a registry, by the rules of the server."""
     scheme = "http" if registry.is_insecure else "https"
-    home = transport.address(f"{scheme}://{reference.api_host}/")
+    home = web.address(f"{scheme}://{reference.api_host}/")
     named = {home.origin}
     if registry.token_host is not None:
-        named.add(transport.address(f"https://{registry.token_host}/").origin)
+        named.add(web.address(f"https://{registry.token_host}/").origin)
 
     def resolve(url: Address) -> list[str]:
         allowed = Allowed(frozenset({url.host})) if url.origin in named else Allowed(ports=(443,))

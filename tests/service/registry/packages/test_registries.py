@@ -10,8 +10,8 @@ import pytest
 
 from packager.base.errors import ToolError, UsageError
 from packager.publish import artefact, client, signatures, signer
-from packager.publish.bundle import BUNDLE
 from packager.publish.credentials import Login
+from packager.publish.dsse import BUNDLE
 from packager.publish.signatures import SignedArtefact
 from packager.publish.upload import Descriptor
 from packager.service.registry.packages.registries import Registry, pull

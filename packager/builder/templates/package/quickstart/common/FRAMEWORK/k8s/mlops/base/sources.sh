@@ -472,6 +472,19 @@ def is_there(path, digest):
         return stream.read().strip() == f"{digest.partition(':')[2]} {os.path.getsize(path)}"
 
 
+def note(file):
+    """Note beside a file what it is."""
+    with open(beside(file.path, "sha256"), "w") as stream:
+        stream.write(f"{file.digest.partition(':')[2]} {file.size}\n")
+
+
+def is_copied(file):
+    """Return whether somebody has copied the file here, at a site without a network."""
+    if not os.path.isfile(file.path) or os.path.exists(beside(file.path, "sha256")):
+        return False
+    return digest_of(file.path, file.digest.partition(":")[0]) == file.digest
+
+
 def get(file):
     """Fetch a file, unless it was."""
     os.makedirs(os.path.dirname(file.path), exist_ok=True)
@@ -479,6 +492,9 @@ def get(file):
     kind, _, digest = file.digest.partition(":")
     with locked(file.path):
         if is_there(file.path, file.digest):
+            return
+        if is_copied(file):
+            note(file._replace(size=os.path.getsize(file.path)))
             return
         if file.download and not os.path.exists(part):
             by_client(file, part)
@@ -493,13 +509,24 @@ def get(file):
             os.unlink(part)
             fail(file.url, f"wrong digest: expected {kind} {digest}, found {found.partition(':')[2]}")
         os.replace(part, file.path)
-        with open(beside(file.path, "sha256"), "w") as stream:
-            stream.write(f"{digest} {file.size}\n")
+        note(file)
     print(f"sources: {os.path.basename(file.path)} is fetched: {file.size} bytes", file=sys.stderr, flush=True)
+
+
+def copied(path, listing):
+    """Yield the files that `mlpack bundle` has fetched, which somebody has copied here with their list."""
+    with open(listing) as stream:
+        noted, *listed = json.load(stream)
+    if noted != source:
+        fail(source, f"{listing} lists the files of another source")
+    for name, digest, size in listed:
+        yield File(source, place(os.path.dirname(path), name, listing), digest, size, lambda _: fail(source, "missing"))
 
 
 def files(path, digest, size, secret):
     """Return the files of the source."""
+    if digest == "-" and os.path.exists(f"{path}.sources.json"):
+        return list(copied(path, f"{path}.sources.json"))
     if source.startswith("hf://"):
         return list(hub(path, digest, size, secret))
     if source.startswith("s3://"):

@@ -1,0 +1,567 @@
+"""Sends HTTP requests and streams their bodies in both directions: the only importer of urllib3.
+
+A server may send anything: each answer has a limit of time, in all and of silence; who reads a body limits its size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import io
+import math
+import re
+import ssl
+import time
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import IO, TYPE_CHECKING, Any
+
+import urllib3
+from urllib3 import exceptions
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from packager import __version__
+from packager.base.errors import ToolError, VerificationError, reason
+from packager.base.problems import show
+from packager.base.values import Value
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+    """Shows the progress of a file: takes its name and its bytes, yields a function for the bytes received."""
+
+BUSY = (408, 429, 500, 502, 503, 504)
+"""The statuses after which a request is sent again."""
+
+PIECE = 1 << 20
+"""The bytes of a body that are in memory at a time."""
+
+SECONDS = 120.0
+"""The seconds in which a request has to be answered, beside those for the bytes of a large body."""
+
+_SLOWEST = 32 << 10
+"""The bytes of a large body that a server has to send or take in a second."""
+
+_MOVED = (301, 302, 303, 307, 308)
+_MOST_MOVES = 5
+_PORTS = {"http": 80, "https": 443}
+_LONGEST_URL = 8 << 10
+_FETCHED_BYTES = 16 << 20
+_TUNNEL = re.compile(r"Tunnel connection failed: ([0-9]{3}) ")
+
+_END: ContextVar[float] = ContextVar("end", default=math.inf)
+"""The moment of `time.monotonic` at which the current request has to be answered."""
+
+
+class HttpError(ToolError):
+    """A request has failed."""
+
+    def __init__(self, where: str, why: str, *, hint: str | None = None, join: str = ": ") -> None:
+        super().__init__(f"{where}{join}{why}", hint=hint)
+        self.why = why  # the reason alone, for another sentence
+
+
+class TransientError(HttpError):
+    """A request has failed in a way that another try may repair."""
+
+    seconds: float | None = None  # after which the server wants to be asked again; None if it did not say so
+
+
+class OtherProtocolError(HttpError):
+    """The server does not speak TLS."""
+
+
+class Network(Value, frozen=True):
+    """The way to the network."""
+
+    ca_file: str | None = None  # certificates of authorities that are trusted in addition to the system's
+    resolve: Callable[[Address], Sequence[str]] | None = None
+    """Returns the IP addresses of a server, or raises to forbid the server; with it, no proxy is used."""
+    proxies: tuple[str, ...] = ("http", "https")  # the schemes for which proxies of the environment are used
+    silent: float = 60.0  # the seconds that a server may be silent
+    seconds: float | None = None  # the time limit for everything; None for none
+    show: Callable[[str], object] = lambda _line: None  # receives a line about each request, without secrets
+    sleep: Callable[[float], object] = time.sleep  # waits between two tries
+
+
+class Content(Value, frozen=True):
+    """The body of a request: bytes, or a part of a file."""
+
+    source: bytes | Path
+    size: int
+    start: int = 0  # the offset of the first byte in the file
+    advance: Callable[[int], object] = lambda _size: None  # receives the number of bytes of each piece that was sent
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the bytes. Raises ToolError if the file is shorter than it was, TimeoutError when time is over."""
+        with io.BytesIO(self.source) if isinstance(self.source, bytes) else self.source.open("rb") as stream:
+            stream.seek(self.start)
+            left = self.size
+            while left:
+                piece = stream.read(min(left, PIECE))
+                if not piece:
+                    raise ToolError(f"{self.source!s} became shorter while it was sent")
+                if time.monotonic() > _END.get():
+                    raise TimeoutError("timed out")
+                yield piece
+                left -= len(piece)
+                self.advance(len(piece))
+
+
+class Address(Value, frozen=True):
+    """The parts of a URL."""
+
+    scheme: str
+    host: str  # without brackets
+    port: int
+    target: str  # the path with its query
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """The server: credentials for one server are sent to no other."""
+        return self.scheme, self.host, self.port
+
+    @property
+    def authority(self) -> str:
+        """The host and the port as the header Host names them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def text(self) -> str:
+        """The URL."""
+        return f"{self.scheme}://{self.authority}{self.target}"
+
+    @property
+    def shown(self) -> str:
+        """The URL without its query, which may contain secrets."""
+        return self.text.partition("?")[0]
+
+
+def address(url: str, base: str = "") -> Address:
+    """Return the parts of a URL of http or https, which may be relative to `base`. Raises ToolError for others."""
+    try:
+        parts = urllib.parse.urlsplit(urllib.parse.urljoin(base, url))
+        scheme, host, port = parts.scheme, parts.hostname or "", parts.port
+    except ValueError:
+        scheme, host, port = "", "", None
+    is_plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= _LONGEST_URL
+    if scheme not in _PORTS or not host or not is_plain or parts.username is not None:
+        raise ToolError(f"expected an http or https address, found {show(url.partition('?')[0])}")
+    target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+    return Address(scheme, host, port or _PORTS[scheme], target)
+
+
+class Response:
+    """An answer whose body is read once."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse, url: Address) -> None:
+        self.status = response.status
+        self.headers = {name.lower(): value for name, value in response.headers.items()}
+        self.url = url  # the address that has sent it
+        self.length: int | None = getattr(response, "length_remaining", None)  # of the body; None if not announced
+        self._response = response
+
+    def header(self, name: str) -> str:
+        """Return a header; empty if there is none."""
+        return self.headers.get(name, "")
+
+    def pieces(self, size: int = PIECE) -> Iterator[bytes]:
+        """Yield the body in pieces. Raises HttpError if it is cut off or comes too slowly."""
+        with _translated(self.url):
+            while piece := self._response.read1(size, decode_content=False):
+                yield piece
+
+    def read(self, limit: int, what: str) -> bytes:
+        """Return the body. Raises ToolError if it has more than `limit` bytes, and the errors of `pieces`."""
+        content = bytearray()
+        for piece in self.pieces():
+            content += piece
+            if len(content) > limit:
+                raise HttpError(self.url.shown, f"{what} has more than {limit >> 10:,} KiB")
+        return bytes(content)
+
+    def location(self) -> Address:
+        """Return the address in the header Location. Raises ToolError if there is none, or it is less safe."""
+        if not self.header("location"):
+            raise HttpError(self.url.shown, "names no address for the next request", join=" ")
+        place = address(self.header("location"), self.url.text)
+        if self.url.scheme == "https" and place.scheme != "https":
+            raise HttpError(self.url.shown, f"leads to an address without encryption: {place.shown}", join=" ")
+        return place
+
+
+class HttpTransport:
+    """Sends requests, and keeps connections for the next ones."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._end = math.inf if network.seconds is None else time.monotonic() + network.seconds
+        self._tls: ssl.SSLContext | None = None
+        self._managers: dict[tuple[str, str], urllib3.PoolManager] = {}
+        self._reached: set[tuple[str, str, int]] = set()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for manager in self._managers.values():
+            manager.clear()
+
+    def has_time(self, seconds: float) -> bool:
+        """Whether the time limit is further away than `seconds`."""
+        return self._end - time.monotonic() > seconds
+
+    @contextmanager
+    def opened(  # noqa: PLR0913 - what makes a request
+        self,
+        method: str,
+        url: Address,
+        headers: Mapping[str, str],
+        content: Content | None = None,
+        *,
+        authorization: str | None = None,
+        follows: bool = False,
+        size: int = 0,
+        seconds: float | None = None,
+    ) -> Iterator[Response]:
+        """Send a request and yield the answer, whatever its status is.
+
+        Args:
+            method: The HTTP method.
+            url: The address.
+            headers: The headers beside those that every request has.
+            content: The body; None for none.
+            authorization: The header of this name, which is sent to the server at `url` and to no other.
+            follows: Whether redirects are followed.
+            size: The bytes that the answer may have, which its time depends on.
+            seconds: The seconds for the request and its answer, beside those for the bytes; None for SECONDS.
+
+        Raises:
+            TransientError: The connection broke, or the server was silent.
+            OtherProtocolError: The server does not speak TLS.
+            ToolError: The server cannot be reached, is not the one of this name, sends too slowly, or redirects more
+                often than `_MOST_MOVES` times.
+        """
+        end = time.monotonic() + (SECONDS if seconds is None else seconds)
+        end += (size + (content.size if content else 0)) / _SLOWEST
+        token = _END.set(min(end, self._end))
+        try:
+            place = url
+            for _ in range(_MOST_MOVES + 1):
+                secret = {"Authorization": authorization} if authorization and place.origin == url.origin else {}
+                raw = self._sent(method, place, {**headers, **secret}, content)
+                try:
+                    response = Response(raw, place)
+                    if not follows or response.status not in _MOVED:
+                        yield response
+                        return
+                    place = response.location()
+                finally:
+                    if getattr(raw, "length_remaining", None) == 0:
+                        raw.read1(1)  # marks the body as read, so that the connection is kept
+                    raw.close()
+                    raw.release_conn()
+            raise HttpError(url.authority, f"redirects more than {_MOST_MOVES} times", join=" ")
+        finally:
+            _END.reset(token)
+
+    def _sent(
+        self, method: str, url: Address, headers: Mapping[str, str], content: Content | None
+    ) -> urllib3.BaseHTTPResponse:
+        every = {"User-Agent": f"mlpack/{__version__}", "Accept-Encoding": "identity", **headers}
+        if content is not None:
+            every["Content-Length"] = str(content.size)
+        left = _END.get() - time.monotonic()
+        if left <= 0:
+            raise HttpError(url.shown, "the server has not sent everything in time")
+        options: dict[str, Any] = {
+            "timeout": min(self._network.silent, left),
+            "retries": False,
+            "preload_content": False,
+        }
+        body = None if content is None else content.pieces()
+        with _translated(url, is_new=url.origin not in self._reached):
+            if self._network.resolve is not None:
+                named = {"server_hostname": url.host, "assert_hostname": url.host} if url.scheme == "https" else {}
+                manager = self._manager(url.scheme, "")
+                pool = manager.connection_from_host(self._network.resolve(url)[0], url.port, url.scheme, named)
+                every["Host"] = url.authority
+                response = pool.urlopen(method, url.target, body, every, redirect=False, **options)
+            else:
+                manager = self._manager(url.scheme, _proxy(url) if url.scheme in self._network.proxies else "")
+                response = manager.urlopen(method, url.text, redirect=False, body=body, headers=every, **options)
+        self._reached.add(url.origin)
+        self._network.show(f"{method} {url.shown}: {response.status}")
+        return response
+
+    def _manager(self, scheme: str, proxy: str) -> urllib3.PoolManager:
+        """Return the connections by a scheme, through a proxy if there is one."""
+        if (scheme, proxy) not in self._managers:
+            if scheme == "https" and self._tls is None:
+                self._tls = trusted(self._network.ca_file)
+            options: dict[str, Any] = {"ssl_context": self._tls} if scheme == "https" else {}
+            if proxy:
+                parts = urllib.parse.urlsplit(proxy)
+                pair = f"{urllib.parse.unquote(parts.username or '')}:{urllib.parse.unquote(parts.password or '')}"
+                login = urllib3.make_headers(proxy_basic_auth=pair) if parts.username is not None else None
+                manager: urllib3.PoolManager = urllib3.ProxyManager(proxy, proxy_headers=login, **options)
+            else:
+                manager = urllib3.PoolManager(**options)
+            manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+            self._managers[scheme, proxy] = manager
+        return self._managers[scheme, proxy]
+
+
+def fetch(url: str, sha256: str, *, hint: str | None = None) -> bytes:
+    """Return the file at `url` if it has this digest, in hex.
+
+    Raises:
+        ToolError: The file could not be fetched; `hint` is the fix for the user.
+        VerificationError: The file has another digest.
+    """
+    transport = HttpTransport(Network())
+    try:
+        with transport.opened("GET", address(url), {}, follows=True, size=_FETCHED_BYTES) as answer:
+            _expect(answer, (200,))
+            content = answer.read(_FETCHED_BYTES, "the file")
+    except ToolError as error:
+        raise ToolError(f"{url} could not be fetched: {_why(error)}", hint=hint) from None
+    finally:
+        transport.close()
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
+        raise VerificationError(f"{url} has changed: expected sha256 {sha256}, found {digest}")
+    return content
+
+
+def download(url: str, part: Path, sha256: str | None, *, limit: int, progress: Progress) -> str:
+    """Fetch the file at `url` into the file `part`, and return its digest.
+
+    The bytes in `part` are kept for the next attempt if the digest is known and the server continues after them.
+
+    Args:
+        url: The address: http or https.
+        part: A file, or nothing yet.
+        sha256: The expected digest, in hex; None when it is not known.
+        limit: The most bytes to accept.
+        progress: Shows how far it has come.
+
+    Raises:
+        ToolError: The file could not be fetched: no connection, too large, too slow, cut off.
+        VerificationError: The file has another digest; `part` is then deleted.
+    """
+    if sha256 is None:
+        part.unlink(missing_ok=True)
+    is_resumed = part.exists() and part.stat().st_size > 0
+    transport = HttpTransport(Network())
+    try:
+        _fetch_into(transport, url, part, limit, progress)
+    except ToolError as error:
+        hint = "try again: what has come is kept" if isinstance(error, TransientError) else error.hint
+        raise ToolError(f"{url} could not be fetched: {_why(error)}", hint=hint) from None
+    except OSError as error:
+        raise ToolError(f"{url} could not be fetched: {reason(error)}") from None
+    finally:
+        transport.close()
+    digest = digest_of(part)
+    if sha256 in (None, digest):
+        return digest
+    part.unlink()
+    if is_resumed:  # the beginning may be of something else
+        return download(url, part, sha256, limit=limit, progress=progress)
+    raise VerificationError(f"{url} is not what the spec says: expected sha256 {sha256}, found {digest}")
+
+
+def digest_of(path: Path) -> str:
+    """Return the sha256 of a file, in hex."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def trusted(ca_file: str | None) -> ssl.SSLContext:
+    """Return the settings of TLS: the authorities of the system, and those in a file.
+
+    Raises:
+        ToolError: The file cannot be read as certificates.
+    """
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except (OSError, ssl.SSLError):
+            raise ToolError(f"{ca_file} cannot be read as certificates") from None
+    return context
+
+
+def _fetch_into(transport: HttpTransport, url: str, part: Path, limit: int, progress: Progress) -> None:
+    """Fetch a file, or its missing part."""
+    offset = part.stat().st_size if part.exists() else 0
+    headers = {"Range": f"bytes={offset}-"} if offset else {}
+    with transport.opened("GET", address(url), headers, follows=True, size=limit) as answer:
+        if answer.status == 416 and offset:
+            part.unlink()
+        else:
+            _expect(answer, (200, 206) if offset else (200,))
+            continues = answer.status == 206
+            if continues and not answer.header("content-range").startswith(f"bytes {offset}-"):
+                part.unlink()
+                raise ToolError("the server sent another part than was asked for", hint="try again")
+            offset = offset if continues else 0
+            total = offset + (answer.length or 0)
+            with part.open("ab" if continues else "wb") as stream, progress(url, total) as advance:
+                advance(offset)
+                _copy(answer, stream, total, limit, advance)
+            return
+    _fetch_into(transport, url, part, limit, progress)
+
+
+def _copy(answer: Response, stream: IO[bytes], total: int, limit: int, advance: Callable[[int], None]) -> None:
+    if total > limit:
+        raise ToolError(f"it has more than {limit:,} bytes")
+    for piece in answer.pieces():
+        stream.write(piece)
+        if stream.tell() > limit:
+            raise ToolError(f"it has more than {limit:,} bytes")
+        advance(len(piece))
+
+
+def _expect(answer: Response, statuses: tuple[int, ...]) -> None:
+    if answer.status not in statuses:
+        raise ToolError(f"{answer.status} {http.client.responses.get(answer.status, '')}".rstrip())
+
+
+def _why(error: ToolError) -> str:
+    return error.why if isinstance(error, HttpError) else str(error)
+
+
+def _proxy(url: Address) -> str:
+    """Return the proxy of the environment for an address; empty for a direct connection."""
+    if urllib.request.proxy_bypass(url.authority):
+        return ""
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all") or ""
+    proxy = proxy if not proxy or "://" in proxy else f"http://{proxy}"
+    try:
+        parts = urllib.parse.urlsplit(proxy)
+        is_valid = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if proxy and not is_valid:
+        message = f"the environment's proxy for {url.scheme} is not the address of a proxy of http"
+        raise ToolError(message, hint="such as http://proxy.example.com:3128")
+    return proxy
+
+
+class _Timed(io.RawIOBase):
+    """The bytes that a socket receives until `_END`; urllib3 limits the time of each step, but not of all."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        super().__init__()
+        self._socket = connected
+        self._raw: Any = connected.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = _END.get() - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        silent = self._socket.gettimeout()
+        self._socket.settimeout(left if silent is None else min(silent, left))
+        try:
+            return int(self._raw.readinto(buffer))
+        finally:
+            self._socket.settimeout(silent)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer whose bytes, also those of its headers, come from `_Timed`."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp.close()
+        self.fp = io.BufferedReader(_Timed(sock))
+
+
+class _Connection(HTTPConnection):
+    response_class = _Answer
+
+
+class _SecureConnection(HTTPSConnection):
+    response_class = _Answer
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+@contextmanager
+def _translated(url: Address, *, is_new: bool = False) -> Iterator[None]:
+    """Raise the errors of urllib3 as ours; `is_new` if nothing has come from the server before."""
+    try:
+        yield
+    except exceptions.HTTPError as error:
+        raise _explained(error, url, is_new=is_new) from None
+    except (ValueError, OverflowError):  # a chunk's length that is no number, say
+        raise TransientError(url.shown, "the response is not valid HTTP") from None
+    except TimeoutError:
+        raise HttpError(url.shown, "the server has not sent everything in time") from None
+    except OSError as error:
+        raise TransientError(url.shown, reason(error)) from None
+
+
+def _explained(error: Exception, url: Address, *, is_new: bool) -> HttpError:
+    proxy = ""
+    if isinstance(error, exceptions.ProxyError):
+        error, proxy = error.original_error, "the proxy "
+        if tunnel := _TUNNEL.match(str(error)):
+            why = f"the proxy has answered with status {tunnel[1]}"
+            return HttpError(url.authority, why, join=" cannot be reached: ")
+    if isinstance(error, exceptions.SSLError):
+        return _of_tls(error.args[0] if error.args else error, url, is_new=is_new)
+    if isinstance(error, exceptions.TimeoutError) and time.monotonic() >= _END.get():
+        return HttpError(url.shown, "the server has not sent everything in time")
+    if isinstance(error, exceptions.LocationValueError):
+        return HttpError(url.authority, "it is not the name of a host", join=" cannot be reached: ")
+    cause: Any = error.args[1] if isinstance(error, exceptions.ProtocolError) and len(error.args) > 1 else error
+    cause = cause.__cause__ if isinstance(cause, exceptions.ConnectTimeoutError) else cause
+    if isinstance(cause, exceptions.ReadTimeoutError):
+        why = "timed out"
+    elif isinstance(cause, http.client.IncompleteRead | http.client.RemoteDisconnected):
+        why = "the response was cut off"
+    elif isinstance(cause, OSError):
+        why = reason(cause)
+    else:
+        why = f"{proxy or 'the response '}{'has sent no valid response' if proxy else 'is not valid HTTP'}"
+    if proxy or isinstance(error, exceptions.ConnectTimeoutError):
+        kind = HttpError if is_new else TransientError
+        return kind(url.authority, why, join=" cannot be reached: ")
+    return TransientError(url.shown, why)
+
+
+def _of_tls(error: Exception, url: Address, *, is_new: bool) -> HttpError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = f"the certificate of {url.host} is not accepted: {error.verify_message or 'unknown reason'}"
+        return HttpError(url.shown, why, hint="--ca-file FILE trusts the authority that has signed it")
+    why = getattr(error, "reason", None) or ""
+    if not is_new:
+        return TransientError(url.shown, why.replace("_", " ").lower())
+    if "ALERT" in why or why == "UNSUPPORTED_PROTOCOL":  # only a server that speaks TLS sends either
+        return HttpError(url.authority, f"no connection by TLS is made: {why.replace('_', ' ').lower()}")
+    hint = "--plain-http uses http, without encryption"
+    return OtherProtocolError(url.authority, "does not speak TLS", hint=hint, join=" ")

@@ -1,0 +1,51 @@
+"""`mlpack overlay`: writes an overlay of one's own outside of a package."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from packager.cli import completing
+from packager.cli.arguments import Output  # noqa: TC001
+from packager.cli.console import emit_data, emit_output, say
+
+
+def overlay(
+    package: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a package.")],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder that contains the overlays.")],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--overlay", metavar="NAME", help="The overlay; by default all.", autocompletion=completing.overlays
+        ),
+    ] = None,
+    yours: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Keep your version where this file conflicts. Repeatable."),
+    ] = [],  # noqa: B006 - typer copies it
+    theirs: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Take the new version where this file conflicts. Repeatable."),
+    ] = [],  # noqa: B006
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the result.")] = False,
+    output: Output = None,
+) -> None:
+    """Write an overlay of your own outside of a package, and print its folder: DIR/NAME for each overlay.
+
+    `kubectl apply -k DIR/NAME` applies it, and all other commands take DIR/NAME in place of a package. The package's
+    folder is not edited. For a newer build, replace that folder and run the same command again: your edits are carried
+    over, and new values are named. Exit code 9 where both changed the same place: then nothing is written.
+    """
+    from packager.app.overlay import Choice, write
+
+    choices = dict.fromkeys(yours, Choice.yours) | dict.fromkeys(theirs, Choice.theirs)
+    written = write(package, to, name, choices, dry_run=dry_run)
+    if output is not None:
+        emit_output([one.as_json() for one in written], [str(one.folder) for one in written], output)
+        return
+    for one in written:
+        emit_data(str(one.folder))
+        for key in one.new_keys:
+            say(f"new value: {key}")

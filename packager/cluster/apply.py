@@ -1,0 +1,290 @@
+"""Applies manifests with server-side apply, or refuses before anything is created. Tests: cli/test_deploy.py."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from packager.base import workfolder
+from packager.base.errors import ClusterError, ConflictError, UnreachableError
+from packager.cluster.differences import Difference, differences
+from packager.cluster.labels import DEPLOYED_BY, RENDERED
+from packager.cluster.manifests import as_list
+from packager.cluster.ownership import FIELD_MANAGER, foreign_objects, key, look_up, refuse_foreign, sets
+from packager.cluster.removal import remove
+from packager.kubernetes.kubectl.messages import NO_KIND
+from packager.kubernetes.kubectl.refusals import explained_error
+from packager.kubernetes.objects import annotation, is_being_deleted, shown
+from packager.kubernetes.snapshot import Snapshot
+from packager.workloads.kinds import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from packager.cluster.manifests import Manifests
+    from packager.cluster.ownership import Key
+    from packager.kubernetes.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+
+
+_SURPLUS_SECONDS = 60
+
+_KEPT = f"{FIELD_MANAGER}-replicas"
+"""The field manager of the number of replicas after a deploy adds an autoscaler, until the autoscaler sets it."""
+
+_SET_BY_AUTOSCALER = frozenset({("kube-controller-manager", ".spec.replicas"), (_KEPT, ".spec.replicas")})
+"""The managers and path of the field that an autoscaler sets, as the message of a conflict names them."""
+
+_BY = f"metadata.annotations.{DEPLOYED_BY}"
+"""The path of the annotation with the deploying user, which another user's deploy would change."""
+
+_AS_JSON = ("--output=json", "--show-managed-fields")
+
+
+class DeployState(StrEnum):
+    """The state of the workload in the cluster; an outdated one accepts changes while it runs."""
+
+    ABSENT = "absent"
+    SAME = "same"
+    CHANGED = "changed"
+    OUTDATED = "outdated"
+    ENDED = "ended"
+    GOING = "going"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The state of the cluster before a deploy."""
+
+    state: DeployState  # the state of the workload
+    live: Object | None = None  # the existing workload
+    # the differences between the existing objects and the manifests, with the object's name. For a workload that is the
+    # same, they are the changes that the cluster's policies make.
+    differences: tuple[tuple[str, Difference], ...] = ()
+    deployed_by: str | None = None  # the user who deployed the existing workload, if known
+
+
+def situation(manifests: Manifests, live: Mapping[Key, Object], planned: Sequence[Object] = ()) -> Situation:
+    """Return the state of the workload and the objects with the names of `manifests` in the cluster.
+
+    Args:
+        manifests: The objects that would be applied.
+        live: The existing objects.
+        planned: The objects as the server would store them. A workload that differs from its manifest counts as the
+            same if the apply would not change it: then the cluster's policies have caused the differences.
+    """
+    workload = live.get(key(manifests.workload))
+    if workload is None:
+        return Situation(DeployState.ABSENT)
+    who = annotation(workload, DEPLOYED_BY)
+    if is_being_deleted(workload):
+        return Situation(DeployState.GOING, workload, deployed_by=who)
+    if annotation(workload, RENDERED) == manifests.digest:
+        stored = next((item for item in planned if key(item) == key(workload)), manifests.workload)
+        changed = tuple(_workload_changes(manifests, workload))
+        is_same = not changed or all(change.path == _BY for change in differences(stored, workload))
+    else:
+        changed = tuple(_changes(manifests, live))
+        # Objects applied by kubectl itself have no digest, and with several workloads the digest covers all of them:
+        # in these cases, only the visible differences count.
+        is_same = not changed and (annotation(workload, RENDERED) is None or bool(manifests.others))
+    ended = manifests.kind.ending(Snapshot(workload))
+    changed_state = DeployState.OUTDATED if manifests.kind.serves else DeployState.CHANGED
+    state = DeployState.ENDED if ended else DeployState.SAME if is_same else changed_state
+    return Situation(state, workload, changed, who)
+
+
+def is_touched(manifests: Manifests, live: Mapping[Key, Object]) -> bool:
+    """Whether a policy or a user has changed a workload since it was deployed from these very `manifests`."""
+    pairs = [(item, live.get(key(item))) for item in manifests.workloads]
+    return any(
+        item is not None and annotation(item, RENDERED) == manifests.digest and differences(manifest, item)
+        for manifest, item in pairs
+    )
+
+
+def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
+    kubectl: Kubectl,
+    manifests: str,
+    *,
+    dry_run: str | None = None,
+    force_conflicts: bool = False,
+    flags: Sequence[str] = (),
+    warnings: list[str] | None = None,
+) -> str:
+    """Apply objects with server-side apply, unless the dry run is on the client side.
+
+    Args:
+        kubectl: The user's kubectl.
+        manifests: The objects, as JSON or YAML.
+        dry_run: `server` or `client` to apply nothing.
+        force_conflicts: Whether to take over fields that another field manager has set.
+        flags: More flags for kubectl.
+        warnings: Receives the server's warnings.
+
+    Returns:
+        kubectl's stdout.
+
+    Raises:
+        ClusterError: The server refused an object; others may have been applied.
+    """
+    with workfolder.temporary() as folder:
+        file = folder / "manifests.json"
+        file.write_text(manifests, encoding="utf-8")
+        arguments = ["apply", f"--filename={file}"]
+        if dry_run != "client":  # kubectl has no client-side dry run of a server-side apply
+            arguments += ["--server-side", f"--field-manager={FIELD_MANAGER}"]
+            arguments += ["--force-conflicts"] if force_conflicts else []
+        arguments += [f"--dry-run={dry_run}"] if dry_run else []
+        return _run(kubectl, [*arguments, *flags], [] if warnings is None else warnings)
+
+
+def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted objects
+    kubectl: Kubectl,
+    manifests: Manifests,
+    stamped: str,
+    live: Mapping[Key, Object],
+    *,
+    surplus: Sequence[Object] = (),
+    force_conflicts: bool = False,
+) -> tuple[list[Object], tuple[str, ...]]:
+    """Apply all objects, or none if a dry run is refused; never overwrite objects of others.
+
+    Args:
+        kubectl: The user's kubectl.
+        manifests: The objects to apply.
+        stamped: The same objects as JSON, with the labels and annotations of the deploy.
+        live: The objects that existed under these names before.
+        surplus: The objects to delete before the apply; an autoscaler among them would change the workload again.
+        force_conflicts: Whether to take over fields that another field manager has set.
+
+    Returns:
+        The objects in the server's answer to the dry run, and the server's warnings.
+
+    Raises:
+        ClusterError: The server refused an object, or another user created an object of the same name meanwhile.
+        TimedOutError: An object of `surplus` still exists; nothing was applied.
+    """
+    # Without the dry run, a quota or a policy that refuses the last object would leave the others applied.
+    try:
+        objects = planned(kubectl, stamped, force_conflicts=force_conflicts)
+    except ConflictError as error:
+        is_autoscaled = any(item["kind"] == "HorizontalPodAutoscaler" for item in surplus)
+        if not is_autoscaled or not error.fields <= _SET_BY_AUTOSCALER:
+            raise
+        force_conflicts = True
+        objects = planned(kubectl, stamped, force_conflicts=True)
+    refuse_foreign(foreign_objects(objects, live))
+    if surplus:
+        remove(kubectl, surplus, timeout=_SURPLUS_SECONDS)
+    if kept := list(_handed_over(manifests, live)):
+        # The later of two such flags counts; and kubectl's validation would report the missing fields.
+        apply(kubectl, as_list(kept), flags=(f"--field-manager={_KEPT}", "--validate=false"))
+    try:
+        warnings: list[str] = []
+        printed = apply(kubectl, stamped, flags=_AS_JSON, force_conflicts=force_conflicts, warnings=warnings)
+        applied = _objects(printed)
+    except UnreachableError as error:
+        message = f"{error}; it is not known whether it was applied"
+        raise UnreachableError(message, hint="deploy again to complete it") from None
+    except ClusterError as error:
+        before_failure = _applied_before_failure(kubectl, manifests, live)
+        raise (
+            ClusterError(f"{error}; applied before that: {before_failure}", hint=error.hint)
+            if before_failure
+            else error
+        ) from None
+    if taken := foreign_objects(applied, live):
+        _release_fields(kubectl, taken)
+        refuse_foreign(taken)
+    return objects, tuple(dict.fromkeys(warnings))
+
+
+def planned(kubectl: Kubectl, manifests: str, *, force_conflicts: bool = False) -> list[Object]:
+    """Return the objects of `manifests`, which are JSON, as the server would store them. Raises as `apply`."""
+    return _objects(apply(kubectl, manifests, dry_run="server", force_conflicts=force_conflicts, flags=_AS_JSON))
+
+
+def _handed_over(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[Object]:
+    """Yield objects to apply, with the current number of replicas of the workloads that an autoscaler now controls.
+
+    A field without a manager gets its default, which is 1: a serving workload would be scaled down to it
+    (https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#migrating-deployments-and-statefulsets-to-horizontal-autoscaling).
+    """
+    targets = [
+        item["spec"]["scaleTargetRef"] for item in manifests.objects if item["kind"] == "HorizontalPodAutoscaler"
+    ]
+    for workload in manifests.workloads:
+        before = live.get(key(workload))
+        is_target = any((target.get("kind"), target.get("name")) == key(workload) for target in targets)
+        if before is None or not is_target or "replicas" in workload["spec"] or not sets(before, "replicas"):
+            continue
+        metadata = {"name": workload["metadata"]["name"]}
+        spec = {"replicas": before["spec"]["replicas"]}
+        yield {"apiVersion": workload["apiVersion"], "kind": workload["kind"], "metadata": metadata, "spec": spec}
+
+
+def _release_fields(kubectl: Kubectl, taken: list[Object]) -> None:
+    """Remove the applied fields from objects of others, with an apply that contains no fields."""
+    empty = [
+        {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": {"name": item["metadata"]["name"]}}
+        for item in taken
+    ]
+    apply(kubectl, as_list(empty))
+
+
+def _applied_before_failure(kubectl: Kubectl, manifests: Manifests, live: Mapping[Key, Object]) -> str:
+    """Return the names of the objects that a refused deploy has created, as a list in a sentence."""
+    try:
+        live_now = look_up(kubectl, manifests.objects)
+    except ClusterError:
+        return ""
+    made = [
+        shown(item)
+        for object_key, item in live_now.items()
+        if object_key not in live and annotation(item, RENDERED) == manifests.digest
+    ]
+    return ", ".join(made)
+
+
+def _objects(printed: str) -> list[Object]:
+    try:
+        answer = json.loads(printed)
+    except (ValueError, RecursionError):
+        raise UnreachableError("the cluster's response was cut off") from None
+    return list(answer["items"]) if answer["kind"] == "List" else [answer]
+
+
+def _run(kubectl: Kubectl, arguments: list[str], warnings: list[str]) -> str:
+    done = kubectl.run(*arguments)
+    unknown = NO_KIND.search(done.stderr) if done.returncode != 0 else None
+    if unknown and kubectl.serves(f"{unknown[1]}.{unknown[2].partition('/')[0]}"):
+        done = kubectl.run(*arguments)  # an API server that is starting does not serve every kind at once
+    if done.returncode == 0:
+        lines = done.stderr.splitlines()
+        warnings += [line.removeprefix("Warning: ") for line in lines if line.startswith("Warning: ")]
+        return str(done.stdout)
+    error = kubectl.unready_or(explained_error(done.stderr))
+    unserved = kinds().get(unknown[1]) if unknown else None
+    if unserved and unserved.operator:
+        error.hint = error.hint or unserved.operator.installation(kubectl.cluster)
+    raise error
+
+
+def _workload_changes(manifests: Manifests, workload: Object) -> Iterator[tuple[str, Difference]]:
+    for difference in differences(manifests.workload, workload):
+        yield shown(workload), difference
+
+
+def _changes(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[tuple[str, Difference]]:
+    for manifest in manifests.objects:
+        item = live.get(key(manifest))
+        if any(manifest is other for other in manifests.others):
+            continue
+        if item is None:
+            yield shown(manifest), Difference("", None, manifest)
+            continue
+        for difference in differences(manifest, item):
+            yield shown(manifest), difference

@@ -1,0 +1,369 @@
+"""Runs a package while its code is changed: deploys it once, then copies the code and starts its programs again.
+
+`packager.cluster.supervisor` changes its pods for that. Each change is copied into all pods, by a command in each, and
+the programs start when all of the old ones have ended.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ClusterError, MlpackError, UnreachableError, UsageError, VerificationError
+from packager.cluster import delete as deleting
+from packager.cluster import deploy as deploying
+from packager.cluster.devcode import ModelCode, PackageCode
+from packager.cluster.follow import follow_all
+from packager.cluster.labels import DEPLOYED_BY, DEV
+from packager.cluster.logreader import LogRange, LogStreams, Prefixes
+from packager.cluster.ownership import key, look_up, refuse_taken
+from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
+from packager.cluster.supervisor import STATE, code_folder, for_dev, mode_of
+from packager.kubernetes.manifest import Manifest, at, mapping
+from packager.kubernetes.objects import annotation, is_being_deleted, is_running, main_container, name, shown
+from packager.modelspec.settings import parse_setting
+from packager.package import layout
+from packager.package.path_checks import shown as shown_path
+from packager.workloads.structures import pods as groups_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+    from pathlib import Path
+
+    from packager.cluster.delete import Deleted
+    from packager.cluster.deploy import Deployed
+    from packager.cluster.devcode import Code, CodeFolder
+    from packager.cluster.logs import Part
+    from packager.cluster.target import Target
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.podsecurity import Level
+
+LOOK_SECONDS = 0.2
+"""Seconds between two looks at the files."""
+
+ASK_SECONDS = 5.0
+"""Seconds between two requests that find out whether the pods still exist."""
+
+MOST_PODS = 64
+"""The largest number of pods of a session: a kubectl is started for each change in each."""
+
+STOP_SECONDS = 10
+"""Seconds from SIGTERM until a program is killed."""
+
+_AT_ONCE = 8
+_SECONDS = 60.0
+_MOST_NAMES = 5
+_LAST_LINES = 10
+_TRIES = 5
+_PAUSE = 1.0
+_REMOVAL_SECONDS = 300
+
+# What a program has started, and left, is killed too: it may hold the port of the next one.
+_PUT = f"""state={STATE} supervised=$1 folder=$2 size=$3
+if [ -n "$supervised" ]; then
+  rm -f "$state/go"
+  if read -r program 2>/dev/null <"$state/program"; then
+    : >"$state/stopping"
+    kill -TERM "$program" 2>/dev/null
+    read -r begun rest </proc/uptime
+    while [ -e "$state/program" ]; do
+      read -r now rest </proc/uptime
+      [ "$((${{now%%.*}} - ${{begun%%.*}}))" -lt {STOP_SECONDS} ] || kill -KILL "-$program" "$program" 2>/dev/null
+      sleep 0.05 2>/dev/null || sleep 1
+    done
+    kill -KILL "-$program" 2>/dev/null
+  fi
+fi
+[ -n "$folder" ] || return 0
+cd "$folder" || return 1
+rm -rf ./* ./.[!.]* ./..?*
+head -c "$size" | tar -xf - -C .
+"""
+_START = f'[ -z "$1" ] || {{ echo "$2" >{STATE}/code && : >{STATE}/go; }}\n'
+_CODE_OF = f'read -r code 2>/dev/null <{STATE}/code && echo "$code"; return 0\n'
+
+
+@dataclass(frozen=True, slots=True)
+class DevPod:
+    """A running pod whose program can be started again."""
+
+    pod: Object
+    folder: str | None  # that the code is copied to; None if it has no code
+    is_supervised: bool  # whether its program is started by the script; not where another pod starts it
+
+    @classmethod
+    def of(cls, pod: Object) -> DevPod | None:
+        """Return a pod as one of a session; None if it does not run, or was not changed by `supervisor`."""
+        container = mapping(at(pod, ("spec", "containers", 0)))
+        folder, is_supervised = code_folder(container), mode_of(container)[:1] == ("dev",)
+        if not is_running(pod) or is_being_deleted(pod) or not (folder or is_supervised):
+            return None
+        return cls(pod, folder, is_supervised)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDev:
+    """A session that may begin."""
+
+    target: Target  # the overlay with changed pods, and the cluster
+    source: Path  # the model or the package, as the user names it
+    code: CodeFolder
+    is_new: bool  # whether nothing is deployed yet
+
+    @property
+    def stop_command(self) -> str:
+        """The command line that deletes what the session has deployed."""
+        return _stop_command(self.target, self.source)
+
+
+def code_of(source: Path, spec: Path | None, target: Target, settings: Sequence[str]) -> CodeFolder:
+    """Return the folder of the code.
+
+    Args:
+        source: The model or the package, as the user names it.
+        spec: The spec file of a model; None for a package.
+        target: The opened overlay.
+        settings: The changes of the spec.
+
+    Raises:
+        UsageError: The package is an archive, or a setting has a wrong form.
+    """
+    if spec is not None:
+        values = target.package.inventory["spec"]
+        return ModelCode(spec, tuple(map(parse_setting, settings)), (values["precision"], values["mode"]))
+    if target.package.folder != target.package.source:
+        raise UsageError(f"{source} is an archive, and its code cannot change", hint="name a model, or a folder")
+    return PackageCode(target.package.folder)
+
+
+def check(target: Target, allowed: frozenset[str], level: Level | None) -> None:
+    """Check that the overlay may be applied, as `deploy` does; the code of a package's folder may have changed.
+
+    Raises:
+        VerificationError: The overlay may not be applied; the error contains every problem.
+    """
+    try:
+        deploying.check(target, allowed, level)
+    except VerificationError as error:
+        code = target.package.shown(layout.SCRIPTS)
+        kustomizations = {f"{code}/{name}" for name in layout.KUSTOMIZATIONS}
+        error.problems = tuple(
+            one for one in error.problems if not one.file.startswith(f"{code}/") or one.file in kustomizations
+        )
+        if error.problems or target.package.folder != target.package.source:
+            raise
+
+
+def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
+    """Return the session of a target, after a look at the objects that exist; change nothing.
+
+    Args:
+        target: The opened overlay.
+        source: The model or the package, as the user names it.
+        code: The folder of the code.
+
+    Raises:
+        UsageError: The programs of its pods cannot be started again, or there are too many pods.
+        ClusterError: The workload exists, and was deployed by another person, in another way or with another spec.
+    """
+    target = replace(target, manifests=for_dev(target.manifests))
+    count = sum(group.count for item in target.manifests.workloads for group in groups_of(Manifest(item)))
+    if count > MOST_PODS:
+        raise UsageError(f"{target.shown} has {count:,} pods: expected at most {MOST_PODS}")
+    live = look_up(target.kubectl, target.manifests.objects)
+    refuse_taken(live, target.identity)
+    existing = [live.get(key(item)) for item in target.manifests.workloads]
+    for item, manifest in zip(existing, target.manifests.workloads, strict=True):
+        if item is None:
+            continue
+        by = annotation(item, DEPLOYED_BY)
+        if is_being_deleted(item):
+            raise ClusterError(f"{shown(item)} is being deleted", hint="run it again when it no longer exists")
+        if annotation(item, DEV) is None:
+            message = f"{shown(item)} already exists, and was not deployed by `mlpack dev`"
+            raise ClusterError(message, hint=f"delete it first: {target.command('delete')}")
+        if by != target.person:
+            raise ClusterError(f"{shown(item)} belongs to a session of {shown_path(str(by))}; nothing was changed")
+        if annotation(item, DEV) != annotation(manifest, DEV):
+            message = f"{shown(item)} differs from what would be deployed now in more than its code"
+            raise ClusterError(message, hint=f"this deletes it: {_stop_command(target, source)}")
+    if any(existing) and not all(existing):
+        message = f"only a part of {target.shown_all} exists"
+        raise ClusterError(message, hint=f"this deletes it: {_stop_command(target, source)}")
+    return PreparedDev(target, source, code, not any(existing))
+
+
+def _stop_command(target: Target, source: Path) -> str:
+    return target.command("dev", "--stop", source=source)
+
+
+def deploy(prepared: PreparedDev) -> Deployed:
+    """Apply all objects. Raises the errors of `packager.cluster.deploy.apply`."""
+    return deploying.apply(deploying.prepare(prepared.target))
+
+
+def stop(target: Target) -> Deleted:
+    """Delete everything that a session has deployed, except claims, whose data stays.
+
+    Raises:
+        ClusterError: The workload was not deployed by a session of this person, or it cannot be deleted.
+        TimedOutError: Some objects still exist after five minutes.
+    """
+    live = look_up(target.kubectl, target.manifests.workloads)
+    for item in live.values():
+        by = annotation(item, DEPLOYED_BY)
+        if not target.identity.owns(item) or annotation(item, DEV) is None:
+            message = f"{shown(item)} was not deployed by `mlpack dev`; nothing was deleted"
+            raise ClusterError(message, hint=target.command("delete"))
+        if by != target.person:
+            raise ClusterError(f"{shown(item)} belongs to a session of {shown_path(str(by))}; nothing was deleted")
+    return deleting.delete(deleting.prepare(target, keep_results=True), timeout=_REMOVAL_SECONDS)
+
+
+def counted(pods: Sequence[object]) -> str:
+    """Return the number of pods in words."""
+    return f"{len(pods)} pod{'' if len(pods) == 1 else 's'}"
+
+
+@dataclass
+class DevLoop:
+    """One call of `mlpack dev`, from the first pod to Ctrl-C."""
+
+    prepared: PreparedDev  # the deployed workloads
+    patience: float  # see `packager.cluster.follow`
+    _pods: tuple[DevPod, ...] = ()
+    _has_begun: bool = False
+    _code: Code | None = None
+    _copied: str = ""
+
+    @property
+    def _target(self) -> Target:
+        return self.prepared.target
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the logs of all pods, and remarks, without end; the code is copied whenever it changes.
+
+        Raises:
+            ClusterError: The workload cannot run, was deleted or has ended, or a pod cannot be changed.
+            MlpackError: The code cannot be used at the beginning.
+        """
+        folder, clock = self.prepared.code, self._target.kubectl.runner.clock
+        self._code, state = folder.read(), folder.state()
+        asked, failures, prefixes = clock(), 0, Prefixes()
+        with LogStreams(self._target.kubectl) as logs:
+            while True:
+                try:
+                    if not self._pods or clock() >= asked + ASK_SECONDS:
+                        yield from self._find_pods(logs)
+                        asked = clock()
+                    if self._copied != self._code.digest:
+                        yield from self._copy()
+                    failures = 0
+                except (BrokenOffError, UnreachableError) as error:
+                    failures += 1
+                    if failures >= _TRIES:
+                        raise (error.reason if isinstance(error, BrokenOffError) else error) from None
+                    yield f"{error}; connecting again"
+                    self._pods = ()
+                    self._target.kubectl.runner.sleep(_PAUSE)
+                for part in logs.parts(LOOK_SECONDS):
+                    text = part.content
+                    if isinstance(text, bytes):
+                        text = prefixes.put(name(part.log.pod), text, has_name=len(self._pods) > 1)
+                    yield text
+                if folder.state() != state:
+                    yield from self._read_code()
+                    state = folder.state()
+
+    def _read_code(self) -> Iterator[Part]:
+        """Read the code, or report why it is not copied."""
+        try:
+            code = self.prepared.code.read()
+        except MlpackError as error:
+            yield from map(str, error.problems[:_MOST_NAMES])
+            yield f"not copied: {error}"
+            return
+        if self._code and (changes := code.changes(self._code)):
+            more = len(changes) - _MOST_NAMES
+            listed = ", ".join(map(shown_path, changes[:_MOST_NAMES]))
+            yield f"changed: {listed}{f' and {more} more' if more > 0 else ''}"
+        self._code = code
+
+    def _copy(self) -> Iterator[Part]:
+        """Copy the code into all pods, and start all programs when all of the old ones have ended."""
+        assert self._code is not None
+        runner = self._target.kubectl.runner
+        begin = runner.clock()
+        archive, digest = self._code.archive(runner.now()), self._code.digest
+
+        def put(pod: DevPod) -> bytes:
+            content = archive if pod.folder else b""
+            words = ("yes" if pod.is_supervised else "", pod.folder or "", str(len(content)))
+            return self._ask(pod, _PUT, *words, given=content)
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(put, self._pods))
+            list(pool.map(lambda pod: self._ask(pod, _START, "yes" if pod.is_supervised else "", digest), self._pods))
+        self._copied = digest
+        yield f"copied to {counted(self._pods)}, and started in {runner.clock() - begin:.1f} s"
+
+    def _ask(self, pod: DevPod, script: str, *words: str, given: bytes = b"") -> bytes:
+        shell = ContainerShell(
+            self._target.kubectl, name(pod.pod), main_container(pod.pod), _SECONDS, lambda _text: None
+        )
+        try:
+            return shell.ask(script, *words, given=[given] if given else ())
+        except ScriptError as error:
+            raise ClusterError(f"pod/{name(pod.pod)}: its code cannot be replaced: {error}") from None
+
+    def _find_pods(self, logs: LogStreams) -> Iterator[Part]:
+        """Find the running pods, wait for all of them, and follow their logs."""
+        pods = self._running()
+        if pods is None:
+            yield f"waiting for the pods of {self._target.shown_all}"
+            pods = yield from self._awaited()
+        last = LogRange(tail=_LAST_LINES) if not self._has_begun and not self.prepared.is_new else LogRange()
+        skipped = [pod for pod in pods if not logs.follow(pod.pod, None, last)]
+        known = {one.pod["metadata"]["uid"] for one in self._pods}
+        if skipped and not self._has_begun:
+            yield f"the logs of {counted(skipped)} are not shown: too many at the same time"
+        if {pod.pod["metadata"]["uid"] for pod in pods} != known:
+            codes = {self._ask(pod, _CODE_OF).decode().strip() for pod in pods if pod.is_supervised}
+            self._copied = codes.pop() if len(codes) == 1 else ""
+        self._pods, self._has_begun = pods, True
+
+    def _running(self) -> tuple[DevPod, ...] | None:
+        """Return all pods of the workloads if all of them run; else None.
+
+        Raises:
+            ClusterError: A workload was deleted, or has ended.
+        """
+        pods: list[DevPod] = []
+        for one in self._target.per_workload:
+            snapshot = one.observe(events=False)
+            if snapshot is None or annotation(snapshot.workload, DEV) is None:
+                raise ClusterError(f"{one.shown} no longer exists", hint="run it again to deploy it")
+            kind = one.manifests.kind
+            if verdict := kind.ending(snapshot):
+                hint = f"this deletes it: {self.prepared.stop_command}"
+                raise ClusterError(f"{one.shown} has ended: {verdict.summary}", hint=hint)
+            running = [dev for pod in kind.listed(snapshot.pods) if (dev := DevPod.of(pod))]
+            if len(running) < sum(group.count for group in groups_of(Manifest(one.manifests.workload))):
+                return None
+            pods += running
+        return tuple(pods)
+
+    def _awaited(self) -> Generator[Part, None, tuple[DevPod, ...]]:
+        """Wait until all pods run, and return them; yield how the workloads are when that changes."""
+        summary = ""
+        while True:
+            for update in follow_all(self._target, patience=self.patience):
+                if (pods := self._running()) is not None:
+                    return pods
+                if update.verdict.summary != summary:
+                    summary = update.verdict.summary
+                    yield summary
+                if update.is_last:
+                    hint = self._target.command("status")
+                    raise ClusterError(f"{self._target.shown_all} cannot run: {summary}", hint=hint)

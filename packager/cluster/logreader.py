@@ -1,0 +1,559 @@
+"""Reads logs of containers: once, or as they are written, each with a kubectl and a thread.
+
+A log is continued after its last line when a connection breaks off or its container starts again.
+
+Tests: cluster/test_logs.py.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Self
+
+from packager.base.errors import ClusterError, KubeletError, MlpackError, UnreachableError
+from packager.kubernetes.kubectl.messages import NO_POD, NO_PREVIOUS_CONTAINER, NOT_STARTED
+from packager.kubernetes.kubectl.refusals import error_from
+from packager.kubernetes.objects import container_statuses, main_container, moment, name, status, uid
+from packager.kubernetes.pods import LAST_LINES, last_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from packager.base.process import Running
+    from packager.kubernetes.kubectl.client import Kubectl
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.verdict import Finding
+
+PATIENCE = 10.0
+"""Seconds without data after which a kubelet counts as not answering."""
+
+MOST_STREAMS = 16
+"""The largest number of logs that are read at the same time, each by a kubectl."""
+
+_CHUNK = 64 << 10
+_BLOCKS = 256
+"""The blocks of lines that wait to be taken; kubectl waits while there are more."""
+
+_PAUSE = 1.0
+_END_SECONDS = 5.0
+
+# RFC 3339, as Go writes it: older kubelets leave out a fraction's trailing zeros.
+_STAMP = re.compile(rb"(2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+_LONGEST_STAMP = 36
+
+# The messages of a kubelet in place of a log that it cannot read (pkg/kubelet/kuberuntime).
+_KUBELET_ERROR = re.compile(rb"unable to retrieve container logs|failed to (try resolving|open log|create fs|watch)")
+
+# The interval in which a kubelet checks the sizes of logs (containerLogMonitorInterval).
+_ROTATION = timedelta(seconds=10)
+
+# The size at which a kubelet begins a new file for a log (containerLogMaxSize); a reader that comes later gets only it.
+_MOST_KEPT = 10 << 20
+
+_BURST = 32 << 10
+"""The bytes from which on the speed of a log is measured within less than a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The part of a container's log that is read, and its form."""
+
+    tail: int | None = None  # the number of last lines, of those written before the first read; None for all
+    since: datetime | None = None  # the earliest time; None for the first line
+    has_times: bool = False  # whether each line begins with its time
+    is_previous: bool = False  # whether only the log before the last restart of the container is read
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log is read from its first line."""
+        return self.tail is None and self.since is None and not self.is_previous
+
+
+WHOLE = LogRange()
+
+
+class _Lines:
+    """Takes the times off lines of `kubectl logs --timestamps`, and skips lines that were read before.
+
+    A kubelet returns the lines since a whole second, so lines of the last second are returned again: those before the
+    newest time are skipped, and of those with this time as many as were read.
+    """
+
+    def __init__(self, part: LogRange) -> None:
+        self.first = self.last = b""  # the times of the first and of the newest line
+        self.begins_later = False  # whether the first line after `resume` is newer than the last one before
+        self.size = 0  # the bytes that were yielded
+        self._since = part.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").encode() if part.since else b""
+        self._has_times = part.has_times
+        self._count = 0  # the lines with the newest time
+        self._given = 0  # the yielded bytes of the newest line, while it has no end
+        self._again: int | None = None  # the lines with the newest time that are returned again; None after them
+        self._is_first = False  # whether no line was seen since `resume`
+        self._rest = b""
+        self._is_within = False  # whether the next bytes belong to a line that has begun
+        self._is_skipped = False  # whether these bytes are skipped
+
+    def resume(self) -> None:
+        """Begin with a new answer of kubectl."""
+        self._rest, self._is_within, self.begins_later = b"", False, False
+        self._again, self._is_first = (0, True) if self.last else (None, False)
+
+    def take(self, data: bytes, *, is_end: bool = False) -> bytes:
+        """Return the unread bytes of the complete lines, and of a long line that has not ended."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        taken = [self._line(line + b"\n") for line in lines]
+        if self._rest and (is_end or len(self._rest) >= _CHUNK or (self._is_within and not self._is_skipped)):
+            taken.append(self._line(self._rest))
+            self._rest = b""
+        text = b"".join(taken)
+        self.size += len(text)
+        return text
+
+    def _line(self, line: bytes) -> bytes:
+        """Return the unread bytes of a line, or of a part of it."""
+        has_end = line.endswith(b"\n")
+        if self._is_within:
+            self._is_within = not has_end
+            self._given = 0 if has_end else self._given + len(line)
+            return b"" if self._is_skipped else line
+        stamp = _STAMP.match(line)
+        time = _time(stamp) if stamp else b""
+        if not time:
+            # Without an end, the answer broke off within a time.
+            return line if has_end and not self.last else b""
+        assert stamp is not None
+        text, self._is_within = line[stamp.end() :], not has_end
+        skip = self._bytes_before(time)
+        self._is_skipped = time < self._since or skip is None
+        if not self._is_skipped:
+            self.first = self.first or time
+            self._given = 0 if has_end else len(text)
+        if self._is_skipped or not skip:
+            return b"" if self._is_skipped else (time + b"Z " + text if self._has_times else text)
+        return text[skip:]
+
+    def _bytes_before(self, time: bytes) -> int | None:
+        """Return how many bytes of a line were read before; None for all."""
+        if self._is_first:
+            self._is_first = False
+            self.begins_later = time > self.last
+        if self._again is not None and time <= self.last:
+            if time < self.last or self._again < self._count - 1:
+                self._again += time == self.last
+                return None
+            if self._again == self._count - 1:
+                self._again += 1
+                return self._given or None
+        self._again = None
+        if time > self.last:
+            self.last, self._count = time, 0
+        self._count += time == self.last
+        return 0
+
+
+def _time(stamp: re.Match[bytes]) -> bytes:
+    """Return the time of a stamp in UTC as sortable text with nine digits; empty for an invalid time."""
+    whole, fraction, zone = stamp.groups()
+    if zone != b"Z":
+        try:
+            whole = datetime.fromisoformat((whole + zone).decode()).astimezone(UTC).isoformat()[:19].encode()
+        except ValueError:
+            return b""
+    return bytes(whole + b"." + (fraction or b"").ljust(9, b"0"))
+
+
+class ContainerLog:
+    """The log of one container, each time read from the position reached before.
+
+    Args:
+        kubectl: The user's kubectl.
+        pod: The pod.
+        container: The container's name; None for the pod's main container.
+        part: The part of the log to read.
+    """
+
+    def __init__(self, kubectl: Kubectl, pod: Object, container: str | None = None, part: LogRange = WHOLE) -> None:
+        self.pod = pod  # its newest known state
+        self.container = container or main_container(pod)
+        self.notes: list[str] = []  # what is missing at the position that was reached
+        self.is_gone = False  # whether the pod no longer exists
+        self.has_end = False  # whether the last answer was read to its end
+        self.is_late = False  # whether an empty log may have had lines: its container has run long enough
+        self._kubectl = kubectl
+        self._part = part
+        self._lines = _Lines(part)
+        self._restarts: int | None = None  # of the container whose log was read last
+
+    @property
+    def shown(self) -> str:
+        """The pod's name for kubectl."""
+        return f"pod/{name(self.pod)}"
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the container has been started."""
+        entry = self._status()
+        return entry is not None and ("waiting" not in entry["state"] or bool(entry.get("restartCount")))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the container has ended, and is not started again."""
+        entry = self._status()
+        is_over = status(self.pod).get("phase") in ("Succeeded", "Failed")
+        is_last = self.pod["spec"].get("restartPolicy") == "Never"
+        return is_over or (is_last and entry is not None and "terminated" in entry["state"])
+
+    def _status(self) -> Object | None:
+        entries = container_statuses(self.pod)
+        return next((dict(entry) for entry in entries if entry["name"] == self.container), None)
+
+    def read(
+        self, *, idle: Callable[[float], object], start: Callable[[Running], object] | None = None
+    ) -> Iterator[bytes]:
+        """Yield the new bytes, in blocks of lines.
+
+        Args:
+            idle: Called with the seconds without data; its exception ends the reading.
+            start: Receives each kubectl, which then follows the log; None to read what there is now.
+
+        Raises:
+            UnreachableError: The cluster or the pod's kubelet does not answer; bytes before that were yielded.
+            ClusterError: The cluster refuses to return the log.
+        """
+        entry = self._status() or {"state": {}}
+        restarts = int(entry.get("restartCount") or 0)
+        if self._part.is_previous:
+            yield from self._read_one(["--previous"], idle, None)
+            return
+        if restarts and self._part.tail is None and restarts != self._restarts:
+            # kubectl has only one previous container's log.
+            if self._restarts is not None and restarts > self._restarts + 1:
+                self._note_gap()
+            yield from self._read_one(["--previous"], idle, None)
+        is_same = self._restarts == restarts
+        self._restarts = restarts
+        yield from self._read_one(["--follow"] if start else [], idle, start, is_same=is_same)
+        if self._part.is_whole and not self._lines.first:
+            state = entry["state"].get("running") or entry["state"].get("terminated") or {}
+            if begin := state.get("startedAt"):
+                until = moment(state["finishedAt"]) if state.get("finishedAt") else self._kubectl.runner.now()
+                self.is_late = until - moment(begin) > _ROTATION
+
+    def _read_one(
+        self,
+        flags: list[str],
+        idle: Callable[[float], object],
+        start: Callable[[Running], object] | None,
+        *,
+        is_same: bool = False,
+    ) -> Iterator[bytes]:
+        lines = self._lines
+        had_begun = bool(lines.first)
+        lines.resume()
+        arguments = ["logs", name(self.pod), f"--container={self.container}", "--timestamps", *flags, *self._from()]
+        message = b""
+        with self._kubectl.start(*arguments, idle=idle) as running:
+            if start:
+                start(running)
+            while chunk := running.stdout.read1(_CHUNK):
+                if not lines.first and not _STAMP.match(chunk) and _KUBELET_ERROR.match(chunk):
+                    message = chunk
+                    continue
+                text = lines.take(chunk)
+                if lines.begins_later and is_same:
+                    self._note_gap()
+                lines.begins_later = False
+                if text:
+                    if not had_begun and self._part.is_whole:
+                        self._note_late()
+                    had_begun, self.has_end = True, False
+                    yield text
+            if text := lines.take(b"", is_end=True):
+                yield text
+            done = running.wait()
+        self._check_end(done.returncode, done.stderr, message)
+
+    def _from(self) -> list[str]:
+        """Return kubectl's arguments for the position up to which the log was read, or for the part to begin with."""
+        if last := self._lines.last:
+            second = datetime.fromisoformat(last[:19].decode()) - timedelta(seconds=1)
+            return [f"--since-time={second.isoformat()}Z"]
+        since = [f"--since-time={self._part.since.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"] if self._part.since else []
+        return [f"--tail={-1 if self._part.tail is None else self._part.tail}", *since]
+
+    def _note_gap(self) -> None:
+        self.notes.append(
+            f"lines of {self.shown} may be missing here: its node has rotated the log since the last read"
+        )
+
+    def _note_late(self) -> None:
+        """Note that the first lines are missing, if the container writes so fast that its node has removed them."""
+        state = (self._status() or {"state": {}})["state"]
+        begin = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+        if not begin or self._restarts:
+            return
+        first, last = (moment(f"{time[:26].decode()}Z") for time in (self._lines.first, self._lines.last))
+        late, seconds, size = (first - moment(begin)).total_seconds(), (last - first).total_seconds(), self._lines.size
+        per_second = size / max(seconds, 0.01 if size >= _BURST else 1)
+        if late * per_second > _MOST_KEPT:
+            what = f"the log of {self.shown} begins {late:,.0f} s after its container started"
+            self.notes.append(f"{what}: earlier lines, if any, are no longer on its node")
+
+    def _check_end(self, returncode: int, stderr: str, message: bytes) -> None:
+        """Raise the error that kubectl's end means; a log that does not exist is no error."""
+        if message:
+            raise ClusterError(f"the log of {self.shown} cannot be read: {message.decode(errors='replace').strip()}")
+        self.has_end |= returncode == 0
+        if returncode == 0 or NOT_STARTED.search(stderr):
+            return
+        if NO_PREVIOUS_CONTAINER.search(stderr):
+            if not self._part.is_previous:
+                self._note_gap()
+        elif NO_POD.search(stderr):
+            self.is_gone = True
+        elif returncode < 0:
+            raise ClusterError(f"the log of {self.shown} cannot be read: kubectl was ended by signal {-returncode}")
+        else:
+            error = error_from(stderr)
+            kind = UnreachableError if isinstance(error, UnreachableError | KubeletError) else ClusterError
+            raise kind(f"the log of {self.shown} cannot be read: {error}", hint=error.hint)
+
+
+def read_once(log: ContainerLog, patience: float = PATIENCE) -> Iterator[bytes]:
+    """Yield the new bytes of a log that are there now; none if its container has not been started.
+
+    Raises:
+        ClusterError: See `ContainerLog.read`; or no data arrived for `patience` seconds.
+    """
+
+    def idle(seconds: float) -> None:
+        if seconds >= patience:
+            message = f"the log of {log.shown} cannot be read: no answer from its kubelet for {seconds:g} s"
+            raise UnreachableError(message, hint="kubectl get nodes")
+
+    if log.has_begun:
+        yield from log.read(idle=idle)
+
+
+def with_log_end(kubectl: Kubectl, finding: Finding) -> Finding:
+    """Return the finding with the end of the container's log if the pod's status did not contain it."""
+    if finding.log or not finding.container:
+        return finding
+    entry = {"name": finding.container, "state": {"terminated": {}}}
+    metadata = {"name": finding.subject.removeprefix("pod/")}
+    pod = {"metadata": metadata, "spec": {}, "status": {"containerStatuses": [entry]}}
+    log = ContainerLog(kubectl, pod, finding.container, LogRange(tail=LAST_LINES))
+    end = b""
+    try:
+        for block in read_once(log):
+            end = (end + block)[-4 * _CHUNK :]
+    except MlpackError:
+        return finding
+    return replace(finding, log=last_lines(end.decode(errors="replace")))
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """A block of lines of a log, or a remark on what comes before or after it."""
+
+    log: ContainerLog
+    content: bytes | str
+
+
+class Prefixes:
+    """Puts the name of its pod before each line of a log, where there are several."""
+
+    def __init__(self) -> None:
+        self._open = ""  # the pod of an unfinished last line
+
+    def put(self, pod: str, data: bytes, *, has_name: bool) -> bytes:
+        """Return a block of lines of a pod, on a line of its own."""
+        is_new = self._open != pod
+        before = b"\n" if self._open and is_new else b""
+        self._open = "" if data.endswith(b"\n") else pod
+        if not has_name:
+            return before + data
+        prefix, end = f"[{pod}] ".encode(), b"\n" if data.endswith(b"\n") else b""
+        return before + (prefix if is_new else b"") + data.removesuffix(b"\n").replace(b"\n", b"\n" + prefix) + end
+
+
+@dataclass(eq=False)
+class _Stream:
+    """A thread that follows a log."""
+
+    log: ContainerLog
+    thread: threading.Thread
+    running: Running | None = None
+    error: ClusterError | None = None  # of the last read; None if that has succeeded
+
+
+class LogStreams:
+    """Reads logs as they are written, until the block ends."""
+
+    def __init__(self, kubectl: Kubectl) -> None:
+        self._kubectl = kubectl
+        self._is_over = threading.Event()
+        self._lock = threading.Lock()
+        self._news = threading.Condition()  # notified when a stream has read something, or a pod has changed
+        self._parts: queue.Queue[LogPart] = queue.Queue(_BLOCKS)
+        self._streams: dict[tuple[str, str], _Stream] = {}
+        self._answered: set[tuple[str, str]] = set()  # the streams that have read something, or could not
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stop()
+
+    @property
+    def logs(self) -> list[ContainerLog]:
+        """The logs, in the order in which they were begun."""
+        return [stream.log for stream in self._streams.values()]
+
+    @property
+    def error(self) -> ClusterError | None:
+        """The error of the first log that cannot be read now."""
+        return next((stream.error for stream in self._streams.values() if stream.error), None)
+
+    def follow(
+        self, pod: Object, container: str | None = None, part: LogRange = WHOLE, *, is_deleted: bool = False
+    ) -> bool:
+        """Begin to read a log when its container has started; call it again with each new state of the pod.
+
+        Args:
+            pod: The pod.
+            container: The container's name; None for the pod's main container.
+            part: The part of the log to read.
+            is_deleted: Whether the pod no longer exists.
+
+        Returns:
+            Whether the log is read; it is not while MOST_STREAMS others are.
+        """
+        key = uid(pod), container or main_container(pod)
+        with self._lock:
+            earlier = self._streams.get(key)
+            if earlier:
+                earlier.log.pod = pod
+                with self._news:
+                    self._news.notify_all()
+                if is_deleted or not earlier.log.is_gone or earlier.thread.is_alive():
+                    return True
+            log = earlier.log if earlier else ContainerLog(self._kubectl, pod, container, part)
+            log.is_gone = False
+            if self._is_over.is_set() or not log.has_begun:
+                return True
+            if sum(stream.thread.is_alive() for stream in self._streams.values()) >= MOST_STREAMS:
+                return False
+            stream = _Stream(log, threading.Thread(target=self._read, args=(key,), daemon=True))
+            self._streams[key] = stream
+        stream.thread.start()
+        return True
+
+    def wait(self, seconds: float) -> None:
+        """Wait until each stream has read something, or could not, but at most this long."""
+        with self._news:
+            self._news.wait_for(lambda: self._streams.keys() <= self._answered or self._parts.full(), seconds)
+
+    def parts(self, seconds: float = 0.0) -> Iterator[LogPart]:
+        """Yield the parts that were read, and wait for the first one at most this long."""
+        with suppress(queue.Empty):
+            yield self._parts.get(timeout=seconds) if seconds else self._parts.get_nowait()
+            for _ in range(4 * _BLOCKS):  # while they are taken, others arrive
+                yield self._parts.get_nowait()
+
+    def finish(self, patience: float = PATIENCE) -> Iterator[LogPart]:
+        """Yield the rest of all logs: of those that still follow a running container, what there is now."""
+        waited = 0.0
+        while waited < patience and any(
+            stream.thread.is_alive() and stream.log.has_ended and not stream.error for stream in self._streams.values()
+        ):
+            waited += 0.1
+            for part in self.parts(0.1):
+                waited = 0.0
+                yield part
+        self._is_over.set()
+        stopping = threading.Thread(target=self._stop, daemon=True)
+        stopping.start()
+        while stopping.is_alive():
+            yield from self.parts(0.02)
+        yield from self.parts()
+        for stream in list(self._streams.values()):
+            log = stream.log
+            if log.is_gone and not log.has_end:
+                missing = f"the end of the log of {log.shown} is missing: the pod was deleted before it was read"
+                yield LogPart(log, missing)
+            if log.is_gone or (log.has_end and log.has_ended):
+                continue
+            stream.error = None
+            try:
+                for block in read_once(log, patience):
+                    yield LogPart(log, block)
+            except ClusterError as error:
+                stream.error = error
+            yield from (LogPart(log, note) for note in _taken(log.notes))
+
+    def _stop(self) -> None:
+        self._is_over.set()
+        with self._lock:
+            streams = list(self._streams.values())
+        with self._news:
+            self._news.notify_all()
+        for stream in streams:
+            if stream.running:
+                stream.running.stop()
+        for stream in streams:
+            stream.thread.join(_END_SECONDS)
+
+    def _read(self, key: tuple[str, str]) -> None:
+        """Read a log until its container has ended; what breaks off is continued after the last line."""
+        stream = self._streams[key]
+        log = stream.log
+
+        def begin(running: Running) -> None:
+            stream.running = running
+            if self._is_over.is_set():
+                running.stop()
+
+        while not self._is_over.is_set():
+            pod = log.pod
+            try:
+                for block in log.read(idle=lambda _seconds: None, start=begin):
+                    stream.error = None
+                    self._put(*(LogPart(log, note) for note in _taken(log.notes)), LogPart(log, block))
+                    self._answer(key)
+                stream.error = None
+            except ClusterError as error:
+                stream.error = None if self._is_over.is_set() else error
+            except (MlpackError, OSError, ValueError) as error:
+                stream.error = ClusterError(f"the log of {log.shown} cannot be read: {error}")
+            self._put(*(LogPart(log, note) for note in _taken(log.notes)))
+            self._answer(key)
+            if log.is_gone or (log.has_ended and stream.error is None):
+                return
+            with self._news:  # the state of the pod is known a moment later
+                self._news.wait_for(lambda: self._is_over.is_set() or log.pod is not pod, _PAUSE)  # noqa: B023
+            if stream.error:
+                self._is_over.wait(_PAUSE)
+
+    def _answer(self, key: tuple[str, str]) -> None:
+        with self._news:
+            self._answered.add(key)
+            self._news.notify_all()
+
+    def _put(self, *parts: LogPart) -> None:
+        for part in parts:
+            while not self._is_over.is_set() or not self._parts.full():
+                with suppress(queue.Full):
+                    self._parts.put(part, timeout=_PAUSE)
+                    break
+
+
+def _taken(notes: list[str]) -> list[str]:
+    """Return notes, and empty their list."""
+    taken, notes[:] = list(notes), []
+    return taken

@@ -1,0 +1,413 @@
+"""Records runs in local folders: logs, manifests, values, verdict and results.
+
+With `--results DIR`, the folder is `DIR/WORKLOAD/TIME`, with the time at which the workload was created in the cluster,
+so that a later command on the same run continues its record. Of other followed runs, a short record is kept in a folder
+of the user's own, without results and with the ends of logs only; of these, the oldest are removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Self
+
+from packager.base import atomic, jsonio, paths, yamlio
+from packager.base.errors import ClusterError, MlpackError, ToolError, reason
+from packager.cluster.hold import HeldResults
+from packager.cluster.logreader import ContainerLog, LogRange, LogStreams, read_once
+from packager.cluster.podwatch import PodWatch
+from packager.cluster.results import copied, copied_by_index
+from packager.cluster.status import curves_of, status_from
+from packager.kubernetes.objects import container_statuses, created, name, uid
+from packager.package import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from packager.base.progress import Tell
+    from packager.cluster.follow import Update
+    from packager.cluster.logreader import LogPart
+    from packager.cluster.results import Results
+    from packager.cluster.target import Target
+    from packager.diagnosis.curves.points import Curve
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.kubernetes.verdict import Verdict
+
+VERDICT = "verdict.json"
+"""The file that is written last: a record without it is of a run that was not followed to its end."""
+
+MOST_RECORDS = 100
+"""The number of short records that are kept."""
+
+MOST_LOGS = 32
+"""The number of containers whose logs a short record has."""
+
+LOG_BYTES = 1 << 20
+"""The end of a log that a short record has."""
+
+_MOST_BYTES = 1 << 30
+"""The largest size of a saved log; a log that is longer is cut there."""
+
+_LOGS, _OUTPUT = "logs", "output"
+_TIME = "%Y%m%dT%H%M%SZ"
+_MAX_ENV_BYTES = 1 << 20
+_VERDICT_BYTES = 16 << 20
+_CHUNK = 1 << 20
+_LOG_SECONDS = 5.0
+_LOG_LINES = 20_000
+
+# Names of pods and containers are DNS names (RFC 1123); others would not come from Kubernetes.
+_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+_FILES = re.compile(rf"(logs/{_NAME}/{_NAME}\.log|[a-z]+\.(yaml|env|json))")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A finished record."""
+
+    folder: Path
+    logs: int  # their number
+    curves: tuple[Curve, ...]  # the numbers in the logs
+    results: tuple[Results, ...]  # those that were copied
+    no_results: MlpackError | None = None  # why none were copied; None if they were, or the workload has none
+    no_logs: MlpackError | None = None  # why logs are incomplete; None if all were read
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run that was recorded in a local folder."""
+
+    folder: Path
+    workload: str  # its name for kubectl
+    created: str  # by the server's clock
+    phase: str  # when the record was finished
+    digest: str | None  # of the package that was deployed
+    version: str | None  # of that package
+
+    def as_json(self) -> dict[str, str | None]:
+        """Return the fields for `-o json`."""
+        fields = {"folder": str(self.folder), "workload": self.workload, "created": self.created, "phase": self.phase}
+        return {**fields, "digest": self.digest, "version": self.version}
+
+
+def past_runs(folder: Path, package: str) -> tuple[PastRun, ...]:
+    """Return the recorded runs of a package, the newest first; none if there is no such folder.
+
+    A record that cannot be read is left out: the folder may contain files of other programs.
+    """
+    runs = []
+    for path in sorted(folder.glob(f"*/*/{VERDICT}")):
+        answer = _verdict(path)
+        texts = {key: value for key, value in answer.items() if isinstance(value, str)}
+        if texts.get("package") == package and {"workload", "created", "phase"} <= texts.keys():
+            words = (texts["workload"], texts["created"], texts["phase"], texts.get("digest"), texts.get("version"))
+            runs.append(PastRun(path.parent, *words))
+    return tuple(sorted(runs, key=lambda run: run.created, reverse=True))
+
+
+def _verdict(path: Path) -> dict[str, Any]:
+    """Return the content of a verdict; empty if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            answer = jsonio.read(file.read(_VERDICT_BYTES))
+    except (OSError, jsonio.JsonError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+class _SavedLogs:
+    """The logs of a workload's containers as files `POD/CONTAINER.log`, which grow while it runs."""
+
+    def __init__(self, target: Target, folder: Path) -> None:
+        self.files: dict[tuple[str, str], Path] = {}  # by the uid of the pod and the container
+        self.error: ClusterError | None = None
+        self.streams = LogStreams(target.kubectl)
+        self._target = target
+        self._folder = folder
+        self._sizes: dict[Path, int] = {}
+
+    def read(self, snapshot: Snapshot) -> None:
+        """Save new lines. Raises OSError."""
+        for pod, container in self._containers(snapshot):
+            self.streams.follow(pod, container)
+        self.streams.wait(1.0)
+        self._save(self.streams.parts())
+        self.error = self.streams.error
+
+    def finish(self, snapshot: Snapshot) -> None:
+        """Save the rest of all logs. Raises OSError."""
+        self.read(snapshot)
+        self._save(self.streams.finish())
+        self.error = self.streams.error
+        followed = {(uid(log.pod), log.container) for log in self.streams.logs}
+        for pod, container in self._containers(snapshot):
+            if (uid(pod), container) in followed:
+                continue
+            log = ContainerLog(self._target.kubectl, pod, container)
+            try:
+                for block in read_once(log):
+                    self._write(self._path(log), block)
+            except ClusterError as error:
+                self.error = error
+
+    def _containers(self, snapshot: Snapshot) -> Iterator[tuple[Object, str]]:
+        """Yield the containers whose names can be file names, those of listed pods first."""
+        listed = self._target.manifests.kind.listed(snapshot.pods)
+        known = set(map(uid, listed))
+        for pod in (*listed, *(pod for pod in snapshot.pods if uid(pod) not in known)):
+            for entry in container_statuses(pod):
+                if re.fullmatch(_NAME, name(pod)) and re.fullmatch(_NAME, str(entry["name"])):
+                    self._path(ContainerLog(self._target.kubectl, pod, str(entry["name"])))
+                    yield pod, str(entry["name"])
+
+    def _save(self, parts: Iterable[LogPart]) -> None:
+        for part in parts:
+            if isinstance(part.content, bytes):
+                self._write(self._path(part.log), part.content)
+
+    def _path(self, log: ContainerLog) -> Path:
+        """Return the file of a log: a pod that is created again may have the name of an earlier one."""
+        key = uid(log.pod), log.container
+        if key not in self.files:
+            path, number = self._folder / name(log.pod) / f"{log.container}.log", 2
+            while path in self.files.values():
+                path, number = path.with_name(f"{log.container}.{number}.log"), number + 1
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"")
+            self.files[key] = path
+        return self.files[key]
+
+    def _write(self, path: Path, block: bytes) -> None:
+        room = _MOST_BYTES - self._sizes.get(path, 0)
+        with path.open("ab") as file:
+            self._sizes[path] = self._sizes.get(path, 0) + file.write(block[:room])
+
+
+class RunRecord:
+    """The record of one run, which grows while the run is followed.
+
+    Args:
+        target: The opened overlay of the workload.
+        folder: The folder of all records.
+        patience: The longest wait in seconds for data of the results; 0 for no limit.
+        tell: Receives messages for the user during a copy.
+    """
+
+    def __init__(self, target: Target, folder: Path, patience: float, tell: Tell) -> None:
+        self._patience = patience
+        self._tell = tell
+        self._target = target
+        self._all = folder
+        self._folder: Path | None = None
+        self._logs = _SavedLogs(target, folder)
+        self._held: HeldResults | None = None
+
+    def begin(self, pods: Sequence[Object]) -> None:
+        """Begin with the logs of pods that the watch has seen, if the record has begun."""
+        for pod in self._target.manifests.kind.listed(pods) if self._folder else ():
+            if re.fullmatch(_NAME, name(pod)):
+                self._logs.streams.follow(pod)
+
+    def read(self, snapshot: Snapshot) -> None:
+        """Save new lines of the logs, and the results of held pods; first, also the manifests and the values.
+
+        Raises:
+            ToolError: The folder cannot be written.
+        """
+        with _explained(self._all):
+            if self._folder is None or self._held is None:
+                target = self._target
+                self._folder = self._all / target.manifests.name / created(snapshot.workload).strftime(_TIME)
+                self._logs = _SavedLogs(target, self._folder / _LOGS)
+                self._held = HeldResults(target, self._folder / _OUTPUT, self._patience, self._tell)
+                _write_files(self._folder, {"manifests.yaml": _manifests_of(target), **_values_of(target)})
+            self._logs.read(snapshot)
+            self._held.read(snapshot)
+
+    def finish(self, snapshot: Snapshot, verdict: Verdict) -> Recorded:
+        """Save the rest of the logs, copy the results, and write the verdict. Raises ToolError."""
+        self.read(snapshot)
+        assert self._folder is not None
+        with _explained(self._folder):
+            self._logs.finish(snapshot)
+        results, error = self._copy(self._folder / _OUTPUT)
+        with _explained(self._folder):
+            files = self._logs.files.values()
+            curves = curves_of((path.parent.name, _chunks(path)) for path in files)
+            extra = {"results": [answer.as_json() for answer in results]}
+            missing = [str(one) for one in (error, self._logs.error) if one]
+            _write_verdict(self._folder, self._target, snapshot, verdict, {**extra, "missing": missing})
+        return Recorded(self._folder, len(files), curves, results, error, self._logs.error)
+
+    def _copy(self, output: Path) -> tuple[tuple[Results, ...], MlpackError | None]:
+        """Copy the results unless held pods had them, and return the copies, or the reason why there are none."""
+        assert self._held is not None
+        if self._target.manifests.kind.serves:
+            return (), None
+        if self._held.copies or self._held.error:
+            return tuple(self._held.copies.values()), self._held.error
+        patience, tell = self._patience, self._tell
+        try:
+            if copies := tuple(copied_by_index(self._target, output, patience=patience, tell=tell)):
+                return copies, None
+            with copied(self._target, output, patience=patience, tell=tell) as answer:
+                return (answer,), None
+        except ClusterError as error:
+            return (), error
+
+    def close(self) -> None:
+        """End the threads that read logs."""
+        self._logs.streams.__exit__()
+
+
+class RunRecords:
+    """The records of all workloads of an overlay, whose logs are read until the block ends; see `RunRecord`.
+
+    Attributes:
+        begin: Begins with the logs of pods of the main workload that a watch has seen.
+        watch: A watch that does so.
+    """
+
+    def __init__(self, target: Target, folder: Path, *, patience: float, tell: Tell) -> None:
+        self._records = [RunRecord(one, folder, patience, tell) for one in target.per_workload]
+        self._last: dict[int, tuple[Snapshot, Verdict]] = {}
+        self.begin = self._records[0].begin
+        self.watch = PodWatch(target.kubectl, self.begin)
+
+    def read(self, update: Update) -> None:
+        """Save what is new in an update on the workloads. Raises ToolError."""
+        parts = update.per_workload or (update,)
+        for index, (record, part) in enumerate(zip(self._records, parts, strict=True)):
+            if part.snapshot is not None and not part.silence:
+                record.read(part.snapshot)
+                self._last[index] = part.snapshot, part.verdict
+
+    def finish(self) -> Iterator[Recorded]:
+        """Finish the record of each workload that was seen; see `RunRecord.finish`."""
+        for index, (snapshot, verdict) in self._last.items():
+            yield self._records[index].finish(snapshot, verdict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for record in self._records:
+            record.close()
+
+
+def keep(target: Target, update: Update, folder: Path) -> MlpackError | None:
+    """Write a short record of the workloads of an overlay, and remove the oldest ones of all overlays.
+
+    Args:
+        target: The opened overlay.
+        update: The last update on its workloads.
+        folder: The folder of all short records, which is created for its owner alone.
+
+    Returns:
+        The reason why a record is missing, which does not make the run a failed one; None if all are written.
+    """
+    parts = update.per_workload or (update,)
+    try:
+        paths.make_private(folder)
+        for one, part in zip(target.per_workload, parts, strict=True):
+            if part.snapshot is not None and not part.silence:
+                _keep_one(one, part.snapshot, part.verdict, folder)
+        _prune(folder)
+    except MlpackError as error:
+        return error
+    except OSError as error:
+        return ToolError(f"{folder} cannot be written: {reason(error)}")
+    return None
+
+
+def _keep_one(target: Target, snapshot: Snapshot, verdict: Verdict, records: Path) -> None:
+    folder = records / target.manifests.name / created(snapshot.workload).strftime(_TIME)
+    files = {"manifests.yaml": _manifests_of(target), **_values_of(target)}
+    missing: list[str] = []
+    named = [(pod, str(entry["name"])) for pod in snapshot.pods for entry in container_statuses(pod)]
+    for pod, container in named[:MOST_LOGS]:
+        if not (re.fullmatch(_NAME, name(pod)) and re.fullmatch(_NAME, container)):
+            continue
+        end = b""
+        try:
+            for block in read_once(
+                ContainerLog(target.kubectl, pod, container, LogRange(tail=_LOG_LINES)), _LOG_SECONDS
+            ):
+                end = (end + block)[-LOG_BYTES:]
+        except ClusterError as error:
+            missing.append(str(error))
+        else:
+            files[f"{_LOGS}/{name(pod)}/{container}.log"] = end
+    _write_files(folder, files)
+    _write_verdict(folder, target, snapshot, verdict, {"files": sorted(files), "missing": missing})
+
+
+def _prune(folder: Path) -> None:
+    """Remove the oldest records. A folder whose verdict lists no files was not made by `keep`, and stays."""
+    verdicts = sorted(folder.glob(f"*/*/{VERDICT}"), key=lambda path: path.parent.name, reverse=True)
+    for verdict in verdicts[MOST_RECORDS:]:
+        listed = _verdict(verdict).get("files")
+        if not isinstance(listed, list):
+            continue
+        names = [path for path in listed if isinstance(path, str) and _FILES.fullmatch(path) and ".." not in path]
+        for path in (*names, VERDICT):
+            (verdict.parent / path).unlink(missing_ok=True)
+        logs = sorted(verdict.parent.glob(f"{_LOGS}/*"), reverse=True)
+        for made in (*logs, verdict.parent / _LOGS, verdict.parent, verdict.parent.parent):
+            if made.is_dir() and not made.is_symlink() and not any(made.iterdir()):
+                made.rmdir()
+
+
+def _write_files(folder: Path, files: dict[str, bytes]) -> None:
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        with atomic.file(folder / path) as file:
+            file.write(content)
+
+
+def _write_verdict(folder: Path, target: Target, snapshot: Snapshot, verdict: Verdict, extra: dict[str, Any]) -> None:
+    answer = {
+        "package": target.package.name,
+        "version": target.package.version,
+        **status_from(target, snapshot, verdict).as_json(),
+        "created": created(snapshot.workload).isoformat(),
+        "recorded": snapshot.now.isoformat(),
+        **extra,
+    }
+    _write_files(folder, {VERDICT: f"{json.dumps(answer, indent=2, ensure_ascii=False)}\n".encode()})
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def _manifests_of(target: Target) -> bytes:
+    """Return the applied manifests, without the values of Secrets, which belong into no file that people pass on."""
+    items = []
+    for item in target.manifests.objects:
+        keys = ("data", "stringData") if item["kind"] == "Secret" else ()
+        items.append({**item, **{key: dict.fromkeys(item[key], "(not recorded)") for key in keys if item.get(key)}})
+    return yamlio.dump(items).encode()
+
+
+def _values_of(target: Target) -> dict[str, bytes]:
+    """Return the file with the values of the overlay."""
+    values = layout.env(target.overlay)
+    return {PurePosixPath(values).name: target.package.reader.read(values, _MAX_ENV_BYTES)}
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Turn errors of the file system into a ToolError."""
+    try:
+        yield
+    except OSError as error:
+        hint = "free some space, and run the same command again" if error.errno == errno.ENOSPC else None
+        raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None

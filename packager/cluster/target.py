@@ -1,0 +1,234 @@
+"""Opens a target of the verbs: a rendered overlay and a cluster. Tests: cluster/test_status.py."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packager.base.errors import ClusterError, RenderError, UsageError, VerificationError
+from packager.base.paths import argument
+from packager.base.problems import similar
+from packager.cluster.manifests import load
+from packager.cluster.observe import observe, selector_flag
+from packager.cluster.ownership import MANAGED_BY, PACKAGE, Identity
+from packager.kubernetes.kubectl.client import Kubectl
+from packager.kubernetes.kubectl.connection import Connection, pod_account
+from packager.kubernetes.manifest import Manifest
+from packager.kubernetes.objects import owners
+from packager.package import layout
+from packager.package.opened import opened
+from packager.rendering import render
+from packager.rendering.overlay import RenderedOverlay as Rendered
+from packager.workloads.kinds import kinds
+from packager.workloads.structures import structures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from packager.base.progress import Tell
+    from packager.base.runner import Runner
+    from packager.cluster.manifests import Manifests
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.package.opened import Package
+    from packager.rendering.sources import Sources
+    from packager.workloads.workload import Workload
+
+
+_INSTANCE = "app.kubernetes.io/instance"
+
+_SINGLE_WORKLOAD_VERBS = ("logs", "results")
+"""The verbs that use one workload; the other verbs use all workloads of the overlay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One overlay of a package, and a cluster."""
+
+    package: Package  # the package
+    overlay: str  # the overlay's name
+    manifests: Manifests  # the manifests that it applies
+    kubectl: Kubectl  # the user's kubectl
+    sources: Sources | None  # the files of the overlay; None if it could not be read
+    person: str  # the user, to record in the cluster: user@machine
+    render: str  # the digest of kubectl's output for the overlay
+
+    def observe(self, *, events: bool = True) -> Snapshot | None:
+        """Return a snapshot of the workload. Raises ClusterError."""
+        return observe(self.kubectl, self.manifests.kind, self.manifests.name, events=events)
+
+    @property
+    def per_workload(self) -> tuple[Target, ...]:
+        """A target for each workload of the overlay, the main one first."""
+        return tuple(replace(self, manifests=manifests) for manifests in self.manifests.per_workload)
+
+    @property
+    def rendered(self) -> Rendered:
+        """The manifests of the overlay, as the input of the checks of `packager.verify`."""
+        assert self.sources is not None, "only a rendered overlay is verified"
+        return Rendered(self.overlay, tuple(Manifest(item) for item in self.manifests.objects), self.sources)
+
+    @property
+    def shown(self) -> str:
+        """The main workload's name for kubectl: `mpijob/name`."""
+        return f"{self.manifests.kind.name.lower()}/{self.manifests.name}"
+
+    @property
+    def shown_all(self) -> str:
+        """The names of all workloads for kubectl."""
+        return ", ".join(one.shown for one in self.per_workload)
+
+    @property
+    def identity(self) -> Identity:
+        """The user, the package and its digest."""
+        return Identity(self.package.name, self.package.digest, self.person)
+
+    def stamped(self, person: str) -> str:
+        """Return all objects as a deploy by `person` applies them, as one JSON List."""
+        return self.manifests.stamped(self.package.digest, person, self.package.version)
+
+    def command(self, verb: str, *arguments: str, source: Path | None = None) -> str:
+        """Return the command line of another verb on the same target, or on what it was built from."""
+        options = [*self.kubectl.cluster, *(["-n", self.kubectl.namespace] if self.kubectl.namespace else [])]
+        if self.overlay != self.package.overlays[0]:
+            options += ["--overlay", self.overlay]
+        if verb in _SINGLE_WORKLOAD_VERBS and self.manifests.index:
+            options += ["--workload", self.manifests.words[self.manifests.index]]
+        return shlex.join(["mlpack", verb, argument(source or self.package.source), *arguments, *options])
+
+
+@contextmanager
+def reach(  # noqa: PLR0913 - an option each
+    program: str,
+    namespace: str | None,
+    context: str | None,
+    kubeconfig: Path | None,
+    *,
+    default_kubeconfigs: Sequence[Path],
+    environment: Mapping[str, str],
+    show: Callable[[list[str]], None],
+    runner: Runner,
+) -> Iterator[Kubectl]:
+    """Give a client of one cluster, which later changes of the kubeconfig do not affect; see `kubectl.client`.
+
+    `default_kubeconfigs` are the files that kubectl reads without `kubeconfig`, and `environment` are its variables.
+    """
+    files = [kubeconfig] if kubeconfig else default_kubeconfigs
+    explicit = str(kubeconfig) if kubeconfig else None
+    pod = pod_account(environment)
+    with Connection(files, is_explicit=kubeconfig is not None, pod=pod) as connection:
+        yield Kubectl(program, namespace, context, explicit, show, runner=runner, connection=connection)
+
+
+@contextmanager
+def open_target(  # noqa: PLR0913 - two of them say who works here, and where
+    path: Path, overlay: str | None, kubectl: Kubectl, *, workload: str | None = None, person: str, tell: Tell
+) -> Iterator[Target]:
+    """Open the package at `path` and render its overlay.
+
+    Args:
+        path: A folder or an archive.
+        overlay: The overlay's name; None for the default one.
+        kubectl: Renders the overlay, and talks to the cluster.
+        workload: The workload to select, for commands that work on one; None for the main one.
+        person: The user: user@machine.
+        tell: Receives the warnings of kubectl.
+
+    Raises:
+        UsageError: There is no such package, overlay or workload.
+        VerificationError: The overlay includes files from outside of the package.
+        RenderError: kubectl cannot render the overlay, or it contains no workload of a supported kind.
+    """
+    with opened(path) as package:
+        target = rendered_target(package, chosen_overlays(package, overlay)[0], kubectl, person=person, tell=tell)
+        yield replace(target, manifests=target.manifests.about(workload)) if workload else target
+
+
+def rendered_target(package: Package, overlay: str, kubectl: Kubectl, *, person: str, tell: Tell) -> Target:
+    """Render an overlay of an open package; see `open_target` for the arguments and errors."""
+    sources = render.read(package, overlay)
+    kubectl.show([kubectl.program, "kustomize", package.shown(layout.overlay(overlay))])
+    rendered = render.kubectl(package, overlay, sources, kubectl.program, kubectl.runner)
+    for warning in rendered.warnings:
+        tell(warning)
+    manifests = load(rendered.manifests, f"{package.source}, {overlay}", f"{package.name}-{overlay}")
+    render_digest = f"sha256:{hashlib.sha256(rendered.manifests.encode()).hexdigest()}"
+    return Target(package, overlay, manifests, kubectl, sources, person, render_digest)
+
+
+@contextmanager
+def open_target_to_delete(
+    path: Path, overlay: str | None, kubectl: Kubectl, *, person: str, tell: Tell
+) -> Iterator[Target]:
+    """Open the package at `path`; if its overlay cannot be rendered, with its objects in the cluster, by their labels.
+
+    Raises:
+        UsageError: There is no such package or overlay.
+        MlpackError: The overlay cannot be rendered, and the cluster has no objects of it.
+    """
+    with opened(path) as package:
+        chosen = chosen_overlays(package, overlay)[0]
+        try:
+            target = rendered_target(package, chosen, kubectl, person=person, tell=tell)
+        except (RenderError, VerificationError) as error:
+            instance = f"{package.name}-{chosen}"
+            wanted = selector_flag({MANAGED_BY: "mlpack", PACKAGE: package.name, _INSTANCE: instance})
+            items = [item for kind in _deployed_kinds() for item in _labelled(kubectl, kind, wanted)]
+            if not any(item["kind"] in kinds() for item in items):
+                raise
+            tell(f"{path}: the overlay {chosen} cannot be rendered, so its objects are found by their labels: {error}")
+            target = Target(package, chosen, load(_documents(items), instance), kubectl, None, person, "")
+        yield target
+
+
+def _documents(items: list[Object]) -> str:
+    return "".join(f"---\n{json.dumps(item)}\n" for item in items)
+
+
+def _deployed_kinds() -> list[str]:
+    companions = {
+        f"{kind}.{api.rpartition('/')[0]}".rstrip(".").lower()
+        for structure in structures().values()
+        for api, kind in structure.companion_kinds
+    }
+    return [*(kind.resource for kind in kinds().values()), "configmaps", *sorted(companions)]
+
+
+def _labelled(kubectl: Kubectl, resource: str, selector: str) -> list[Object]:
+    try:
+        return [item for item in kubectl.items(resource, selector) if not owners(item)]
+    except ClusterError:  # nothing is found then, and the overlay's error is raised
+        return []
+
+
+def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:
+    """Return the requested overlay; if none is requested, all overlays, the default one first.
+
+    Raises:
+        UsageError: The package has no overlay, or no overlay of this name.
+    """
+    if not package.overlays:
+        raise UsageError(f"{package.source} has no overlays")
+    if overlay is None:
+        return package.overlays
+    if overlay not in package.overlays:
+        message = f"{package.source} has no overlay {overlay!r}; it has: {', '.join(package.overlays)}"
+        raise UsageError(message, hint=similar(overlay, package.overlays))
+    return (overlay,)
+
+
+def pod_of_index(kind: Workload, snapshot: Snapshot, index: int) -> Object | None:
+    """Return the newest pod with this index; None if there is none yet.
+
+    Raises:
+        UsageError: The workload has no such index.
+    """
+    indexes = kind.indexes(snapshot.workload)
+    if index not in indexes:
+        raise UsageError(f"index {index} not found", hint=f"there are 0 to {indexes[-1]}")
+    return kind.indexed(snapshot.pods).get(index)

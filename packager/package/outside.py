@@ -1,0 +1,232 @@
+"""An overlay of one's own outside of its package: the files that people edit, beside a package that stays as it came.
+
+    mine/multi-node/            what `kubectl apply -k` takes
+      kustomization.yaml        the overlay's own, with paths into the package
+      mlops.env, *.yaml         the overlay's values, manifests, patches and wiring
+      values/                   the values of the options, in place of those in the package
+      site/NAME/                components of one's own
+      options/NAME/             components of options that the package was built without
+      mlpack-overlay.json       the package that it is of, and the lines that it was written with
+
+Its kustomization is no layer on the package's overlay, but takes its place: kustomize fills in the values of mlops.env
+before an outer layer could change them.
+
+mlpack opens it as a package: a temporary folder with the package's files, in which these files are in their places. The
+paths in the kustomization, and the values of the options, are all that differs.
+
+Tests: package/test_outside.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packager.base import jsonio, paths, plainfiles, workfolder
+from packager.base.errors import VerificationError, unreadable
+from packager.base.paths import argument
+from packager.base.values import Value
+from packager.package import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FILE = "mlpack-overlay.json"
+"""The file by which a folder is an overlay outside of its package."""
+
+_MAX_BYTES = 4 << 20
+_ADDED_HERE, _ADDED_THERE = "./site/", "../../../site/"
+
+
+_VALUES, _OPTIONS = "values", "options"
+_LISTED = f"  - ./{_VALUES}\n"
+
+_COMPONENT = """\
+# Puts the values of the options in the place of those in the package, before the options read them.
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+configMapGenerator: [{{name: {name}-site, behavior: replace, envs: [site.env]}}]
+generatorOptions: {{disableNameSuffixHash: true}}
+"""
+
+_PLACEMENT = """\
+patches:
+  - target: {kind: PodTemplate}
+    patch: |-
+      - {op: remove, path: /template/spec/nodeSelector}
+  - path: placement.yaml
+"""
+
+
+class OutsideOverlay(Value, frozen=True):
+    """An overlay outside of its package."""
+
+    folder: Path
+    package: Path  # the folder of the package
+    name: str  # of the package's overlay whose place it takes
+    framework: str  # the folder of the components in the package
+    digest: str  # of the package that it was written for
+    version: str | None
+    delivered: Mapping[str, str]  # the texts that it was written with, by their paths in the package
+
+    def place(self, path: str) -> Path:
+        """Return the file that is in the place of the file `path` of the package."""
+        parent, name = posixpath.split(path)
+        if parent == layout.overlay(self.name):
+            return self.folder / name
+        if path in self._moved:
+            return self.folder / self._moved[path]
+        if layout.is_added(path):
+            return self.folder / layout.SITE / path.removeprefix(f"{layout.ADDED}/")
+        if path.startswith(f"{self._common}/") and not self._has_component(path.split("/")[5]):
+            return self.folder / _OPTIONS / path.removeprefix(f"{self._common}/")
+        return self.package / path
+
+    @property
+    def _common(self) -> str:
+        return layout.common(self.framework)
+
+    @property
+    def _moved(self) -> dict[str, str]:
+        """The places in this folder of the files that all overlays of the package share, by their paths there."""
+        shared = (layout.site_env(self._common), f"{self._common}/{layout.SITE}/{layout.PLACEMENT}")
+        return {path: f"{_VALUES}/{posixpath.basename(path)}" for path in shared}
+
+    def _has_component(self, name: str) -> bool:
+        return (self.package / self._common / name).is_dir()
+
+    def is_own(self, path: str) -> bool:
+        """Whether a file of the package is replaced by one of this folder."""
+        return self.place(path) != self.package / path
+
+    def written(self, path: str, content: bytes) -> bytes:
+        """Return the content that the file in the place of `path` has, for this content in the package."""
+        if path != layout.kustomization(self.name):
+            return content
+        package = posixpath.relpath(self.package.resolve(), self.folder.resolve())
+        there = f"../../../{self._common.removeprefix(f'{layout.QUICKSTART}/')}/"
+        text = re.sub(
+            rf"{re.escape(there)}([\w-]+)",
+            lambda it: f"{package}/{self._common}/{it[1]}" if self._has_component(it[1]) else f"./{_OPTIONS}/{it[1]}",
+            content.decode(errors="surrogateescape"),
+        )
+        text = text.replace(_ADDED_THERE, _ADDED_HERE)
+        if "\ncomponents:\n" in text:
+            # One line more, and the first two in one: the lines below keep their numbers.
+            text = text.replace("\ncomponents:\n", f"\ncomponents:\n{_LISTED}", 1).replace("\n#", " #", 1)
+        return text.encode(errors="surrogateescape")
+
+    def read(self, path: str, content: bytes) -> bytes:
+        """Return the content in the package of the file in the place of `path`: the reverse of `written`."""
+        if path != layout.kustomization(self.name):
+            return content
+        text = content.decode(errors="surrogateescape")
+        if _LISTED in text:
+            first, newline, rest = text.replace(_LISTED, "", 1).partition("\n")
+            text = "\n#".join(first.rsplit(" #", 1)) + newline + rest
+        there = f"../../../{self._common.removeprefix(f'{layout.QUICKSTART}/')}/"
+        text = re.sub(rf"(?<![\w./-])([\w./-]*/{re.escape(self._common)}/|\./{_OPTIONS}/)", there, text)
+        return text.replace(_ADDED_HERE, _ADDED_THERE).encode(errors="surrogateescape")
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the paths in the package, and the contents there, of the files in this folder."""
+        moved = {place: path for path, place in self._moved.items()}
+        for file in sorted(self.folder.rglob("*")):
+            path = file.relative_to(self.folder).as_posix()
+            if path in moved:
+                path = moved[path]
+            elif path.startswith(f"{_OPTIONS}/") and path.endswith((".yaml", ".env")):
+                path = f"{self._common}/{path.removeprefix(f'{_OPTIONS}/')}"
+            elif "/" not in path and path.endswith((".yaml", ".env")):
+                path = f"{layout.overlay(self.name)}/{path}"
+            elif not layout.is_added(path := f"{layout.QUICKSTART}/{path}"):
+                continue
+            content = plainfiles.read(self.folder, file.relative_to(self.folder).as_posix(), str(file), _MAX_BYTES)
+            yield path, self.read(path, content)
+
+    def extras(self, name: str) -> Iterator[tuple[Path, bytes]]:
+        """Yield the files that have no place in the package `name`: the component with the values, and FILE."""
+        has_placement = (self.package / self._common / layout.SITE / layout.PLACEMENT).is_file()
+        component = _COMPONENT.format(name=name) + (_PLACEMENT if has_placement else "")
+        yield self.folder / _VALUES / layout.KUSTOMIZATION, component.encode()
+        yield self.folder / FILE, self._as_json()
+
+    def _as_json(self) -> bytes:
+        package = posixpath.relpath(self.package.resolve(), self.folder.resolve())
+        about = {"package": package, "overlay": self.name, "framework": self.framework, "digest": self.digest}
+        content = {**about, "version": self.version, "delivered": dict(sorted(self.delivered.items()))}
+        return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
+
+    def mismatch(self, digest: str, version: str | None) -> VerificationError:
+        """Return the error about another build of the package than that which the overlay was written for."""
+        had, has = (
+            " ".join(filter(None, (v, f"({d[7:19]})"))) for v, d in ((self.version, self.digest), (version, digest))
+        )
+        return VerificationError(
+            f"{self.folder} was written for {had} of its package, and {self.package} is {has}",
+            hint=self.carry_over,
+        )
+
+    @property
+    def carry_over(self) -> str:
+        """The command that carries the overlay over to the package as it is now."""
+        return f"mlpack overlay {argument(self.package)} --to {argument(self.folder.parent)} carries it over"
+
+
+def find(folder: Path) -> OutsideOverlay | None:
+    """Return the overlay in a folder; None if the folder is no overlay outside of its package, or a package.
+
+    Raises:
+        VerificationError: FILE is not as mlpack writes it.
+    """
+    if not paths.is_file(folder / FILE) or paths.exists(folder / layout.INVENTORY):
+        return None
+    try:
+        content = jsonio.read_object(plainfiles.read(folder, FILE, str(folder / FILE), _MAX_BYTES))
+        texts = [content[key] for key in ("package", "overlay", "framework", "digest")]
+        delivered = {str(path): str(text) for path, text in content["delivered"].items()}
+    except (KeyError, ValueError, AttributeError):
+        raise VerificationError(f"{folder / FILE} is not a file that `mlpack overlay` writes") from None
+    relative, name, framework, digest = map(str, texts)
+    package, resolved = Path(os.path.normpath(folder / relative)), folder.resolve() / relative
+    package = package if package.resolve() == resolved.resolve() else resolved.resolve()
+    return OutsideOverlay(folder, package, name, framework, digest, content.get("version"), delivered)
+
+
+@contextmanager
+def view(overlay: OutsideOverlay, sealed: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield a temporary folder with the package and its inventory, in which the overlay has its place.
+
+    Raises:
+        ToolError: The files cannot be read, or there is no room for them.
+    """
+    own = dict(overlay.files())
+    with workfolder.temporary() as work:
+        try:
+            for path in (*sealed["files"], layout.INVENTORY):
+                if not overlay.is_own(path):
+                    _link(overlay.package / path, work / path)
+            for path, content in own.items():
+                (work / path).parent.mkdir(parents=True, exist_ok=True)
+                (work / path).write_bytes(content)
+                (work / path).chmod(0o644)
+        except OSError as error:
+            raise unreadable(overlay.package, error) from None
+        yield work
+
+
+def _link(source: Path, path: Path) -> None:
+    """Give a file of the package another name, or copy it; leave out a file that is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, path, follow_symlinks=False)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        shutil.copy2(source, path, follow_symlinks=False)

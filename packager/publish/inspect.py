@@ -1,0 +1,216 @@
+"""Describes a package: one in a registry without its layer, or one on disk.
+
+Tests: cli/test_push.py.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.names import is_label
+from packager.base.problems import similar
+from packager.base.values import Value
+from packager.package.opened import opened
+from packager.publish import load, sbom
+from packager.publish.gitops import GitopsTarget
+from packager.publish.pull import read, warn_of_version
+from packager.publish.push import facts_of, images_of
+from packager.publish.reference import is_bundle, is_reference, parse
+from packager.publish.registry import Repository
+from packager.publish.signatures import check_file, find
+from packager.verify import Checks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Runner
+    from packager.publish.artefact import ArtefactFacts
+    from packager.publish.client import Access
+    from packager.publish.keys import PublicKey
+    from packager.publish.load import BundleContents
+    from packager.publish.reference import PackageReference
+    from packager.publish.signatures import Signature, Trust
+
+
+class Inspected(Value, frozen=True):
+    """The description of a package."""
+
+    facts: ArtefactFacts  # the facts about the package
+    reference: PackageReference | None = None  # the repository; None for a package on disk
+    digest: str | None = None  # the digest of the artefact; None for a package on disk
+    size: int | None = None  # the size of the archive in bytes; None for a folder
+    created: str | None = None  # the time that the artefact names
+    is_plain: bool = False  # whether the registry is used over http
+    signatures: tuple[Signature, ...] | None = None  # the signatures in the registry; None for a package on disk
+    bundle: BundleContents | None = None
+    """The bundle that contains the package; None for a package elsewhere. A bundle lists what a registry does."""
+
+    @property
+    def name(self) -> str:
+        """The reference with the digest; for a package in a bundle, the repository with it; else the package's name."""
+        in_bundle = None if self.bundle is None else f"{self.bundle.package.repository}@{self.digest}"
+        return self.pinned or in_bundle or self.facts.package
+
+    @property
+    def pinned(self) -> str | None:
+        """The reference with its digest; None for a package on disk."""
+        return None if self.reference is None or self.digest is None else self.reference.pinned(self.digest)
+
+    @property
+    def files(self) -> tuple[str, ...] | None:
+        """The paths of the files; None if the registry does not list them."""
+        sealed = self._sealed
+        return None if sealed is None else tuple(sorted(sealed["files"]))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The site options that the package was built with."""
+        about = (self._sealed or {}).get("spec", {})
+        return tuple(about.get("with") or ())
+
+    @property
+    def _sealed(self) -> dict[str, Any] | None:
+        return None if self.facts.sealed is None else json.loads(self.facts.sealed)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "package": self.facts.package,
+            "version": self.facts.version,
+            "package_digest": self.facts.digest,
+            "reference": self.pinned,
+            "digest": self.digest,
+            "size": self.size,
+            "created": self.created,
+            "overlays": list(self.facts.overlays),
+            "options": list(self.options),
+            "images": [{"image": image, "locked": is_locked(image)} for image in self.facts.images],
+            "edited": list(self.facts.edited),
+            "signatures": None if self.signatures is None else [one.as_json() for one in self.signatures],
+            "files": None if self.files is None else list(self.files),
+            "bundle": None if self.bundle is None else self.bundle.as_json(),
+        }
+
+
+def is_locked(image: str) -> bool:
+    """Whether an image is named by its digest."""
+    return "@sha256:" in image
+
+
+def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
+    source: str,
+    access: Access,
+    path: Path,
+    kubectl: str,
+    runner: Runner,
+    trust: Trust,
+    *,
+    progress: Progress,
+    tell: Tell,
+) -> Inspected:
+    """Return the description of a package, or of the one in a bundle.
+
+    Args:
+        source: A reference `oci://…`, or a path.
+        access: The way to registries.
+        path: The same as a path.
+        kubectl: The kubectl that renders a package on disk.
+        runner: Starts kubectl.
+        trust: The keys that are trusted.
+        progress: Shows the progress of reading a bundle.
+        tell: Receives a line about each signature of a package on disk.
+
+    Raises:
+        UsageError: The package does not exist, or the reference is not valid.
+        VerificationError: The artefact is not a package, its description contradicts itself, or it is not signed by a
+            trusted key.
+        ToolError: The registry does not respond as it must, or a file cannot be read.
+    """
+    if not is_reference(source):
+        if is_bundle(path):
+            return _in_bundle(path, trust, progress)
+        check_file(path, trust, tell=tell)
+        return _on_disk(path, kubectl, runner)
+    reference = parse(source)
+    with Repository(reference, access) as registry:
+        remote = read(registry, reference)
+        signatures = find(registry, remote.digest, trust.keys)
+    trust.require(signatures, str(reference), lambda _: None)
+    if remote.facts is None:
+        message = f"{reference} has no description of a package: another program has pushed it"
+        raise VerificationError(message, hint="mlpack pull shows whether it contains one")
+    warn_of_version(remote, remote.facts.version, tell)
+    described = remote.described
+    return Inspected(
+        remote.facts,
+        reference,
+        remote.digest,
+        described.layer.size,
+        described.created,
+        is_plain=remote.is_plain,
+        signatures=signatures,
+    )
+
+
+def gitops_target(
+    inspected: Inspected, overlay: str | None, namespace: str, key: PublicKey | None = None
+) -> GitopsTarget:
+    """Return an overlay of a package in a registry, for objects of Flux and Argo CD.
+
+    Args:
+        inspected: The package.
+        overlay: The overlay; None for the only one.
+        namespace: The namespace that the overlay is applied to.
+        key: The key whose signature Flux verifies; None for none.
+
+    Raises:
+        UsageError: The package is not in a registry, has no such overlay, or has several; or the namespace is invalid.
+    """
+    if inspected.reference is None or inspected.digest is None:
+        raise UsageError("Flux and Argo CD take packages from registries only", hint="mlpack push, and name oci://...")
+    names = inspected.facts.overlays
+    if overlay is None and len(names) != 1:
+        raise UsageError("expected one overlay with --overlay", hint=f"the package has {', '.join(names) or 'none'}")
+    if overlay is not None and overlay not in names:
+        message = f"{inspected.facts.package} has no overlay {overlay!r}; it has: {', '.join(names)}"
+        raise UsageError(message, hint=similar(overlay, names))
+    if not is_label(namespace):
+        raise UsageError(f"--namespace {namespace}: expected the name of a namespace")
+    return GitopsTarget(
+        inspected.facts, inspected.reference, inspected.digest, overlay or names[0], namespace, inspected.is_plain, key
+    )
+
+
+def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
+    """Return the bill of materials of a package, as a document of CycloneDX.
+
+    Raises:
+        ToolError: The registry does not list the files.
+    """
+    if inspected.files is None:
+        raise ToolError("the files are not listed in the registry", hint="mlpack pull, and inspect the file")
+    return sbom.document(inspected.facts)
+
+
+def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
+    contents = load.read(path, trust, progress=progress, tell=lambda _: None)
+    root = contents.package
+    facts, described = contents.packages[root.blob.digest], contents.described(root)
+    return Inspected(
+        facts,
+        digest=root.blob.digest,
+        size=described.layer.size,
+        created=described.created,
+        signatures=load.signatures(contents, root, trust),
+        bundle=contents,
+    )
+
+
+def _on_disk(path: Path, kubectl: str, runner: Runner) -> Inspected:
+    with opened(path) as package:
+        images = images_of(package, Checks((kubectl,), runner=runner))
+        size = path.stat().st_size if package.folder != package.source else None
+        return Inspected(facts_of(package, images), size=size)

@@ -1,0 +1,551 @@
+"""Reads a bundle, and loads it into a registry: everything keeps its digest, so signatures stay valid.
+
+Tests: cli/test_bundle.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import tarfile
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from packager.base import atomic, envfile
+from packager.base.errors import ToolError, VerificationError, reason
+from packager.base.names import split_registry
+from packager.base.problems import Problem
+from packager.base.values import Value, replace
+from packager.base.web import PIECE
+from packager.configure.settings import Files, site_files
+from packager.package import integrity
+from packager.package.inventory import parsed
+from packager.package.layout import env
+from packager.package.opened import opened
+from packager.publish import artefact, layout, referrers
+from packager.publish.artefact import TAR
+from packager.publish.bundle import OPERATORS, SOURCES, sources_of
+from packager.publish.layout import BundledRepository
+from packager.publish.pull import PullRequest, pull_from
+from packager.publish.reference import dashed, parse
+from packager.publish.registry import Repository
+from packager.publish.signatures import find
+from packager.workloads.kinds import operators
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Protocol
+
+    from packager.base.limits import Limits
+    from packager.base.progress import Progress, Tell
+    from packager.publish.artefact import ArtefactFacts, Described
+    from packager.publish.client import Access
+    from packager.publish.layout import Layout, Root
+    from packager.publish.reference import PackageReference
+    from packager.publish.signatures import Signature, Trust
+    from packager.publish.upload import Descriptor
+
+    class Configure(Protocol):
+        """Writes the registry and values of site options into an overlay of a package."""
+
+        def __call__(self, package: Path, overlay: str, registry: str, values: Mapping[str, str]) -> None:
+            """Write them."""
+
+
+_IMAGE_LINE = re.compile(rb"""(?m)^([ ]*(?:- )?image:[ ]*)["']?([^\s"'#]+)["']?(?=[ ]*\r?$)""")
+"""A line of YAML that names the image of a container."""
+
+_CONFIG_BYTES = 4 << 20
+
+
+class BundledImage(Value, frozen=True):
+    """An image in a bundle."""
+
+    name: str  # in the registry that it comes from
+    digest: str  # of the manifest, or of the index of those of several platforms
+    size: int  # the number of bytes, of all platforms
+
+
+class BundledOperator(Value, frozen=True):
+    """An operator in a bundle."""
+
+    name: str
+    version: str
+    digest: str  # of its manifest
+    text: bytes  # its manifest
+    is_pinned: bool  # whether it is upstream's manifest, which mlpack knows by its digest
+    images: tuple[str, ...]  # those that its manifest names
+
+
+class BundleContents(Value, frozen=True):
+    """The content of a bundle, after all digests and the required signatures were checked."""
+
+    path: Path
+    layout: Layout
+    roots: tuple[Root, ...]  # the packages, images, operators and sources, without what is attached to these
+    packages: Mapping[str, ArtefactFacts]  # by the digest of each package
+
+    @property
+    def main(self) -> tuple[Root, ...]:
+        """The packages that no other package mounts as a volume."""
+        mounted = {image for facts in self.packages.values() for image in facts.images}
+        return tuple(root for root in self.roots if root.blob.digest in self.packages and root.image not in mounted)
+
+    @property
+    def package(self) -> Root:
+        """The package that was bundled. Raises VerificationError unless there is exactly one."""
+        if len(self.main) != 1:
+            count = f"{len(self.main)}" if self.main else "none"
+            raise VerificationError(f"{self.path}: expected a bundle with one package, found {count}")
+        return self.main[0]
+
+    @property
+    def images(self) -> tuple[BundledImage, ...]:
+        """The images; also packages that another one mounts."""
+        main = self.main
+        others = [root for root in self.roots if root not in main and not _is_ours(root)]
+        return tuple(BundledImage(root.image or root.name, root.blob.digest, self._size(root)) for root in others)
+
+    @property
+    def sources(self) -> tuple[Root, ...]:
+        """The images with the files that pods fetch."""
+        return tuple(root for root in self.roots if root.repository.startswith(SOURCES))
+
+    @property
+    def operators(self) -> tuple[BundledOperator, ...]:
+        """The operators. Raises VerificationError if one is something else than a tar with its manifest."""
+        return tuple(self._operator(root) for root in self.roots if root.repository.startswith(OPERATORS))
+
+    def repository(self, root: Root) -> BundledRepository:
+        """Return the repository of a manifest."""
+        return BundledRepository(self.layout, root.repository)
+
+    def described(self, root: Root, kinds: tuple[str, ...] = ()) -> Described:
+        """Return the content of the manifest of a package, or of something whose layer has one of these types.
+
+        Raises:
+            VerificationError: The manifest is not that of an artefact with one layer.
+        """
+        return artefact.described(self.layout.manifests[root.blob.digest][0], f"{self.path}: {root.name}", kinds)
+
+    def _operator(self, root: Root) -> BundledOperator:
+        content = self.repository(root).content(self.described(root, (TAR,)).layer)
+        name = root.repository.removeprefix(OPERATORS)
+        try:
+            with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+                stream = archive.extractfile(f"{name}.yaml")
+                text = stream.read() if stream else b""
+            text.decode()
+        except (tarfile.TarError, KeyError, UnicodeDecodeError):
+            raise VerificationError(f"{self.path}: {root.name}: expected a manifest in UTF-8") from None
+        digest = hashlib.sha256(text).hexdigest()
+        is_pinned = any(one.name == name and one.sha256 == digest for one in operators().values())
+        images = tuple(dict.fromkeys(match[2].decode() for match in _IMAGE_LINE.finditer(text)))
+        return BundledOperator(name, root.tag or "", f"sha256:{digest}", text, is_pinned, images)
+
+    def _size(self, root: Root) -> int:
+        """Return the number of bytes of a manifest, of those below it and of their blobs."""
+        manifests = [self.layout.manifests[digest] for digest in self.layout.children_first(root.blob.digest)]
+        blobs = {blob for _, manifest in manifests for blob in manifest.blobs}
+        return sum(len(content) for content, _ in manifests) + sum(blob.size for blob in blobs)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "path": str(self.path),
+            "images": [{"image": one.name, "digest": one.digest, "size": one.size} for one in self.images],
+            "operators": [
+                {"name": one.name, "version": one.version, "digest": one.digest, "upstream": one.is_pinned}
+                for one in self.operators
+            ],
+            "sources": [
+                {"repository": root.repository, "digest": root.blob.digest, "size": self._size(root)}
+                for root in self.sources
+            ],
+        }
+
+
+class LoadRequest(Value, frozen=True):
+    """A bundle, and the registry that it is loaded into."""
+
+    bundle: Path
+    registry: str  # a host, and a path if all repositories are below it
+    force: bool = False  # whether tags that name something else are moved
+    dry_run: bool = False  # whether the bundle is only checked
+    trust: Trust | None = None  # None leaves signatures unread
+    folder: Path | None = None  # for the package, configured for the registry, its sources, and manifests of operators
+
+
+class LoadedManifest(Value, frozen=True):
+    """A package or an image that was loaded."""
+
+    reference: PackageReference  # with the tag and the digest
+    source: str  # the name in the registry that it comes from; empty for a package that came from a file
+    is_package: bool
+
+    def __str__(self) -> str:
+        text = str(self.reference)
+        return text if self.is_package else text.removeprefix("oci://")
+
+
+class Loaded(Value, frozen=True):
+    """A bundle that was loaded."""
+
+    manifests: tuple[LoadedManifest, ...]
+    signatures: int  # the number of signatures and other manifests that refer to these
+    packages: tuple[Path, ...] = ()  # the folders in which packages were unpacked
+    operators: Mapping[str, Path] = {}  # the files with the manifests of operators, by their names
+    sources: Mapping[str, Path] = {}  # the folders with the files that pods fetch, by the variable of their folder
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "manifests": [
+                {"reference": str(one), "from": one.source, "package": one.is_package} for one in self.manifests
+            ],
+            "signatures": self.signatures,
+            "packages": [str(path) for path in self.packages],
+            "operators": {name: str(path) for name, path in self.operators.items()},
+            "sources": {name: str(path) for name, path in self.sources.items()},
+        }
+
+
+def _is_ours(root: Root) -> bool:
+    """Whether a manifest is that of an operator or of sources."""
+    return root.repository.startswith((OPERATORS, SOURCES))
+
+
+def _is_signature(content: Layout, root: Root) -> bool:
+    """Whether a manifest is stored for another one: without a tag, or with one of cosign's.
+
+    A package may name another manifest as its subject, too: with a tag of its own, it is what the tag is pulled for.
+    """
+    if root.tag is not None:
+        return root.tag.startswith("sha256-")
+    return content.manifests[root.blob.digest][1].subject is not None
+
+
+def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> BundleContents:
+    """Return the content of a bundle, after each digest in it was checked.
+
+    Args:
+        path: The bundle.
+        trust: The keys that are trusted; None leaves signatures unread.
+        progress: Shows the progress.
+        tell: Receives a line about each signature of a package.
+
+    Raises:
+        VerificationError: The bundle is not valid, or a package in it is not signed by a trusted key.
+        ToolError: The bundle cannot be read.
+    """
+    with progress(path.name, path.stat().st_size if path.is_file() else 0, unit="bytes") as advance:
+        content = layout.read(path, advance)
+    roots = tuple(root for root in content.roots if not _is_signature(content, root))
+    contents = BundleContents(path, content, roots, _packages(content, roots))
+    if trust is not None and trust.is_asked:
+        _check_signatures(contents, trust, tell)
+    _ = contents.operators  # each is a manifest
+    return contents
+
+
+def signatures(contents: BundleContents, root: Root, trust: Trust) -> tuple[Signature, ...]:
+    """Return the signatures of a package. Raises ToolError if they cannot be checked."""
+    return find(contents.repository(root), root.blob.digest, trust.keys)
+
+
+def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:
+    """Write the archive of the package in a bundle to an empty folder, and return its path.
+
+    Packages that it mounts as volumes are written too, and compared with their inventories.
+
+    Raises:
+        VerificationError: There is no package or there are several, or one that is mounted is not valid.
+        ToolError: The bundle cannot be read, or the folder cannot be written.
+    """
+    paths = {}
+    for digest, facts in contents.packages.items():
+        root = next(root for root in contents.roots if root.blob.digest == digest)
+        described = contents.described(root)
+        path = paths[root] = folder / dashed(digest) / artefact.file_name(described, facts.package)
+        try:
+            path.parent.mkdir()
+            with path.open("wb") as stream:
+                contents.repository(root).download(described.layer, stream)
+        except OSError as error:
+            raise ToolError(f"{contents.path} cannot be unpacked: {reason(error)}") from None
+        if root != contents.package:
+            with opened(path, limits=limits, shown_as=contents.path / path.name) as package:
+                problems = [*integrity.check(package, limits).problems, *differences(contents, root, package.digest)]
+            if problems:
+                raise VerificationError(f"{contents.path}: {root.name} is not a valid package", problems=problems)
+    return paths[contents.package]
+
+
+def differences(contents: BundleContents, root: Root, digest: str) -> list[Problem]:
+    """Return a problem if the package in a layer, which has this digest, is another one than its description says."""
+    expected = contents.packages[root.blob.digest].digest
+    message = f"the layer has another package than its description: expected {expected}, found {digest}"
+    return [] if digest == expected else [Problem(f"{contents.path}: {root.name}", 0, 0, message)]
+
+
+def notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
+    """Yield a note for missing images and sources, for images that nothing uses, and for each changed operator.
+
+    `images` are those of the package.
+    """
+    present = [image.name for image in contents.images]
+    used = dict.fromkeys(images)
+    if missing := [image for image in used if image not in present]:
+        yield f"note: the bundle has no image {', '.join(missing)}"
+    if not contents.sources and (sources := _sources_of(contents.packages[contents.package.blob.digest])):
+        yield f"note: the bundle lacks what pods fetch: {', '.join(source.address for source in sources)}"
+    used |= dict.fromkeys(image for operator in contents.operators for image in operator.images)
+    if stray := [image for image in present if image not in used]:
+        yield f"note: neither the package nor an operator in the bundle uses {', '.join(stray)}"
+    for operator in contents.operators:
+        if not operator.is_pinned:
+            yield f"note: the manifest of {operator.name} is not upstream's of {operator.version}"
+
+
+def load(request: LoadRequest, access: Access, configure: Configure, *, progress: Progress, tell: Tell) -> Loaded:
+    """Check a bundle, and store its content in a registry; the tags are set last.
+
+    Raises:
+        UsageError: The registry is not valid, or something is at the place of an output.
+        VerificationError: The bundle is not valid, a package in it is not signed by a trusted key, or a tag names
+            something else in the registry.
+        ToolError: The bundle cannot be read, or the registry does not respond as it must.
+    """
+    contents = read(request.bundle, request.trust, progress=progress, tell=tell)
+    content, roots = contents.layout, contents.roots
+    if not request.dry_run:
+        _store(request, content, access, progress)
+    references = {root: _reference(request.registry, root) for root in roots}
+    loaded = Loaded(
+        tuple(LoadedManifest(references[one], one.image, one.blob.digest in contents.packages) for one in roots),
+        len(content.roots) - len(roots),
+    )
+    if request.folder is None or request.dry_run:
+        return loaded
+    moves = {root.image: str(references[root]).removeprefix("oci://") for root in roots if root.image}
+    packages = tuple(_extract(request, contents, root, moves, configure, progress) for root in contents.main)
+    return replace(
+        loaded,
+        packages=packages,
+        operators=dict(_write_operators(request, contents, moves, tell)),
+        sources=dict(_write_sources(request, contents)),
+    )
+
+
+def _extract(  # noqa: PLR0913, PLR0917 - what is unpacked, and where
+    request: LoadRequest,
+    contents: BundleContents,
+    root: Root,
+    moves: Mapping[str, str],
+    configure: Configure,
+    progress: Progress,
+) -> Path:
+    """Unpack a package, and let its overlays pull their images from the registry; return its folder."""
+    assert request.folder is not None
+    reference = _reference(request.registry, root)
+    pull = PullRequest(reference, request.folder, extract=True, force=request.force, trust=request.trust)
+    path = pull_from(contents.repository(root), pull, progress=progress, tell=lambda _: None).path
+    with opened(path) as package:
+        files = Files(package)
+        former = {overlay: _registry_of(files.read(env(overlay))) for overlay in package.overlays}
+        lines = [line for file in site_files(package) for line in envfile.lines(files.read(file))]
+    volumes = {line.key: moves[line.value] for line in lines if line.value in moves}
+    for overlay, registry in former.items():
+        if registry is not None:
+            configure(path, overlay, moved(request.registry, registry), volumes)
+    return path
+
+
+def _registry_of(content: bytes) -> str | None:
+    """Return the registry that an overlay pulls its image from; None if its env file names none."""
+    return next((line.value for line in envfile.lines(content) if line.key == "REGISTRY"), None)
+
+
+def moved(registry: str, former: str) -> str:
+    """Return the value of REGISTRY for images that were moved: a path below the former registry stays."""
+    path = split_registry(f"{former}/x")[1].rpartition("/")[0]
+    return f"{registry}/{path}" if path else registry
+
+
+def _write_operators(
+    request: LoadRequest, contents: BundleContents, moves: Mapping[str, str], tell: Tell
+) -> Iterator[tuple[str, Path]]:
+    """Write the manifests of operators, with the images in the registry; yield the name of each, and its file."""
+
+    def image_line(match: re.Match[bytes]) -> bytes:
+        image = match[2].decode()
+        return match[1] + moves.get(image, image).encode()
+
+    assert request.folder is not None
+    names = {operator.name: short for short, operator in operators().items()}
+    for operator in contents.operators:
+        if operator.name in names:
+            path = request.folder / f"{operator.name}.yaml"
+            if not operator.is_pinned:
+                tell(
+                    f"note: {path} differs from upstream's manifest of {operator.version}: read it before you apply it"
+                )
+            with atomic.file(path, exists_hint=None if request.force else "--force replaces it") as stream:
+                stream.write(_IMAGE_LINE.sub(image_line, operator.text))
+            yield names[operator.name], path
+
+
+def _write_sources(request: LoadRequest, contents: BundleContents) -> Iterator[tuple[str, Path]]:
+    """Write the files that pods fetch, after those whose digest the package names were compared with it.
+
+    Yield the variable of each folder that they belong to, and the folder here.
+    """
+    assert request.folder is not None
+    for root in contents.sources:
+        name = root.repository.removeprefix(SOURCES)
+        expected = {}
+        for facts in contents.packages.values():
+            if facts.package == name:
+                expected = {source.path: source.sha256 for source in _sources_of(facts) if source.sha256}
+        layer = contents.described(root, (TAR,)).layer
+        with (
+            atomic.folder(
+                request.folder / f"{name}.sources", exists_hint=None if request.force else "--force replaces it"
+            ) as folder,
+            contents.path.open("rb") as stream,
+        ):
+            stream.seek(contents.layout.blobs[layer])
+            try:
+                _unpack(stream, folder, layer.size, expected)
+            except (tarfile.TarError, ValueError) as error:
+                raise VerificationError(f"{contents.path}: {root.name}: {error}") from None
+        for below in sorted((request.folder / f"{name}.sources").iterdir()):
+            yield below.name, below
+
+
+def _unpack(stream: Any, folder: Path, size: int, expected: Mapping[str, str]) -> None:
+    """Write the files of a tar that is a part of a file. Raises ValueError for other content."""
+    end = stream.tell() + size
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            parts = PurePosixPath(member.name).parts
+            if not member.isreg() or len(parts) < 2 or {"..", "/"} & {*parts} or stream.tell() > end:
+                raise ValueError(f"unexpected entry {member.name!r}")
+            path = folder.joinpath(*parts)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            hashed = hashlib.sha256()
+            content = archive.extractfile(member)
+            assert content is not None
+            with path.open("xb") as file:
+                while piece := content.read(PIECE):
+                    hashed.update(piece)
+                    file.write(piece)
+            variable, _, below = member.name.partition("/")
+            digest = expected.get(f"$({variable})/{below}")
+            if digest not in (None, hashed.hexdigest()):
+                raise ValueError(f"{member.name}: expected sha256 {digest}, found {hashed.hexdigest()}")
+
+
+def _sources_of(facts: ArtefactFacts) -> tuple[Any, ...]:
+    """Return the sources that the pods of a package fetch."""
+    return sources_of(parsed(facts.sealed.encode(), Path(facts.package))) if facts.sealed else ()
+
+
+def _reference(registry: str, root: Root) -> PackageReference:
+    tag = f":{root.tag}" if root.tag else ""
+    return parse(f"oci://{registry}/{root.repository}{tag}@{root.blob.digest}")
+
+
+def _store(request: LoadRequest, content: Layout, access: Access, progress: Progress) -> None:
+    """Store everything: blobs, manifests, those that refer to others, and then the tags."""
+    by_repository: dict[str, list[Root]] = {}
+    for root in content.roots:
+        by_repository.setdefault(root.repository, []).append(root)
+    for roots in by_repository.values():
+        with Repository(_reference(request.registry, roots[0]), access, may_push=True) as registry:
+            _refuse_moves(registry, request, roots)
+    for name, roots in by_repository.items():
+        blobs = _blobs(content, roots)
+        with (
+            Repository(_reference(request.registry, roots[0]), access, may_push=True) as registry,
+            progress(name, sum(blob.size for blob in blobs), unit="bytes") as advance,
+        ):
+            for blob in blobs:
+                registry.upload(blob, content.path, advance, start=content.blobs[blob])
+            for root in sorted(roots, key=lambda root: _is_signature(content, root)):
+                for digest in content.children_first(root.blob.digest):
+                    _put(registry, content, digest)
+            for root in sorted(roots, key=lambda root: not _is_signature(content, root)):
+                if root.tag is not None and registry.digest_of(root.tag) != root.blob.digest:
+                    text, manifest = content.manifests[root.blob.digest]
+                    registry.put_manifest(root.tag, text, manifest.kind)
+
+
+def _refuse_moves(registry: Repository, request: LoadRequest, roots: list[Root]) -> None:
+    """Refuse to move a tag. Raises VerificationError."""
+    for root in roots:
+        present = registry.digest_of(root.tag) if root.tag is not None and not request.force else None
+        if present not in (None, root.blob.digest):
+            place = str(_reference(request.registry, root)).partition("@")[0]
+            message = f"{place} names something else: expected {root.blob.digest}, found {present}; nothing was loaded"
+            raise VerificationError(message, hint="--force moves the tag")
+
+
+def _blobs(content: Layout, roots: list[Root]) -> list[Descriptor]:
+    """Return the blobs of manifests, in a fixed order, without the manifests."""
+    digests = {digest for root in roots for digest in content.children_first(root.blob.digest)}
+    blobs = {blob for digest in digests for blob in content.manifests[digest][1].blobs}
+    return sorted(blobs, key=lambda blob: blob.digest)
+
+
+def _put(registry: Repository, content: Layout, digest: str) -> None:
+    """Store a manifest by its digest, unless it is there, and list it as one that refers to another manifest."""
+    text, manifest = content.manifests[digest]
+    is_there = registry.digest_of(digest) is not None
+    is_listed = False if is_there else registry.put_manifest(digest, text, manifest.kind)
+    if manifest.subject is not None and not is_listed:
+        entry = {"mediaType": manifest.kind, "digest": digest, "size": len(text)}
+        kind = manifest.content.get("artifactType") or (manifest.content.get("config") or {}).get("mediaType")
+        entry |= {"artifactType": kind} if kind else {}
+        entry |= {"annotations": manifest.content["annotations"]} if manifest.content.get("annotations") else {}
+        if all(other.get("digest") != digest for other in referrers.listed(registry, manifest.subject)):
+            referrers.add(registry, manifest.subject, entry)
+
+
+def _check_signatures(contents: BundleContents, trust: Trust, tell: Tell) -> None:
+    """Check the signatures of the packages in a bundle, and of all that `mlpack pull` would take for one."""
+    packages = [root for root in contents.roots if root.blob.digest in contents.packages]
+    repositories = {root.repository for root in packages}
+    others = [root for root in contents.roots if root.repository in repositories and _may_be_pulled(contents, root)]
+    for root in dict.fromkeys([*packages, *others]):
+        trust.require(signatures(contents, root, trust), f"{contents.path}: {root.repository}", tell)
+    if trust.is_required and not packages:
+        raise VerificationError(f"{contents.path} has no package that could be signed")
+
+
+def _may_be_pulled(contents: BundleContents, root: Root) -> bool:
+    try:
+        contents.described(root)
+    except VerificationError:
+        return False
+    return True
+
+
+def _packages(content: Layout, roots: Iterable[Root]) -> dict[str, ArtefactFacts]:
+    """Return the facts about each package, by its digest; each config is read once."""
+    packages: dict[str, ArtefactFacts] = {}
+    facts_by_config: dict[Descriptor, ArtefactFacts | None] = {}
+    for root in roots:
+        blobs = content.manifests[root.blob.digest][1].blobs
+        if not blobs or blobs[0].size > _CONFIG_BYTES:
+            continue
+        if blobs[0] not in facts_by_config:
+            text = BundledRepository(content, root.repository).content(blobs[0])
+            try:
+                facts_by_config[blobs[0]] = artefact.facts(text, root.repository)
+            except VerificationError:
+                facts_by_config[blobs[0]] = None
+        if (facts := facts_by_config[blobs[0]]) is not None:
+            packages[root.blob.digest] = facts
+    return packages

@@ -1,0 +1,79 @@
+"""Tests of the use case `packager.cluster.delete`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packager.cluster.delete import delete, prepare
+from packager.cluster.deploy import apply
+from packager.cluster.deploy import prepare as prepare_deploy
+from packager.cluster.status import status
+from packager.kubernetes.pods import RELEASED
+from packager.kubernetes.verdict import Phase
+from tests.fake_cluster import item
+from tests.life import JOB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from packager.cluster.target import Target
+    from tests.life import Life
+
+MPIJOB = f"mpijob/{JOB}"
+
+
+def test_delete_returns_deleted_objects_as_value(target: Target, life: Life) -> None:
+    life.deploy()
+    prepared = prepare(target)
+    assert (prepared.remark, prepared.kept) == (None, ())
+    assert life.objects != []
+    deleted = delete(prepared, timeout=60)
+    assert deleted.as_json() == {
+        "workload": MPIJOB,
+        "objects": [MPIJOB, *(f"configmap/hello-mpi-{name}-multi-node" for name in ("env", "runtime", "scripts"))],
+        "kept": [],
+        "others": [],
+        "gone": True,
+        "missing": [],
+        "released": [],
+    }
+    assert life.objects == []
+
+
+def test_prepare_delete_names_author_of_workload(opened: Callable[..., Target], life: Life) -> None:
+    apply(prepare_deploy(opened()))
+    assert prepare(opened(person="bob@desk")).remark == f"{MPIJOB} was deployed by ann@desk"
+    assert life.find("MPIJob", JOB)
+
+
+def test_delete_keeps_and_names_object_of_other_owner(target: Target, life: Life) -> None:
+    metadata = {"namespace": "team", "uid": "x", "labels": {"app.kubernetes.io/managed-by": "helm"}}
+    life.objects = [item("ConfigMap", "hello-mpi-env-multi-node", metadata=metadata)]
+    deleted = delete(prepare(target), timeout=60)
+    assert deleted.objects == ()
+    [other] = deleted.as_json()["others"]
+    assert other["object"] == "configmap/hello-mpi-env-multi-node"
+    assert other["owner"] in deleted.left
+    assert len(life.objects) == 1
+
+
+def test_delete_names_pods_that_their_controller_has_released(target: Target, life: Life) -> None:
+    """A controller takes its reference from a pod whose labels a policy has changed; so nothing deletes the pod."""
+    life.deploy()
+    launcher = f"{JOB}-launcher-x2x9p"
+    owned = {"generateName": f"{JOB}-launcher-", "ownerReferences": [{"uid": "other"}]}
+    pods = {
+        launcher: {"generateName": f"{JOB}-launcher-"},
+        f"{JOB}-launcher-abcd2": owned,
+        f"{JOB}-launcher-abcd3": {},
+        "others-launcher-abcd4": {"generateName": "others-launcher-"},
+    }
+    life.objects += [item("Pod", pod, metadata=metadata) for pod, metadata in pods.items()]
+    deleted = delete(prepare(target), timeout=60)
+    assert deleted.as_json()["released"] == [f"pod/{launcher}"]
+    assert {f"pod/{pod}" for pod in pods} == {f"pod/{obj['metadata']['name']}" for obj in life.objects}
+    answer = status(target)
+    assert (answer.verdict.phase, answer.verdict.summary) == (Phase.ABSENT, "not found")
+    assert [(finding.reason, finding.subject, finding.message) for finding in answer.verdict.findings] == [
+        ("Relabelled", f"pod/{launcher}", RELEASED)
+    ]

@@ -1,0 +1,91 @@
+"""Tests of the use case `packager.cluster.deploy`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from packager.cluster.deploy import apply, dry_run, planned_changes, prepare, printed
+from tests.life import JOB, POD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from packager.cluster.target import Target
+    from tests.life import Life
+
+MPIJOB = f"mpijob/{JOB}"
+
+
+def test_deploy_returns_applied_objects_as_value(target: Target, life: Life) -> None:
+    prepared = prepare(target)
+    assert (prepared.is_new, prepared.is_same, prepared.obstacle, prepared.author) == (True, False, None, "ann@desk")
+    assert life.objects == []
+    deployed = apply(prepared)
+    assert (deployed.workload, deployed.namespace, deployed.deployed_by) == (MPIJOB, "team", "ann@desk")
+    assert len(deployed.objects) == len(life.objects) == len(target.manifests.objects)
+    assert f"mpijob.kubeflow.org/{JOB}" in deployed.objects
+
+
+def test_prepare_keeps_first_author(opened: Callable[..., Target]) -> None:
+    apply(prepare(opened()))
+    again = prepare(opened(person="bob@desk"))
+    assert (again.is_same, again.obstacle, again.loss, again.author) == (True, None, None, "ann@desk")
+
+
+def test_dry_run_applies_nothing(opened: Callable[..., Target], life: Life) -> None:
+    target = opened("single-node")
+    dry_run(target, "client", form="name")
+    assert life.calls[-1].endswith("--dry-run=client")
+    assert life.objects == []
+
+
+def test_prepare_detects_manually_changed_workload(opened: Callable[..., Target], life: Life) -> None:
+    target = opened("single-node")
+    apply(prepare(target))
+    assert prepare(target).is_same
+    life.find("Pod", POD)["spec"]["containers"][0]["image"] = "another:1"
+    life.refused["apply"] = 'error: Apply failed with 1 conflict: conflict with "kubectl-set"'
+    prepared = prepare(target)
+    assert prepared.obstacle is not None
+    assert prepared.obstacle.endswith("already exists with a different spec, and its pods cannot be changed in place")
+    ((subject, difference),) = prepared.situation.differences
+    assert (subject, difference.path, difference.before) == (f"pod/{POD}", "spec.containers[main].image", "another:1")
+
+
+def test_prepare_ignores_change_that_policy_makes_at_each_deploy(
+    opened: Callable[..., Target], life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = opened("single-node")
+    apply(prepare(target))
+    merged = life.merged
+
+    def mirrored(manifest: dict[str, Any]) -> dict[str, Any]:
+        item = merged(manifest)
+        if item["kind"] == "Pod":
+            item["spec"]["containers"][0]["image"] = "mirror.example/mpi-pi:1"
+        return item
+
+    monkeypatch.setattr(life, "merged", mirrored)
+    life.find("Pod", POD)["spec"]["containers"][0]["image"] = "mirror.example/mpi-pi:1"
+    for person in (target.person, "another@desk"):
+        prepared = prepare(replace(target, person=person))
+        assert (prepared.is_same, prepared.obstacle) == (True, None)
+        assert [difference.path for _, difference in prepared.situation.differences] == ["spec.containers[main].image"]
+    (change,) = apply(prepared).changes
+    assert "spec.containers[main].image: " in str(change)
+
+
+def test_planned_changes_include_mutations_of_pods(target: Target, life: Life) -> None:
+    life.admit = lambda pod: {**pod, "spec": {**pod["spec"], "restartPolicy": "Always"}}
+    (change,) = planned_changes(target)
+    line = "the cluster changes the pods of launcher and worker: spec.restartPolicy: Never -> Always"
+    assert (str(change), life.objects) == (line, [])
+
+
+def test_printed_reads_applied_objects_with_kubectl(target: Target, life: Life) -> None:
+    apply(prepare(target))
+    printed(target, "name")
+    assert f"mpijob.kubeflow.org/{JOB} --ignore-not-found" in life.calls[-1]

@@ -1,0 +1,202 @@
+"""Tests of `packager.cluster.dev`: which workloads it deploys, uses and deletes, and what a session does."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from packager.base import process, values
+from packager.base.errors import ClusterError, UsageError, VerificationError
+from packager.cluster import dev
+from packager.cluster.labels import DEV
+from packager.cluster.supervisor import MARK, SCRIPT, STATE
+from tests.cluster.test_supervisor import until
+from tests.life import JOB, POD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from packager.cluster.dev import PreparedDev
+    from packager.cluster.target import Target
+    from tests.life import Life
+
+    Open = Callable[..., Target]
+
+SOURCE = Path("hello-mpi")
+
+
+def prepare(target: Target) -> PreparedDev:
+    return dev.prepare(target, SOURCE, dev.code_of(SOURCE, None, target, ()))
+
+
+def deployed(target: Target) -> PreparedDev:
+    prepared = prepare(target)
+    assert prepared.is_new
+    dev.deploy(prepared)
+    return prepared
+
+
+def test_dev_deploys_once_and_then_uses_the_pods(target: Target, life: Life) -> None:
+    deployed(target)
+    job = life.find("MPIJob", JOB)
+    assert job["metadata"]["annotations"][DEV].startswith("sha256:")
+    launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    assert launcher["command"][3] == MARK
+    assert not prepare(target).is_new
+
+
+def test_workload_of_an_ordinary_deploy_is_refused(target: Target, life: Life) -> None:
+    life.deploy()
+    with pytest.raises(ClusterError, match="was not deployed by `mlpack dev`") as refused:
+        prepare(target)
+    assert refused.value.hint == f"delete it first: mlpack delete {target.package.source} -n team"
+    with pytest.raises(ClusterError, match="nothing was deleted"):
+        dev.stop(target)
+    assert life.find("MPIJob", JOB)
+
+
+def test_workload_of_another_person_is_refused(opened: Open, life: Life) -> None:
+    deployed(opened())
+    other = opened(person="bob@laptop")
+    for use in (prepare, dev.stop):
+        with pytest.raises(ClusterError, match="belongs to a session of ann@desk; nothing was"):
+            use(other)
+    assert life.find("MPIJob", JOB)
+
+
+def test_workload_with_another_spec_is_refused(target: Target, life: Life) -> None:
+    deployed(target)
+    life.find("MPIJob", JOB)["metadata"]["annotations"][DEV] = "sha256:0"
+    with pytest.raises(ClusterError, match="differs from what would be deployed now in more than its code") as refused:
+        prepare(target)
+    assert refused.value.hint == "this deletes it: mlpack dev hello-mpi --stop -n team"
+
+
+def test_workload_that_is_being_deleted_is_refused(target: Target, life: Life) -> None:
+    deployed(target)
+    life.find("MPIJob", JOB)["metadata"]["deletionTimestamp"] = "2026-11-26T00:00:00Z"
+    with pytest.raises(ClusterError, match="is being deleted"):
+        prepare(target)
+
+
+def test_stop_deletes_workload_of_a_session(target: Target, life: Life) -> None:
+    deployed(target)
+    assert f"mpijob/{JOB}" in dev.stop(target).objects
+    assert not [item for item in life.objects if item["kind"] == "MPIJob"]
+    assert dev.stop(target).missing == (f"mpijob/{JOB}",)
+
+
+def test_archive_is_refused(target: Target, tmp_path: Path) -> None:
+    archived = replace(target, package=values.replace(target.package, source=tmp_path / "a.tar.gz"))
+    with pytest.raises(UsageError, match="is an archive, and its code cannot change"):
+        dev.code_of(tmp_path / "a.tar.gz", None, archived, ())
+
+
+def test_changed_code_of_a_package_is_accepted_and_other_changes_are_not(opened: Open) -> None:
+    target = opened()
+    scripts = target.package.folder / "quickstart/scripts"
+    (scripts / "hello.sh").write_text("#!/bin/sh\necho other\n", encoding="utf-8")
+    (scripts / "new.sh").write_text("", encoding="utf-8")
+    dev.check(target, frozenset(), None)
+    (scripts / "kustomization.yaml").write_text("resources: []\n", encoding="utf-8")
+    with pytest.raises(VerificationError) as refused:
+        dev.check(opened(), frozenset(), None)
+    assert [problem.file.rpartition("/")[2] for problem in refused.value.problems] == ["kustomization.yaml"]
+
+
+# The trap comes first: a shell reports a child that a signal has killed.
+PROGRAM = 'trap "exit 4" TERM; cat "$0/line.txt"; while :; do sleep 0.1; done'
+
+
+class Pod:
+    """A pod on this machine: the script of `supervisor`, and what it has printed."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.code = home / "code"
+        self.code.mkdir()
+
+    @contextmanager
+    def running(self, program: str = PROGRAM) -> Iterator[None]:
+        """Run the pod's main container."""
+        script = SCRIPT.replace(STATE, f"{self.home}/dev")
+        argv = ["sh", "-c", script, MARK, "dev", "0", "0", "all", "sh", "-c", program, str(self.code)]
+        with (self.home / "log").open("wb") as log, subprocess.Popen(argv, stdout=log, stderr=log) as main:
+            until((self.home / "dev").is_dir)
+            try:
+                yield
+            finally:
+                main.terminate()
+                main.wait(60)
+
+
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, life: Life) -> Pod:
+    """The pod of the overlay single-node, whose commands run on this machine, and whose log is a file."""
+    home = tmp_path / "pod"
+    home.mkdir()
+    for name in ("_PUT", "_START", "_CODE_OF"):
+        monkeypatch.setattr(dev, name, getattr(dev, name).replace(STATE, f"{home}/dev"))
+    monkeypatch.setattr(dev, "LOOK_SECONDS", 0.05)
+    here = Pod(home)
+
+    @contextmanager
+    def stream(argv: Sequence[str], *, idle: Any, **_options: Any) -> Iterator[process.Running]:
+        words = list(argv)
+        command = words[words.index("--") + 1 :] if "exec" in words else []
+        command = [str(here.code) if word.endswith("/quickstart/scripts") else word for word in command]
+        if "exec" not in words:
+            command = ["sh", "-c", f'tail -n+1 -f {home}/log | sed -u "s/^/2026-11-26T00:00:00.000000001Z /"']
+        with process.stream(command, idle=idle, keep_stdin_open="exec" in words) as running:
+            yield running
+
+    monkeypatch.setattr(life, "stream", stream)
+    return here
+
+
+def run_pod(life: Life) -> None:
+    containers = [{"name": "main", "image": "a:1", "state": {"running": {}}, "restartCount": 0}]
+    life.find("Pod", POD)["status"] = {"phase": "Running", "containerStatuses": containers}
+
+
+def read_until(parts: Iterator[bytes | str], text: str) -> list[str]:
+    lines = []
+    for part in parts:
+        lines.append(part.decode() if isinstance(part, bytes) else part)
+        if text in lines[-1]:
+            return lines
+    pytest.fail(f"no {text}")
+
+
+@pytest.mark.thorough
+def test_session_copies_changed_code_and_shows_the_log(opened: Open, life: Life, pod: Pod) -> None:
+    target = opened("single-node")
+    scripts = target.package.folder / "quickstart/scripts"
+    (scripts / "line.txt").write_text("first\n", encoding="utf-8")
+    prepared = deployed(target)
+    life.moments = [lambda: None, lambda: run_pod(life)]
+    with pod.running():
+        parts = dev.DevLoop(prepared, 60).parts()
+        assert read_until(parts, "first\n")[0] == f"waiting for the pods of pod/{POD}"
+        (scripts / "line.txt").write_text("second\n", encoding="utf-8")
+        lines = read_until(parts, "second\n")
+        assert lines[0] == "changed: line.txt"
+        assert lines[1].startswith("copied to 1 pod, and started in ")
+        (scripts / "link").symlink_to("/etc/passwd")
+        assert "link is a link, not a plain file" in read_until(parts, "not copied: ")[-1]
+        (scripts / "link").unlink()
+        parts.close()  # type: ignore[attr-defined]  # as Ctrl-C does
+
+        assert not prepare(target).is_new
+        again = dev.DevLoop(prepare(target), 60).parts()
+        (scripts / "line.txt").write_text("third\n", encoding="utf-8")
+        assert [line for line in read_until(again, "third\n") if "copied" in line] != []
+        life.remove_all()
+        life.seconds += dev.ASK_SECONDS
+        with pytest.raises(ClusterError, match="no longer exists"):
+            read_until(again, "fourth\n")

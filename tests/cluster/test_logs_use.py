@@ -1,0 +1,113 @@
+"""Tests of the use case `packager.cluster.logs`."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import ClusterError, UsageError
+from packager.cluster.logs import Feed, LogRange, PodSelection, follow, logs
+from tests.life import JOB, launcher
+
+if TYPE_CHECKING:
+    from packager.cluster.target import Target
+    from tests.life import Life
+
+LAUNCHER = f"{JOB}-launcher-0"
+
+
+def line(text: str) -> str:
+    return f"2026-11-21T00:00:01.000000001Z {text}\n"
+
+
+@pytest.fixture
+def running(life: Life) -> Life:
+    """The cluster, in which the pods of the MPIJob run."""
+    life.deploy()
+    life.start()
+    return life
+
+
+def test_logs_iterator_can_be_closed_early(target: Target, running: Life) -> None:
+    running.logs[LAUNCHER] = line("one")
+    parts = logs(Feed(target))
+    assert next(parts) == b"one\n"
+    parts.close()  # type: ignore[attr-defined]
+
+
+def begin_and_delete_launcher(life: Life, *, log: str | None) -> None:
+    """Let a launcher run and be deleted before the first snapshot that could contain it."""
+    state = {"terminated": {"exitCode": 3, "startedAt": "2026-11-21T00:00:01Z"}}
+    deleted = launcher(state=state)
+    deleted["metadata"] |= {"uid": "early", "creationTimestamp": "2099-11-21T00:00:01Z"}
+    life.watched = b"".join(
+        json.dumps({"type": kind, "object": deleted}).encode() + b"\n" for kind in ("ADDED", "DELETED")
+    )
+    if log:
+        life.logs[LAUNCHER] = log
+
+
+def until_watched(life: Life) -> None:
+    waiting = threading.Event()
+    for _ in range(500):
+        if any(" logs " in call and "--follow" in call for call in life.calls):
+            return
+        waiting.wait(0.01)
+    raise AssertionError(life.calls)
+
+
+def test_follow_yields_log_of_pod_that_was_deleted_between_two_snapshots(target: Target, life: Life) -> None:
+    life.deploy()
+    begin_and_delete_launcher(life, log=line("one") + line("two"))
+    life.moments = [lambda: None, lambda: until_watched(life), life.end]
+    parts = list(follow(Feed(target)))
+    assert parts == [f"waiting for the pod of mpijob/{JOB}", b"one\ntwo\n"]
+
+
+def test_follow_reports_deleted_pod_whose_log_was_not_read(target: Target, life: Life) -> None:
+    life.deploy()
+    begin_and_delete_launcher(life, log=None)
+    life.moments = [lambda: None, lambda: until_watched(life), life.end]
+    parts = list(follow(Feed(target)))
+    missing = f"the end of the log of pod/{LAUNCHER} is missing: the pod was deleted before it was read"
+    assert parts == [f"waiting for the pod of mpijob/{JOB}", missing]
+
+
+def test_follow_reports_missing_permission_to_watch_pods(target: Target, running: Life) -> None:
+    running.logs[LAUNCHER] = line("one")
+    feed = Feed(target)
+    feed.watch.is_refused = True
+    refused = "you may not watch pods: logs of pods that are deleted within seconds may be missing"
+    running.moments = [lambda: None, lambda: None, running.end]
+    assert list(follow(feed)) == [refused, b"one\n"]
+
+
+def test_logs_of_a_missing_container_report_the_names(target: Target, life: Life) -> None:
+    life.deploy()
+    life.start()
+    with pytest.raises(UsageError) as refused:
+        list(logs(Feed(target, PodSelection(all_pods=True, container="sidecar"))))
+    assert (str(refused.value), refused.value.hint) == ("container sidecar not found", "there are launcher, worker")
+
+
+def test_empty_part_of_a_log_is_accepted(target: Target, running: Life) -> None:
+    running.logs[LAUNCHER] = ""
+    assert list(logs(Feed(target, part=LogRange(tail=3)))) == []
+    with pytest.raises(ClusterError) as absent:
+        list(logs(Feed(target, part=LogRange(is_previous=True))))
+    assert str(absent.value) == f"mpijob/{JOB} has no log from before a restart"
+
+
+def test_follow_reads_all_lines_of_pods_that_appear_later(target: Target, life: Life) -> None:
+    def begin() -> None:
+        life.start()
+        life.logs[LAUNCHER] = line("one") + line("two")
+
+    life.deploy()
+    life.moments = [lambda: None, begin, life.end]
+    feed = Feed(target, part=LogRange(tail=1))
+    assert list(follow(feed)) == [f"waiting for the pod of mpijob/{JOB}", b"one\ntwo\n"]
+    assert not any("--tail=1" in call for call in life.calls)

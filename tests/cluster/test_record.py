@@ -1,0 +1,173 @@
+"""Tests of the records of runs: `mlpack deploy --results`, and `mlpack history` with recorded runs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from packager.cluster.record import past_runs
+from tests.fake_cluster import item
+from tests.life import JOB, POD
+from tests.local_pod import write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Outcome
+    from tests.life import Life
+
+    Mlpack = Callable[..., Outcome]
+
+DEPLOY = ("deploy", "hello-mpi", "-n", "team", "--yes", "--no-verify", "--results", "runs")
+MPIJOB = f"mpijob/{JOB}"
+LOSS = '{"step": 1, "loss": 3}\n{"step": 2, "loss": NaN}\n{"step": 3, "loss": 1.5}\n'
+
+
+def stamped(log: str) -> str:
+    """Return a log as kubectl prints it with --timestamps, a line each millisecond."""
+    lines = log.splitlines(keepends=True)
+    return "".join(f"2026-11-21T00:00:00.{number:03}000000Z {line}" for number, line in enumerate(lines))
+
+
+@pytest.fixture
+def run(life: Life, tmp_path: Path) -> Life:
+    """A cluster in which the MPIJob runs and then ends, and its workers with their results still run."""
+    life.moments += [life.start, lambda: None, life.end]
+    life.logs = {f"{JOB}-launcher-0": stamped(f"starting\n{LOSS}"), f"{JOB}-worker-0": "", f"{JOB}-worker-1": ""}
+    life.output = write(tmp_path / "pod", {"model.bin": b"weights"})
+    return life
+
+
+def record(folder: Path) -> Path:
+    (made,) = (folder / "runs" / JOB).iterdir()
+    return made
+
+
+def verdict(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((record(folder) / "verdict.json").read_text()))
+
+
+@pytest.mark.usefixtures("run")
+def test_a_record_contains_logs_manifests_values_results_and_verdict(mlpack: Mlpack, tmp_path: Path) -> None:
+    done = mlpack(*DEPLOY)
+    assert done.code == 0, done.stderr
+    made = record(tmp_path)
+    files = {path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file()}
+    assert files == {
+        f"logs/{JOB}-launcher-0/launcher.log",
+        f"logs/{JOB}-worker-0/worker.log",
+        f"logs/{JOB}-worker-1/worker.log",
+        "manifests.yaml",
+        "mlops.env",
+        "output/model.bin",
+        "verdict.json",
+    }
+    assert (made / f"logs/{JOB}-launcher-0/launcher.log").read_text() == f"starting\n{LOSS}"
+    assert (made / "mlops.env").read_bytes() == (
+        tmp_path / "hello-mpi/quickstart/k8s/mlops/multi-node/mlops.env"
+    ).read_bytes()
+    kinds = [document["kind"] for document in yaml.safe_load_all((made / "manifests.yaml").read_text())]
+    assert "MPIJob" in kinds
+    answer = verdict(tmp_path)
+    assert (answer["package"], answer["workload"], answer["phase"]) == ("hello-mpi", MPIJOB, "succeeded")
+    assert [copy["files"] for copy in answer["results"]] == [1]
+    assert answer["missing"] == []
+    assert f"recorded in runs/{JOB}/{made.name}: 3 logs" in done.stderr
+
+
+@pytest.mark.usefixtures("run")
+def test_numbers_of_the_log_are_a_table(mlpack: Mlpack) -> None:
+    done = mlpack(*DEPLOY)
+    table = [line.split() for line in done.stderr.splitlines() if line.startswith(("NAME", "loss"))]
+    assert table == [
+        ["NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST"],
+        ["loss", f"{JOB}-launcher-0", "3", "1.5", "1.5", "3"],
+    ]
+
+
+def test_a_failed_run_is_recorded_with_its_reason(mlpack: Mlpack, run: Life, tmp_path: Path) -> None:
+    run.moments[-1] = lambda: run.end("Failed", reason="BackoffLimitExceeded")
+    done = mlpack(*DEPLOY)
+    assert done.code == 7
+    assert f"{MPIJOB} has failed" in done.stderr
+    assert verdict(tmp_path)["phase"] == "failed"
+
+
+def test_missing_results_are_reported_after_the_end(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
+    life.moments += [lambda: None, life.end_pod]
+    life.logs = {POD: "hello\n"}
+    done = mlpack(*DEPLOY, "--overlay", "single-node", "--hold", "0")
+    assert "results are deleted when their pod ends" in done.stderr
+    assert done.code == 7
+    assert "error: pod/hello-mpi-single-node has ended, and its results were deleted then" in done.stderr
+    (made,) = (tmp_path / "runs" / POD).iterdir()
+    answer = json.loads((made / "verdict.json").read_text())
+    assert (answer["phase"], answer["results"], len(answer["missing"])) == ("succeeded", [], 1)
+
+
+def test_a_record_contains_no_values_of_secrets(mlpack: Mlpack, run: Life, tmp_path: Path) -> None:
+    run.overlays["multi-node"].append({"apiVersion": "v1", **item("Secret", "token"), "data": {"key": "aHVudGVyMg=="}})
+    assert mlpack(*DEPLOY).code == 0
+    text = (record(tmp_path) / "manifests.yaml").read_text()
+    assert "aHVudGVyMg" not in text
+    assert "(not recorded)" in text
+
+
+def test_names_that_kubernetes_does_not_allow_make_no_files(mlpack: Mlpack, run: Life, tmp_path: Path) -> None:
+    def start() -> None:
+        run.start()
+        for pod in run.objects:
+            for status in pod.get("status", {}).get("containerStatuses", ()):
+                status["name"] = "../../../../evil"
+
+    run.moments[0] = start
+    mlpack(*DEPLOY)
+    assert not list((record(tmp_path) / "logs").rglob("*"))
+    assert not list(tmp_path.rglob("evil*"))
+
+
+@pytest.mark.usefixtures("run")
+def test_history_lists_recorded_runs(mlpack: Mlpack, tmp_path: Path) -> None:
+    mlpack(*DEPLOY)
+    history = ("history", "hello-mpi", "-n", "team", "--results", "runs")
+    done = mlpack(*history)
+    assert done.stdout.splitlines()[-2].split() == ["CREATED", "WORKLOAD", "ENDED", "BUILD", "RECORD"]
+    assert done.stdout.splitlines()[-1].split()[1:3] == [MPIJOB, "succeeded"]
+    assert done.stdout.splitlines()[-1].endswith(f"runs/{JOB}/{record(tmp_path).name}")
+    (run,) = json.loads(mlpack(*history, "-o", "json").stdout)["records"]
+    assert (run["workload"], run["phase"]) == (MPIJOB, "succeeded")
+
+
+@pytest.mark.usefixtures("run")
+def test_history_lists_recorded_runs_without_cluster(mlpack: Mlpack, run: Life, tmp_path: Path) -> None:
+    mlpack(*DEPLOY)
+    run.refused["get mpijobs"] = "dial tcp: i/o timeout"
+    history = ("history", "hello-mpi", "-n", "team", "--results", "runs")
+    done = mlpack(*history)
+    assert (done.code, done.stderr.splitlines()[0]) == (
+        7,
+        "error: the cluster does not answer: dial tcp: i/o timeout",
+    )
+    assert done.stdout.splitlines()[0].split() == ["CREATED", "WORKLOAD", "ENDED", "BUILD", "RECORD"]
+    assert done.stdout.splitlines()[1].endswith(f"runs/{JOB}/{record(tmp_path).name}")
+    done = mlpack(*history, "-o", "json")
+    assert (done.code, len(done.json["records"]), done.json["deployments"]) == (7, 1, [])
+    assert done.json["error"] == "the cluster does not answer: dial tcp: i/o timeout"
+    done = mlpack("history", "hello-mpi", "-n", "team", "--results", "none")
+    assert (done.code, done.stdout) == (7, "")
+
+
+VERDICT = b'{"package": "p", "workload": "job/p", "created": "x", "phase": "failed"}'
+
+
+@pytest.mark.parametrize("content", [b"[]", b"[" * 100_000, b'{"package": "p"}', VERDICT.replace(b'"p"', b'"other"')])
+def test_invalid_verdicts_are_left_out(tmp_path: Path, content: bytes) -> None:
+    for name, text in (("a", content), ("b", VERDICT)):
+        (tmp_path / "p" / name).mkdir(parents=True)
+        (tmp_path / "p" / name / "verdict.json").write_bytes(text)
+    (run,) = past_runs(tmp_path, "p")
+    assert (run.folder.name, run.phase, run.digest) == ("b", "failed", None)
