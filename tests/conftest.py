@@ -240,13 +240,21 @@ def hello_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package hello-mpi as built; tests must not change it."""
     from tests.broken import build
 
-    return build(tmp_path_factory.mktemp("package") / "hello-mpi")
+    return build(tmp_path_factory.mktemp("package") / "hello-mpi", components=())
 
 
 @pytest.fixture
 def package(hello_mpi: Path, tmp_path: Path) -> Path:
     """A copy of the package hello-mpi as built, which the test may change."""
     return shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
+
+
+@pytest.fixture
+def full_package(tmp_path: Path) -> Path:
+    """The package hello-mpi with every option that fits, switched off, which the test may change."""
+    from tests.broken import build
+
+    return build(tmp_path / "hello-mpi")
 
 
 @pytest.fixture

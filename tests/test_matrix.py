@@ -31,10 +31,14 @@ from packager.package.opened import opened
 from packager.package.options import KEYS, OPTIONS
 from tests import demo, everything, kinds, kubectls, renders
 from tests.combinations import possible_combinations
+from tests.configure import test_additions
+from tests.test_options import SETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from tests.conftest import Mlpack
 
 pytestmark = pytest.mark.matrix
 
@@ -211,6 +215,25 @@ def assert_options_are_rendered(folder: Path, names: list[str]) -> None:
             assert "nvidia" not in workload
             assert workload.count("key: HF_TOKEN\n") == workload.count("mountPath: /etc/mlpack/env\n")
             assert workload.count(f"name: {EXAMPLES['SECRET']}\n") >= 2
+
+
+@pytest.mark.parametrize("names", SETS.values(), ids=SETS.keys())
+def test_kubectls_render_added_options_as_those_of_a_build(
+    tmp_path: Path, mlpack: Mlpack, names: Sequence[str]
+) -> None:
+    """Every option, added by `configure --with`, in every kind of overlay, with every kustomize."""
+    added = test_additions.build(tmp_path / "added/package", Options(root="/srv"))
+    for overlay in kinds.OVERLAYS:
+        test_additions.add(mlpack, added, overlay, names)
+    site = select(names, test_additions.values(names))
+    built = test_additions.build(tmp_path / "built/package", Options(root="/srv", site=site))
+    rendered = []
+    for package in (added, built):
+        folder = package.parent / "all"
+        folder.mkdir()
+        write(folder, *(f"../package/{FOLDER}/{overlay}" for overlay in kinds.OVERLAYS))
+        rendered.append(assert_alike(folder, kubectls.KUSTOMIZES, [package]))
+    assert rendered[0] == rendered[1]
 
 
 def test_kubectls_render_locked_images_alike(tmp_path: Path) -> None:

@@ -106,9 +106,9 @@ READ = (
     f"{SINGLE}/pod-patch.yaml",
     "quickstart/common/mpi/k8s/mlops/site/site.env",
     "quickstart/common/mpi/k8s/mlops/placement/kustomization.yaml",
-    "quickstart/common/mpi/k8s/mlops/site/placement.yaml",
+    "quickstart/common/mpi/k8s/mlops/placement/placement.yaml",
 )
-UNREAD = ("quickstart/common/mpi/k8s/mlops/pvc/kustomization.yaml", f"{MULTI}/mlops.env", "quickstart/README.md")
+UNREAD = ("quickstart/common/mpi/k8s/mlops/output-pvc/kustomization.yaml", f"{MULTI}/mlops.env", "README.md")
 
 
 def test_kubectl_renders_again_after_change_of_a_file_that_the_overlay_reads(

@@ -69,10 +69,11 @@ class PreparedEdits:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The numbers of GPUs in manifests that the option `gpu` replaces since these edits."""
-        notes = tuple(settings.replaced_gpus(self.files))
-        before = set(settings.replaced_gpus(self.files.original)) if notes else ()
-        return tuple(note for note in notes if note not in before)
+        """The options that are added, and numbers of GPUs in manifests that the option `gpu` replaces since."""
+        gpus = tuple(settings.replaced_gpus(self.files))
+        before = set(settings.replaced_gpus(self.files.original)) if gpus else ()
+        added = (f"option {name} added" for name in stage.added_options(self.files))
+        return (*added, *(note for note in gpus if note not in before))
 
     def as_json(self) -> dict[str, Any]:
         """Return the edits as JSON; values that may be secret are masked."""

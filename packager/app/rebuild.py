@@ -126,7 +126,7 @@ def _site_values(inventory: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _placement(inventory: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `site/placement.yaml`, as the package was delivered with them."""
+    """Return the fields of `placement/placement.yaml`, as the package was delivered with them."""
     pattern = layout.placement(layout.COMMON)
     for path, lines in inventory["editable"].items():
         if fnmatch.fnmatchcase(path, pattern):

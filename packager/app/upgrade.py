@@ -19,7 +19,8 @@ from packager.base.errors import ToolError, UnansweredError, UsageError, Verific
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.runner import SYSTEM
-from packager.base.values import Value
+from packager.base.values import Value, replace
+from packager.configure import additions
 from packager.configure.upgrade.merge import Choice, Conflict
 from packager.configure.upgrade.plan import FileResult, PlannedFile, UpgradePlan, plan
 from packager.kubernetes.podsecurity import Level
@@ -27,9 +28,10 @@ from packager.package import integrity, layout, outside, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY, is_added
 from packager.package.opened import opened
+from packager.package.reader import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from packager.base.runner import Runner
     from packager.package.opened import Package
@@ -148,11 +150,28 @@ def prepared(
             return
         stamps = _stamps(old, new)
         choices = _choices(old, yours, theirs)
-        content = plan(old, new, choices)
-        if unused := choices.keys() - {conflict.path for conflict in content.decided}:
-            path = min(unused)
-            raise UsageError(f"--{choices[path]} {path}: this file of the package has no conflict")
-        yield PreparedUpgrade(old, new, content, stamps)
+        with _with_files(new, additions.carry(old, new)) as completed:
+            content = plan(old, completed, choices)
+            if unused := choices.keys() - {conflict.path for conflict in content.decided}:
+                path = min(unused)
+                raise UsageError(f"--{choices[path]} {path}: this file of the package has no conflict")
+            yield PreparedUpgrade(old, completed, content, stamps)
+
+
+@contextmanager
+def _with_files(package: Package, files: Mapping[str, bytes]) -> Iterator[Package]:
+    """Yield a copy of a package with other contents of files, and with the options among them in its inventory."""
+    if not files:
+        yield package
+        return
+    with workfolder.temporary() as work:
+        folder = work / "package"
+        shutil.copytree(package.folder, folder)
+        for path, content in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+        copied = replace(package, folder=folder, reader=Reader(folder, package.shown))
+        yield integrity.with_added_options(copied, {entry.path: entry for entry in tree.walk(folder)})[0]
 
 
 def _choices(old: Package, yours: Sequence[str], theirs: Sequence[str]) -> dict[str, Choice]:

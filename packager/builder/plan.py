@@ -19,7 +19,16 @@ from packager.kubernetes.mountpath import ROOT
 from packager.modelspec import code
 from packager.package.image import IMAGE, REGISTRY, registry_complaint
 from packager.package.layout import SCRIPTS
-from packager.package.options import BY_NAME, PACKAGE_VOLUME, TRAITS, offered
+from packager.package.options import (
+    BY_NAME,
+    CLAIM,
+    CLAIM_CLASS,
+    CLAIM_OPTIONS,
+    PACKAGE_VOLUME,
+    PLACEMENT,
+    TRAITS,
+    offered,
+)
 from packager.package.path_checks import shown
 from packager.workloads.program import Run, directory, fetching, installing
 from packager.workloads.scripts import CHOICE
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
     from packager.modelspec.files import SourceFile
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.model import Spec, Variant
+    from packager.package.options import Option
     from packager.workloads.amounts import Amount
     from packager.workloads.anyoverlay import AnyOverlay
     from packager.workloads.program import Program
@@ -42,23 +52,15 @@ _DESCRIBED = {"CHECKPOINT_DIR": "Where checkpoints go, as the container sees it.
 
 
 class Options(Value, frozen=True):
-    """The options of the command line that are added to a spec.
+    """The options of the command line that are added to a spec."""
 
-    Attributes:
-        root: The folder, as the nodes see it, that will contain the package; None leaves ROOT for the user.
-        registry: The host and path that the image is pulled from, in place of the registry in the spec.
-        site: The components that are switched on, and values for them.
-        user: The user that pods run as; None for the usual one, also below.
-        group: The group that pods run as.
-        fs_group: The group that volumes belong to.
-    """
-
+    # the folder, as the nodes see it, that will contain the package; None leaves ROOT for the user
     root: str | None = None
-    registry: str | None = None
-    site: Selection = field(default_factory=Selection)
-    user: int | None = None
-    group: int | None = None
-    fs_group: int | None = None
+    registry: str | None = None  # the host and path that the image is pulled from, in place of the registry in the spec
+    site: Selection = field(default_factory=Selection)  # the components that are switched on, and values for them
+    user: int | None = None  # the user that pods run as; None for the usual one, also below
+    group: int | None = None  # the group that pods run as
+    fs_group: int | None = None  # the group that volumes belong to
 
 
 class Ids(Value, frozen=True):
@@ -91,39 +93,23 @@ class CodeFile(Value, frozen=True):
 
 
 class CodePart(Value, frozen=True):
-    """One ConfigMap with code.
+    """One ConfigMap with code."""
 
-    Attributes:
-        suffix: The end of the ConfigMap's name; empty for the first ConfigMap.
-        files: The files that the ConfigMap contains.
-    """
-
-    suffix: str
-    files: tuple[CodeFile, ...]
+    suffix: str  # the end of the ConfigMap's name; empty for the first ConfigMap
+    files: tuple[CodeFile, ...]  # the files that the ConfigMap contains
 
 
 class PlannedOverlay(Value, frozen=True):
-    """An overlay of the package.
+    """An overlay of the package."""
 
-    Attributes:
-        name: The name of its folder, which is also the suffix of the names of its objects.
-        values: The overlay's entry in the spec.
-        run: The scripts or the command that the overlay runs.
-        program: The program that the container that computes starts.
-        variables: The lines of mlops.env, in order.
-        amounts: The numbers that are in `variables` and that the manifest takes from there.
-        init: The program that each pod runs before; None without one.
-        image: The image without its registry.
-    """
-
-    name: str
-    values: AnyOverlay
-    run: Run
-    program: Program
-    variables: tuple[Variable, ...]
-    amounts: tuple[Amount, ...] = ()
-    init: Program | None = None
-    image: str = ""
+    name: str  # the name of its folder, which is also the suffix of the names of its objects
+    values: AnyOverlay  # the overlay's entry in the spec
+    run: Run  # the scripts or the command that the overlay runs
+    program: Program  # the program that the container that computes starts
+    variables: tuple[Variable, ...]  # the lines of mlops.env, in order
+    amounts: tuple[Amount, ...] = ()  # the numbers that are in `variables` and that the manifest takes from there
+    init: Program | None = None  # the program that each pod runs before; None without one
+    image: str = ""  # the image without its registry
 
     @property
     def traits(self) -> frozenset[str]:
@@ -147,38 +133,23 @@ class PlannedOverlay(Value, frozen=True):
 
 
 class Plan(Value, frozen=True):
-    """Everything that is decided about one package.
+    """Everything that is decided about one package."""
 
-    Attributes:
-        name: The package's name, its top folder's, and its workloads' before the overlay's suffix.
-        spec: The model.
-        variant: The variant of the model.
-        image: The image without its registry.
-        variables: The lines that every overlay has in its mlops.env, in order.
-        code: The code, all of which becomes one folder, spread over ConfigMaps.
-        overlays: In the spec's order.
-        payload: Files that are copied as they are: path in the package, file on disk, whether it is executable.
-        site: The components that are switched on, and values for them.
-        ids: The user and the groups of the workload.
-        documentation: The sections at the end of the README.
-        text: The spec file's bytes.
-        about: The entries of the inventory beside the digests.
-        too_large: The problems of code that ConfigMaps cannot hold; only the option package-volume can mount it.
-    """
-
-    name: str
-    spec: Spec
-    variant: Variant
-    image: str
-    variables: tuple[Variable, ...]
-    code: tuple[CodePart, ...]
-    overlays: tuple[PlannedOverlay, ...]
+    name: str  # the package's name, its top folder's, and its workloads' before the overlay's suffix
+    spec: Spec  # the model
+    variant: Variant  # the variant of the model
+    image: str  # the image without its registry
+    variables: tuple[Variable, ...]  # the lines that every overlay has in its mlops.env, in order
+    code: tuple[CodePart, ...]  # the code, all of which becomes one folder, spread over ConfigMaps
+    overlays: tuple[PlannedOverlay, ...]  # in the spec's order
+    # files that are copied as they are: path in the package, file on disk, whether it is executable
     payload: tuple[tuple[str, SourceFile, bool], ...]
-    site: Selection
-    ids: Ids
-    documentation: tuple[ReadmeSection, ...]
-    text: bytes
-    about: dict[str, Any]
+    site: Selection  # the components that are switched on, and values for them
+    ids: Ids  # the user and the groups of the workload
+    documentation: tuple[ReadmeSection, ...]  # the sections at the end of the README
+    text: bytes  # the spec file's bytes
+    about: dict[str, Any]  # the entries of the inventory beside the digests
+    # the problems of code that ConfigMaps cannot hold; only the option package-volume can mount it
     too_large: tuple[Problem, ...] = ()
 
     @property
@@ -239,6 +210,24 @@ class Plan(Value, frozen=True):
         """The traits of the package, of those of kinds only the ones of an overlay."""
         of_others = (other.traits for other in self.overlays)
         return self.traits.difference(*of_others) | overlay.traits
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that the package contains: those that are on or that read a value which is set, and claims.
+
+        A claim is left out if another option says where its folder is.
+        """
+        on = self.site.options
+        placed = {place for name in on for place in BY_NAME[name].places}
+        names = {*on, *(name for name in CLAIM_OPTIONS if placed.isdisjoint(BY_NAME[name].places))}
+        if self.site.placement:
+            names.add(PLACEMENT)
+        fitting = offered(self.traits)
+        read = {key.name for option in fitting if option.name in names for key in option.keys}
+        read |= {key.name for key in (*CLAIM.keys, *CLAIM_CLASS.keys) if self.workspace}
+        unread = self.site.values.keys() - read
+        names.update(option.name for option in fitting if any(key.name in unread for key in option.keys))
+        return tuple(option for option in fitting if self.site.every or option.name in names)
 
     def has(self, trait: str | None) -> bool:
         """Return whether the package has `trait`; None is the trait of options for every package."""

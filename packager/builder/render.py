@@ -11,8 +11,9 @@ So is `packager/workloads/<kind>/templates/`, with what a kind adds: its overlay
 workloads need.
 
 A path's FRAMEWORK and OVERLAY become the spec's framework and the overlay's name; `dockerignore` becomes
-`.dockerignore`, where the package brings a Dockerfile. Beside the base, `package/` has one
-folder for each option of `packager.package.options`, and `site/` with the values that they read.
+`.dockerignore`, where the package brings a Dockerfile. Beside the base, `package/` has one folder for each option of
+`packager.package.options`, and `site/` with the values that they read. A package contains the options that it was asked
+for; of the others that fit, its inventory has the digests, so that each can be added later (`packager.builder.added`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,16 @@ from packager.base.yamlio import MISREAD
 from packager.builder.targets import pods_in, targets
 from packager.builder.templating import Templates, roots
 from packager.package import layout, placement, tree
-from packager.package.options import CLAIM, CLAIM_CLASS, OPTIONS, PACKAGE_VOLUME, SECRETS, offered
+from packager.package.options import (
+    CLAIM,
+    CLAIM_CLASS,
+    OPTIONS,
+    PACKAGE_NAME,
+    PACKAGE_VOLUME,
+    PLACEMENT,
+    SECRETS,
+    offered,
+)
 from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
 from packager.workloads import podannotations
@@ -40,9 +50,10 @@ from packager.workloads.amounts import quantity_key
 from packager.workloads.anyoverlay import AnyOverlay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from packager.builder.plan import Plan, PlannedOverlay
+    from packager.package.options import Option
     from packager.workloads.pods import Pods
 
 TEMPLATES = roots(Path(__file__).resolve().parent.parent)
@@ -83,27 +94,28 @@ def render(plan: Plan) -> Tree:
         RenderError: A template refers to an undefined name.
         SpecError: The files are more than a package may have, or than ConfigMaps can hold and nothing mounts them.
     """
-    _check_code(plan)
+    if plan.too_large and PACKAGE_VOLUME not in plan.site.options:
+        raise SpecError(f"{plan.name}: the code is too large for ConfigMaps", problems=plan.too_large)
     entries: dict[str, Entry] = {}
-    pods = {overlay.name: _pods(plan, overlay) for overlay in plan.overlays}
-    workloads = targets(plan.overlays, pods)
-    kinds = list(dict.fromkeys(workload.kind for workload in workloads))
+    components = Components(plan)
+    pods, kinds = components.pods, components.kinds
     base = _base(plan, kinds)
+    context: dict[str, object] = {"base": base, "kinds": kinds, "workloads": components.workloads}
+    readers = (*plan.options, *((CLAIM, CLAIM_CLASS) if plan.workspace else ()))
+    context |= {"options": plan.options, "sections": sections(plan, readers)}
     for template, path in _in_package(plan, kinds):
-        context = {"base": base, "kinds": kinds, "workloads": workloads, "options": offered(plan.traits)}
         _add(entries, path, _fill(template, plan=plan, **context))
-    labelled = {workload.overlay for workload in workloads}
+    files = {option.name: components.files(option.name) for option in offered(plan.traits)}
+    for option in plan.options:
+        entries |= {entry.path: entry for entry in files.pop(option.name)}
+    digests = {name: component_digest(files[name]) for name in files}
     for overlay in plan.overlays:
-        for template, path in _in_overlay(plan, overlay):
-            label = overlay.name if overlay.name in labelled else None
-            options = offered(plan.traits_of(overlay))
-            context = {"overlay": overlay, "label": label, "pods": pods[overlay.name], "options": options}
-            _add(entries, path, _fill(template, plan=plan, **context))
-    if plan.site.placement:
-        _place(entries, plan)
+        _add_overlay(entries, components, overlay)
     if plan.site.annotations:
-        every = [(entry, name if name in labelled else None) for name, listed in pods.items() for entry in listed]
-        _annotate(entries, plan, podannotations.component(every, plan.site.annotations))
+        every = [(entry, components.label(one)) for one in plan.overlays for entry in pods[one.name]]
+        text = podannotations.component(every, plan.site.annotations)
+        path = f"{layout.common(plan.spec.framework)}/{podannotations.NAME}/{layout.KUSTOMIZATION}"
+        entries[path] = Entry(path, text, len(text))
     for component in plan.site.own:
         for entry in component.files:
             path = f"{layout.common(plan.spec.framework)}/{component.name}/{entry.path}"
@@ -112,7 +124,8 @@ def render(plan: Plan) -> Tree:
         content = source.path if source.content is None else source.content
         entries[path] = Entry(path, content, source.size, executable)
     entries[layout.SPEC] = Entry(layout.SPEC, plan.text, len(plan.text))
-    package = Tree(plan.name, tuple(entries[path] for path in sorted(entries)), plan.about)
+    about = {**plan.about, "options": digests} if digests else plan.about
+    package = Tree(plan.name, tuple(entries[path] for path in sorted(entries)), about)
     try:
         tree.check(package, DEFAULT)
     except ContentError as error:
@@ -120,23 +133,84 @@ def render(plan: Plan) -> Tree:
     return package
 
 
-def _check_code(plan: Plan) -> None:
-    if plan.too_large and PACKAGE_VOLUME not in plan.site.options:
-        raise SpecError(f"{plan.name}: the code is too large for ConfigMaps", problems=plan.too_large)
+def _add_overlay(entries: dict[str, Entry], components: Components, overlay: PlannedOverlay) -> None:
+    plan, fitting = components.plan, offered(components.plan.traits_of(overlay))
+    context = {
+        "overlay": overlay,
+        "label": components.label(overlay),
+        "pods": components.pods[overlay.name],
+        "options": [option for option in plan.options if option in fitting],
+        "option_line": option_line,
+    }
+    for template, path in _in_overlay(plan, overlay):
+        _add(entries, path, _fill(template, plan=plan, **context))
 
 
-def _annotate(entries: dict[str, Entry], plan: Plan, component: bytes) -> None:
-    path = f"{layout.common(plan.spec.framework)}/{podannotations.NAME}/{layout.KUSTOMIZATION}"
-    entries[path] = Entry(path, component, len(component))
+class Components:
+    """The Kustomize components of the options that a package has, or could have.
+
+    Attributes:
+        plan: The package.
+        pods: The pods of each overlay, by its name.
+        workloads: The workloads that the options change.
+        kinds: The kinds of the workloads.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.pods = {overlay.name: _pods(plan, overlay) for overlay in plan.overlays}
+        self.workloads = targets(plan.overlays, self.pods)
+        self.kinds = list(dict.fromkeys(workload.kind for workload in self.workloads))
+
+    def files(self, option: str) -> list[Entry]:
+        """Return the files of an option, whether it is in the package or not."""
+        folder = f"{layout.common('FRAMEWORK')}/{option}/"
+        texts = {
+            path.replace("FRAMEWORK", self.plan.spec.framework): _fill(
+                f"package/{path}", plan=self.plan, workloads=self.workloads
+            ).encode()
+            for path in _files("package")
+            if path.startswith(folder)
+        }
+        if option == PLACEMENT:
+            path = layout.placement(layout.common(self.plan.spec.framework))
+            built = placement.built(self.plan.name)
+            texts[path] = placement.assign(built, self.plan.site.placement, path) if self.plan.site.placement else built
+        return [Entry(path, text, len(text)) for path, text in texts.items()]
+
+    def label(self, overlay: PlannedOverlay) -> str | None:
+        """Return the label by which options select the workload of an overlay; None if its kind selects it."""
+        return overlay.name if any(workload.overlay == overlay.name for workload in self.workloads) else None
 
 
-def _place(entries: dict[str, Entry], plan: Plan) -> None:
-    """Put the fields that the plan has into site/placement.yaml."""
-    path = layout.placement(layout.common(plan.spec.framework))
-    text = entries[path].content
-    assert isinstance(text, bytes)
-    content = placement.assign(text, plan.site.placement, path)
-    entries[path] = replace(entries[path], content=content, size=len(content))
+def component_digest(files: Iterable[Entry]) -> str:
+    """Return the digest of the component of an option, by its files."""
+    return tree.component_digest({entry.path: tree.digest_of(entry) for entry in files})
+
+
+def option_line(option: Option, framework: str) -> str:
+    """Return the entry of an option among the components of an overlay."""
+    return f"- ../../../common/{framework}/k8s/mlops/{option.name} # {option.summary}"
+
+
+def sections(plan: Plan, options: Iterable[Option], known: Iterable[str] = ()) -> list[str]:
+    """Return a section of `site.env` for each of `options` that has keys which are neither `known` nor in another one.
+
+    A key whose value only a site can know is commented out.
+    """
+    present = set(known)
+    texts = []
+    for option in options:
+        keys = [key for key in option.keys if plan.has(key.only) and key.name not in present]
+        present.update(key.name for key in keys)
+        lines = [f"# {option.name}: {option.summary}"]
+        for key in keys:
+            value = plan.site.values.get(key.name, key.example.replace(PACKAGE_NAME, plan.name))
+            is_set = key.usual or key.name in plan.site.values
+            lines += [f"# {key.description}", f"{'' if is_set else '#'}{key.name}={value}"]
+        if keys:
+            texts.append("".join(f"{line}\n" for line in lines))
+    return texts
 
 
 def scaffold(name: str, kind: str | None = None, **values: object) -> Iterator[tuple[str, str, bool]]:
@@ -195,8 +269,7 @@ def _add(entries: dict[str, Entry], path: str, content: str) -> None:
 
 
 def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
-    withheld = set(OPTIONS) - set(offered(plan.traits))
-    unused = tuple(f"{layout.common('FRAMEWORK')}/{option.name}/" for option in withheld)
+    optional = tuple(f"{layout.common('FRAMEWORK')}/{option.name}/" for option in OPTIONS)
     scripts = {
         _OF_REQUIREMENTS: plan.variant.requirements,
         _OF_SOURCES: plan.spec.sources,
@@ -207,7 +280,7 @@ def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
         for path in _files(root):
             if path == "dockerignore" and not plan.dockerfile:
                 continue
-            if path.startswith(unused):
+            if path.startswith(optional):
                 continue
             if path.startswith(_OF_WORKSPACE) and not plan.workspace:
                 continue

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 # A component is a few lines of YAML; this leaves room for scripts.
 _LIMITS = Limits(size=1 << 20, files=100)
-_RESERVED_NAMES = (SITE, "base", podannotations.NAME, *KNOWN)
+ALL = "all"
+"""The name for `--with` that puts all options into a package, switched off."""
+
+_RESERVED_NAMES = (SITE, "base", ALL, podannotations.NAME, *KNOWN)
 
 
 class OwnComponent(Value, frozen=True):
@@ -36,26 +39,20 @@ class OwnComponent(Value, frozen=True):
 
 
 class Selection(Value, frozen=True):
-    """The components that a build switches on.
+    """The components that a build switches on."""
 
-    Attributes:
-        options: Names of options, in the order in which overlays list them.
-        own: The site's own components, which come after them.
-        values: Values of `site.env`.
-        placement: Fields of a pod for `site/placement.yaml`, in place of those that every package has.
-        annotations: Annotations of all pods.
-    """
-
-    options: tuple[str, ...] = ()
-    own: tuple[OwnComponent, ...] = ()
-    values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    options: tuple[str, ...] = ()  # names of options, in the order in which overlays list them
+    own: tuple[OwnComponent, ...] = ()  # the site's own components, which come after them
+    values: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # values of `site.env`
+    # fields of a pod for `placement/placement.yaml`, in place of those that every package has
     placement: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # annotations of all pods
+    every: bool = False  # whether the package contains all options, and not only those that are on
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every component that is on."""
-        return (*self.options, *(component.name for component in self.own))
+        """The values of `--with` that select this: `all`, and every component that is on."""
+        return (*([ALL] if self.every else ()), *self.options, *(component.name for component in self.own))
 
     def missing_values(self, traits: Collection[str]) -> tuple[tuple[str, str], ...]:
         """Return the options that are on, each with a key that has no value yet and that a package needs."""
@@ -78,14 +75,14 @@ def select(selected: Sequence[str], settings: Sequence[str] = ()) -> Selection:
     """Return the components that the command line selects.
 
     Args:
-        selected: Options by name; folders as paths, with a slash in them.
+        selected: Options by name, or `ALL`; folders as paths, with a slash in them.
         settings: KEY=VALUE each, for `site.env`.
 
     Raises:
         UsageError: An option, key or component does not exist, or they cannot be combined.
         ToolError: A folder cannot be read.
     """
-    option_names = {name for name in selected if "/" not in name}
+    option_names = {name for name in selected if "/" not in name and name != ALL}
     for name in option_names - BY_NAME.keys():
         hint = similar(name, BY_NAME) or "write a folder with a slash, such as ./ours"
         raise UsageError(f"--with {name}: unknown option; the options are: {', '.join(BY_NAME)}", hint=hint)
@@ -100,12 +97,16 @@ def select(selected: Sequence[str], settings: Sequence[str] = ()) -> Selection:
     placed = [setting for setting in settings if setting.partition("=")[0] in placement.FIELDS]
     values = dict(_value(setting) for setting in settings if setting not in placed)
     return Selection(
-        options, tuple(components.values()), MappingProxyType(values), MappingProxyType(_placement(placed))
+        options,
+        tuple(components.values()),
+        MappingProxyType(values),
+        MappingProxyType(_placement(placed)),
+        every=ALL in selected,
     )
 
 
 def _placement(settings: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a pod for `site/placement.yaml`; the last value of a field counts."""
+    """Return the fields of a pod for `placement/placement.yaml`; the last value of a field counts."""
     fields: dict[str, Any] = {}
     for key, _, value in (setting.partition("=") for setting in settings):
         fields |= placement.parse(key, key, value)

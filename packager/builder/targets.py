@@ -24,19 +24,12 @@ _LABEL = "mlpack/overlay"
 
 
 class OptionTarget(Value, frozen=True):
-    """Workloads of one kind that have their pods at the same places.
+    """Workloads of one kind that have their pods at the same places."""
 
-    Attributes:
-        kind: Their kind.
-        pods: The pods of one of them.
-        overlay: The overlay of the only one; None where these are all workloads of the kind.
-        serves: Whether they serve.
-    """
-
-    kind: str
-    pods: tuple[Pods, ...]
-    overlay: str | None = None
-    serves: bool = False
+    kind: str  # their kind
+    pods: tuple[Pods, ...]  # the pods of one of them
+    overlay: str | None = None  # the overlay of the only one; None where these are all workloads of the kind
+    serves: bool = False  # whether they serve
 
     @property
     def has_gpus(self) -> bool:

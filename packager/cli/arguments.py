@@ -64,7 +64,8 @@ With = Annotated[
     typer.Option(
         "--with",
         metavar="OPTION|DIR",
-        help="A site option to switch on (nfs, gpu, ...), or a folder with a component of your own. Repeatable.",
+        help="A site option to switch on (nfs, gpu, ...), a folder with a component of your own, or all: the package "
+        "then contains every option, switched off. Repeatable.",
         autocompletion=completing.options,
     ),
 ]

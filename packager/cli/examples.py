@@ -20,6 +20,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "site init": (("mlpack site init", "write ~/.config/mlpack/site.yaml"),),
     "site show": (("mlpack site show --package hello-mpi", "what is in effect for a package"),),
     "site check": (("mlpack site check -n team", "whether the cluster has all that the file names"),),
+    "options": (("mlpack options hello-mpi", "which options fit it, and which of them it has"),),
     "diff": (
         ("mlpack diff hello-mpi", "what you edited"),
         ("mlpack diff hello-mpi -o patch > edits.patch", "as a patch for `git apply`"),

@@ -44,7 +44,6 @@ _END_SECONDS = 5.0
 
 # RFC 3339, as Go writes it: older kubelets leave out a fraction's trailing zeros.
 _STAMP = re.compile(rb"(2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
-_LONGEST_STAMP = 36
 
 # The messages of a kubelet in place of a log that it cannot read (pkg/kubelet/kuberuntime).
 _KUBELET_ERROR = re.compile(rb"unable to retrieve container logs|failed to (try resolving|open log|create fs|watch)")

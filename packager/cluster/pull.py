@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _HEADER_BYTES = 64 << 10
 """The largest extended header: a path is at most 4 KiB long, and nothing else in it is needed."""
 
+_SOME_FAILED = 123
+"""The exit code of xargs if tar has failed, for example at a file that it may not read."""
+
 _RESERVE = 1 << 30
 """The bytes that stay free on the disk, unless half of the free bytes are fewer."""
 
@@ -51,11 +54,12 @@ class Pull:
 
     listing: Listing
     files: dict[str, StoredEntry]  # those of the listing, by path
-    pending: dict[str, str]  # the digests of the files to read, by path
+    pending: list[str]  # the paths of the files to read
     unchanged: tuple[str, ...]  # the paths of local files with the same content
     unread: tuple[str, ...]  # messages about entries that cannot be read
+    gone: tuple[str, ...] = ()  # the paths of files that were deleted before they were read
     arrived: list[str] = field(default_factory=list)  # the paths of files that were written
-    changed: list[str] = field(default_factory=list)  # those of them whose content is not what was listed
+    changed: tuple[str, ...] = ()  # those of them that have changed since they were listed
 
     def size_of(self, paths: Iterable[str]) -> int:
         """Return the listed size of files in bytes."""
@@ -70,9 +74,10 @@ def compare_for_pull(remote: RemoteFolder, folder: Path, *, force: bool) -> Pull
     """
     listing = remote.entries()
     files = listing.files
-    seen, unread = remote.digests({path: entry.size for path, entry in files.items()})
-    unchanged = tuple(path for path in seen if _local_digest(folder / path, files[path].size) == seen[path])
-    pending = {path: seen[path] for path in seen.keys() - unchanged}
+    local = {path: _local_digest(folder / path, entry.size) for path, entry in files.items()}
+    seen, _ = remote.digests({path: files[path].size for path, digest in local.items() if digest})
+    unchanged = {path for path, digest in seen.items() if digest == local[path]}
+    pending = [path for path in files if path not in unchanged]
     links = {path for path in folder.rglob("*") if path.is_symlink()} if folder.is_dir() else set()
     written = (*pending, *(entry.path for entry in listing.entries if entry.kind == "folder"))
     if behind := {step for path in written for step in (folder / path, *(folder / path).parents)} & links:
@@ -82,22 +87,20 @@ def compare_for_pull(remote: RemoteFolder, folder: Path, *, force: bool) -> Pull
         raise ClusterError(f"{folder} cannot be written; nothing was pulled", problems=problems[:MOST_PROBLEMS])
     different: list[Problem] = []
     for path in pending:
-        local = folder / path
-        is_file = local.is_file() and not local.is_symlink()
-        if os.path.lexists(local) and not (force and is_file):
+        place = folder / path
+        is_file = place.is_file() and not place.is_symlink()
+        if os.path.lexists(place) and not (force and is_file):
             message = "it exists with another content" if is_file else "it exists and is not a file"
-            different.append(Problem(str(local), 0, 0, message))
+            different.append(Problem(str(place), 0, 0, message))
     if different:
         count = f"{len(different)} file{'s' if len(different) > 1 else ''}"
         message = f"{count} in {folder} would be replaced; nothing was pulled"
         raise ClusterError(message, hint="--force replaces files", problems=different[:MOST_PROBLEMS])
-    return Pull(listing, files, dict(sorted(pending.items())), unchanged, (*listing.unread, *unread))
+    return Pull(listing, files, pending, tuple(sorted(unchanged)), listing.unread)
 
 
 def pull(remote: RemoteFolder, work: Pull, folder: Path, advance: Callable[[int], object] = lambda _size: None) -> None:
-    """Read the pending files into a local folder, which is created if missing.
-
-    Files that are still pending afterwards could not be read, or have been deleted.
+    """Read the pending files into a local folder, which is created if missing, and find those that have changed.
 
     Raises:
         ClusterError: The remote folder cannot be read.
@@ -122,8 +125,14 @@ def pull(remote: RemoteFolder, work: Pull, folder: Path, advance: Callable[[int]
         finally:
             stream.drain()  # raises if a broken connection is the cause of an error
     except ScriptError as error:  # a file was deleted, or can no longer be read
-        if not work.arrived:
+        if not work.arrived and error.code != _SOME_FAILED:
             raise remote.read_error(error) from None
+    after = remote.entries().files
+    work.changed = tuple(path for path in work.arrived if path in after and after[path] != work.files[path])
+    _, reasons = remote.digests({path: work.files[path].size for path in work.pending})
+    missing = ": No such file or directory"
+    work.unread = (*work.unread, *(reason for reason in reasons if not reason.endswith(missing)))
+    work.gone = tuple(reason.removesuffix(missing) for reason in reasons if reason.endswith(missing))
 
 
 def unpack(stream: IO[bytes], work: Pull, folder: Path, advance: Callable[[int], object] = lambda _size: None) -> None:
@@ -133,13 +142,16 @@ def unpack(stream: IO[bytes], work: Pull, folder: Path, advance: Callable[[int],
         VerificationError: The stream is not a valid tar, or breaks off.
         OSError: The folder cannot be written.
     """
+    awaited = set(work.pending)
     with workfolder.beside(folder / "file") as parts:
         try:
             with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member, ignore_zeros=True, bufsize=CHUNK) as tar:
                 for member in tar:
-                    _take(tar, member, work, folder, parts / "file", advance)
+                    _take(tar, member, work, awaited, folder, parts / "file", advance)
         except (tarfile.TarError, ValueError) as error:
             raise VerificationError(f"what the pod sends is not a valid tar: {error}") from None
+        finally:
+            work.pending = [path for path in work.pending if path in awaited]
 
 
 class _Member(tarfile.TarInfo):
@@ -162,6 +174,7 @@ def _take(  # noqa: PLR0913, PLR0917 - the member, and where it goes
     tar: tarfile.TarFile,
     member: tarfile.TarInfo,
     work: Pull,
+    awaited: set[str],
     folder: Path,
     part: Path,
     advance: Callable[[int], object],
@@ -169,22 +182,18 @@ def _take(  # noqa: PLR0913, PLR0917 - the member, and where it goes
     """Write a member if it was asked for; a hard link becomes a copy of the file that it refers to."""
     with suppress(ContentError):
         path = normalized(member.name)
-        if path not in work.pending:
+        if path not in awaited:
             return
         if member.islnk():
             source = normalized(member.linkname)
-            if source not in work.arrived:
+            if source in awaited or source not in work.files:
                 return
             shutil.copyfile(folder / source, part)
-            digest = _local_digest(part, part.stat().st_size)
         elif member.isreg() and (content := tar.extractfile(member)):
-            sha256 = hashlib.sha256()
             with part.open("wb") as file:
                 while chunk := content.read(CHUNK):
                     file.write(chunk)
-                    sha256.update(chunk)
                     advance(len(chunk))
-            digest = sha256.hexdigest()
         else:
             return
         entry = work.files[path]
@@ -194,8 +203,7 @@ def _take(  # noqa: PLR0913, PLR0917 - the member, and where it goes
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         part.replace(folder / path)
         work.arrived.append(path)
-        if digest != work.pending.pop(path):
-            work.changed.append(path)
+        awaited.discard(path)
 
 
 class _Stream:

@@ -325,7 +325,7 @@ def _copy(target: Target, pod: str, container: str, path: str, folder: Path, pat
     assert work is not None
     return Results(
         *(pod, path, folder, len(work.arrived), work.size_of(work.arrived), len(work.unchanged)),
-        *(work.listing.odd, work.listing.unnamed, work.unread, tuple(work.changed), tuple(work.pending)),
+        *(work.listing.odd, work.listing.unnamed, work.unread, work.changed, work.gone),
     )
 
 

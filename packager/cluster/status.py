@@ -68,8 +68,8 @@ class Status:
     verdict: Verdict  # the phase, a summary, and the findings that explain it
     namespace: str | None = None  # the namespace of the workload; None if it does not exist
     digest: str | None = None  # the digest of the package that it was deployed from
-    version: str | None = None  # of that package
-    note: str | None = None  # A sentence if another package, build or person has deployed the workload; else None
+    version: str | None = None  # of that package; None without one
+    note: str | None = None  # a sentence if another package, build or person has deployed the workload; else None
     deployed_by: str | None = None  # the user who deployed the workload
     pods: tuple[PodStatus, ...] = ()  # the pods, the main one first
     unseen: str | None = None  # the reason why findings may be missing, if the user may not read some objects

@@ -236,7 +236,7 @@ def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress
         raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
     assert work is not None
     files = tuple(work.pending) if dry_run else tuple(work.arrived)
-    changed = () if dry_run else (*work.changed, *work.pending)
+    changed = () if dry_run else (*work.changed, *work.gone)
     return Pulled(
         *(session.place, folder, files, work.size_of(files), work.unchanged, changed),
         *(work.listing.odd, work.listing.unnamed, work.unread),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.problems import Problem
-from packager.configure import resources, settings
+from packager.configure import additions, resources, settings
 from packager.kubernetes.manifest import at, integer, out_of_range
 from packager.package import kustomization, layout
 from packager.package.layout import env
@@ -83,8 +83,10 @@ def _missing(files: Files, overlays: Sequence[str], option: str) -> UsageError:
 
 
 def _switch_gpu(files: Files, overlays: Sequence[str]) -> None:
-    """Switch the option `gpu` on in each overlay that offers it."""
+    """Switch the option `gpu` on in each overlay."""
     for overlay in overlays:
+        if GPU not in settings.options(files, overlay):
+            additions.add(files, overlay, GPU)
         path = layout.kustomization(overlay)
         files.write(path, kustomization.switch(files.read(path), GPU, files.package.shown(path), on=True))
 

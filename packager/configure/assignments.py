@@ -1,4 +1,4 @@
-"""Sets values by key: in mlops.env, in the env file of the site options, and in site/placement.yaml.
+"""Sets values by key: in mlops.env, in the env file of the site options, and in placement/placement.yaml.
 
 A key has its line there already, perhaps commented out: an unknown one is probably misspelt, and is refused unless it
 is to be added.
@@ -23,7 +23,7 @@ from packager.kubernetes.environment import refusal_reason
 from packager.package import declared, placement
 from packager.package.image import IMAGE
 from packager.package.layout import env
-from packager.package.options import KEYS
+from packager.package.options import KEYS, OPTIONS, PLACEMENT
 from packager.workloads import structures
 from packager.workloads.scripts import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from packager.configure.settings import Files
     from packager.package.opened import Package
+    from packager.package.options import Option
 
 _VALUE_BYTES = 32 << 10
 
@@ -44,8 +45,8 @@ class Assignment:
     # the option of the command line: `--set` for a key that the package has, `--site` for one in site.env,
     # `--add` for a new one
     option: str
-    key: str
-    value: str
+    key: str  # the key
+    value: str  # the value
 
     @property
     def label(self) -> str:
@@ -66,7 +67,7 @@ def assign(files: Files, overlays: Sequence[str], assignments: Sequence[Assignme
             image.check(entry.value, entry.label)
         if entry.option == "--add":
             _add(files, overlays, entry)
-        elif entry.key in placement.FIELDS and (file := placement_file(files.package)):
+        elif entry.key in placement.FIELDS and (file := placement_file(files)):
             fields = placement.parse(entry.label, entry.key, entry.value)
             files.write(file, placement.assign(files.read(file), fields, files.package.shown(file)))
         elif paths := [path for path in _env_files(files, overlays, entry) if _has_key(files.read(path), entry.key)]:
@@ -100,13 +101,20 @@ def _unknown(files: Files, overlays: Sequence[str], absent: Sequence[Assignment]
     messages, hints = [], []
     for entry in absent:
         texts = [files.read(path) for path in _env_files(files, overlays, entry)]
-        names = {key for text in texts for key in envfile.keys(text)} | placement.FIELDS.keys()
+        names = {key for text in texts for key in envfile.keys(text)} | placement.FIELDS.keys() | KEYS.keys()
         messages.append(f"{entry.label}: the package has no such value")
-        if nearest := similar(entry.key, names) or similar(entry.key.upper(), names):
+        if readers := [option.name for option in OPTIONS if entry.key in _keys_of(option)]:
+            hints.append(f"--with {' or '.join(readers)} adds it")
+        elif nearest := similar(entry.key, names) or similar(entry.key.upper(), names):
             hints.append(nearest)
         elif entry.option == "--set":
             hints.append(f"--add {entry.key}=VALUE adds a variable")
     return UsageError("; ".join(messages), hint="; ".join(hints) or None)
+
+
+def _keys_of(option: Option) -> tuple[str, ...]:
+    """Return the keys by which an option's values are set."""
+    return (*(key.name for key in option.keys), *(placement.FIELDS if option.name == PLACEMENT else ()))
 
 
 def _has_key(text: bytes, key: str) -> bool:

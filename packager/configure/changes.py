@@ -19,7 +19,7 @@ from packager.base.masking import masked_line
 from packager.base.problems import similar
 from packager.base.values import replace
 from packager.builder.selection import OwnComponent
-from packager.configure import amounts, image
+from packager.configure import additions, amounts, image
 from packager.configure.assignments import assign
 from packager.configure.settings import (
     Files,
@@ -37,12 +37,12 @@ from packager.kubernetes.mountpath import ROOT
 from packager.package import ids as patch_ids
 from packager.package import inventory, kustomization, layout, placement, tree
 from packager.package.layout import INVENTORY, env
-from packager.package.options import BY_NAME, CLAIM_CLASS, OPTIONS, TRAITS, conflicts
+from packager.package.options import BY_NAME, CLAIM_CLASS, OPTIONS, conflicts
 from packager.package.tree import Entry, Tree
 from packager.workloads import podannotations, structures
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from packager.configure.assignments import Assignment
     from packager.configure.site.read import SiteSettings
@@ -138,7 +138,7 @@ def _apply(files: Files, overlays: Sequence[str], answers: Answers) -> None:
             _set_ids(files, overlay, answers.ids)
     for component in (*answers.components, *_annotating(files, answers.annotations or {})):
         _add_component(files, overlays, component)
-    if answers.placement is not None and (file := placement_file(package)):
+    if answers.placement is not None and (file := placement_file(files)):
         files.write(file, placement.assign(files.read(file), answers.placement, package.shown(file)))
 
 
@@ -156,13 +156,21 @@ def edited(package: Package, changed: Mapping[str, bytes]) -> tuple[Tree, Entry]
     return replace(before, entries=entries), Entry(INVENTORY, sealed, len(sealed))
 
 
+def added_options(files: Files) -> tuple[str, ...]:
+    """Return the names of the options whose components are added."""
+    new = (layout.component_of(path) for path in files.changed() if files.before(path) is None)
+    return tuple(dict.fromkeys(name for name in new if name))
+
+
 def changes(files: Files) -> Iterator[Change]:
-    """Yield the lines that change."""
+    """Yield the lines that change, beside those of the components of options that are added."""
     for path, content in files.changed().items():
+        if files.before(path) is None and layout.component_of(path):
+            continue
         before, after = map(_lines, (files.before(path) or b"", content))
         for first, last, begin, end in _replaced_lines(before, after):
             for offset, (old, new) in enumerate(itertools.zip_longest(before[first:last], after[begin:end])):
-                if old != new:
+                if old != new and (old is not None or new):  # a new blank line says nothing
                     yield Change(path, begin + offset + 1, old, new or "")
 
 
@@ -247,15 +255,16 @@ def _switch_options(files: Files, overlay: str, answers: Answers) -> None:
         return
     before = options(files, overlay)
     if answers.storage:
-        off = {name: False for name in _replaced(answers.storage, before) if name in before}
+        off = {name: False for name in _replaced(answers.storage) if name in before}
         switches = off | switches | dict.fromkeys(answers.storage, True)
-    for name in switches:
-        if name not in before:
-            listed = ", ".join(before) or "none"
-            trait = BY_NAME[name].only if name in BY_NAME else None
-            reason = TRAITS[trait].format(overlay) if trait else similar(name, before)
-            raise UsageError(f"{overlay} has no option {name!r}; it has: {listed}", hint=reason)
     _refuse_conflicts(before | switches)
+    for name, on in switches.items():
+        if on and name in BY_NAME and (name not in before or name in files.package.inventory.get("options", {})):
+            additions.add(files, overlay, name)
+        elif name not in before:
+            listed = ", ".join(before) or "none"
+            hint = similar(name, {**before, **BY_NAME} if on else before)
+            raise UsageError(f"{overlay} has no option {name!r}; it has: {listed}", hint=hint)
     path = layout.kustomization(overlay)
     text, shown = files.read(path), files.package.shown(path)
     for name, on in switches.items():
@@ -272,7 +281,7 @@ def _refuse_conflicts(options: Mapping[str, bool]) -> None:
         raise UsageError(conflict.message, hint=conflict.hint)
 
 
-def _replaced(storage: Sequence[str], listed: Collection[str]) -> list[str]:
+def _replaced(storage: Sequence[str]) -> list[str]:
     """Return the options that are switched off when those of `storage` are switched on.
 
     A short form, such as nfs, replaces all others; one for a single folder those for the same folder alone.
@@ -280,8 +289,7 @@ def _replaced(storage: Sequence[str], listed: Collection[str]) -> list[str]:
     for name in storage:
         if name not in _STORAGES:
             hint = similar(name, _STORAGES)
-            names = ", ".join(option for option in _STORAGES if option in listed)
-            raise UsageError(f"--storage {name}: expected one of {names}", hint=hint)
+            raise UsageError(f"--storage {name}: expected one of {', '.join(_STORAGES)}", hint=hint)
     places = {place for name in storage for place in BY_NAME[name].places}
     replaced = [BY_NAME[name] for name in _STORAGES if name not in storage]
     if not _SHORT & set(storage):

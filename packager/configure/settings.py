@@ -23,6 +23,7 @@ from packager.workloads import accelerators
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from packager.builder.render import Components
     from packager.package.opened import Package
     from packager.rendering.origins import Position
     from packager.rendering.sources import Sources
@@ -51,6 +52,17 @@ class Files:
     def original(self) -> Files:
         """The files without the changes."""
         return Files(self.package, self._unchanged)
+
+    @cached_property
+    def components(self) -> Components:
+        """The components that the package has, or could have.
+
+        Raises:
+            UsageError: This version of mlpack cannot plan the package from its spec.
+        """
+        from packager.builder.restore import components  # noqa: PLC0415 - imports jinja2, which few edits need
+
+        return components(self.package)
 
     def read(self, path: str) -> bytes:
         """Return the content of a file, by its path below the package's root."""
@@ -119,10 +131,11 @@ def site_files(package: Package) -> list[str]:
     return sorted(path.relative_to(package.folder).as_posix() for path in paths if path.is_file())
 
 
-def placement_file(package: Package) -> str | None:
+def placement_file(files: Files) -> str | None:
     """Return the path of the values of the option `placement`; None if the package has no such file."""
-    paths = package.folder.glob(layout.placement(COMMON))
-    return next((path.relative_to(package.folder).as_posix() for path in paths if path.is_file()), None)
+    folder = files.package.folder
+    paths = [path.relative_to(folder).as_posix() for path in folder.glob(f"{COMMON}/*/{layout.PLACEMENT}")]
+    return next(filter(layout.is_placement, (*files.changed(), *paths)), None)
 
 
 def patches(files: Files, overlay: str) -> list[str]:

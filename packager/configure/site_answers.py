@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile
-from packager.configure import settings
+from packager.configure import additions, settings
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
 from packager.configure.site.defaults import Labels
@@ -79,7 +79,7 @@ class _Filling:
         chosen = {*self._given.storage, *self._given.switch_on, *self._given.switch_off, *edited}
         if any(name in BY_NAME and BY_NAME[name].places for name in chosen):
             return ()
-        return tuple(name for name in self._defaults.storage or () if name in self._now)
+        return tuple(filter(self._is_available, self._defaults.storage or ()))
 
     def _options(self, storage: tuple[str, ...]) -> tuple[str, ...]:
         chosen = {*self._given.switch_on, *self._given.switch_off}
@@ -87,16 +87,22 @@ class _Filling:
         return tuple(
             name
             for name in self._defaults.options
-            if name in self._now and self._now[name] == (name in self._built) and name not in chosen
-            if not needed[name] or set(needed[name]) & set(storage)
+            if name not in chosen and self._now.get(name, False) == (name in self._built)
+            if self._is_available(name) and (not needed[name] or set(needed[name]) & set(storage))
         )
+
+    def _is_available(self, name: str) -> bool:
+        """Whether the overlay lists an option, on or off, or it can be added."""
+        return name in self._now or additions.can_add(self._files, self._overlay, name)
 
     def _values(self, used: set[str]) -> Iterator[Assignment]:
         keys = {key.name for name in used for key in BY_NAME[name].keys}
         paths = settings.site_files(self._files.package)
+        new = [name for name in used if name not in self._now and self._is_available(name)]
+        present = additions.keys(self._files, new) if new else set()
+        present.update(key for path in paths for key in envfile.keys(self._files.read(path)))
         for key, value in self._defaults.values.items():
-            has_line = any(key in envfile.keys(self._files.read(path)) for path in paths)
-            if key in keys and has_line and all(self._is_as_built(path, key) for path in paths):
+            if key in keys & present and all(self._is_as_built(path, key) for path in paths):
                 yield Assignment("--site", key, value)
 
     def _ids(self) -> dict[str, Any]:
@@ -113,9 +119,9 @@ class _Filling:
         }
 
     def _placement(self) -> Mapping[str, Any] | None:
-        """Return the fields of site/placement.yaml; None if a person has edited it."""
-        path = settings.placement_file(self._files.package)
-        is_as_built = path is not None and self._files.read(path) == self._files.package.sealed(path)
+        """Return the fields of placement/placement.yaml; None if a person has edited it."""
+        path = settings.placement_file(self._files)
+        is_as_built = path is None or self._files.read(path) == self._files.package.sealed(path)
         return self._defaults.placement if is_as_built and self._defaults.placement else None
 
     def _has_folders_as_built(self) -> bool:

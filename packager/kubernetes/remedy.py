@@ -29,7 +29,7 @@ class Action(Enum):
     CHOOSE_QUEUE = "kubectl get localqueues lists the existing ones: correct QUEUE in site.env"
     CHOOSE_RUNTIME_CLASS = "kubectl get runtimeclasses lists the existing ones"
     CORRECT_IMAGE = "correct REGISTRY in mlops.env"
-    CORRECT_PLACEMENT = "correct nodeSelector and tolerations in site/placement.yaml (option placement)"
+    CORRECT_PLACEMENT = "correct nodeSelector and tolerations in placement.yaml (option placement)"
     CORRECT_WORKLOAD = "correct the job in the overlay, then deploy it with --replace"
     CREATE_OBJECT = "create the {kind} {name} in this namespace"
     CREATE_SERVICE_ACCOUNT = "kubectl create serviceaccount {name}"

@@ -96,6 +96,20 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
     raise invalid(name, problems)
 
 
+def parse(path: Path, settings: Sequence[Setting]) -> tuple[Spec, bytes]:
+    """Return the values of the spec at `path`, with `settings` applied, and its bytes; no file that it names is needed.
+
+    Raises:
+        SpecError: The spec does not have the types of a spec.
+    """
+    text, document, data, problems = _read(path, settings)
+    spec, faults, _ = _convert(data)
+    problems.extend(_problem(document, settings, fault) for fault in faults)
+    if problems or spec is None:
+        raise invalid(str(path), problems)
+    return spec, text
+
+
 def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any, list[Problem]]:
     """Return the bytes of a spec, the document in it, its data with `settings` applied, and their problems.
 

@@ -19,6 +19,5 @@ def is_editable(path: str) -> bool:
     if posixpath.dirname(posixpath.dirname(path)) == layout.OVERLAYS:
         return True
     folder, name = layout.component(path) or ("base", "")
-    if (folder, name) in ((layout.SITE, layout.PLACEMENT), ("gpu", layout.KUSTOMIZATION)):
-        return True
-    return folder != "base" and name.endswith(".env")
+    is_values = layout.is_placement(path) or (folder, name) == ("gpu", layout.KUSTOMIZATION)
+    return is_values or (folder != "base" and name.endswith(".env"))

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.base.problems import Problem
-from packager.base.values import Value, field
-from packager.package import inventory, layout, outputs, path_checks, tree
+from packager.base.values import Value, field, replace
+from packager.package import inventory, layout, outputs, path_checks, placement, tree
 from packager.package.editable import is_editable
 from packager.package.layout import INVENTORY
+from packager.package.options import BY_NAME
 from packager.package.outputs import ENV_BYTES
 
 if TYPE_CHECKING:
@@ -37,12 +38,15 @@ _KUSTOMIZATIONS = frozenset(name.casefold() for name in layout.KUSTOMIZATIONS)
 class Checked(Value, frozen=True):
     """The result of checking a package's files."""
 
+    package: Package  # the package as if it had been sealed with the components of the options that were added
     problems: list[Problem]  # the problems of the files
     edits: list[str]  # the paths of the edited files that people may edit
     unread: list[ToolError]  # the errors about files that could not be read; such files are neither valid nor invalid
     notes: list[Problem] = field(default_factory=list)  # the files in the package's folder that are not part of it
     # the digest of all files, see `received_digest`; None if there are problems, or files unread
     received: str | None = None
+    # the names of the options that were added to the package, as the build would have made them
+    options: tuple[str, ...] = ()
 
 
 def check(package: Package, limits: Limits) -> Checked:
@@ -54,9 +58,10 @@ def check(package: Package, limits: Limits) -> Checked:
         VerificationError: The folder contains something other than files of a package, such as a link.
         ToolError: A folder cannot be read.
     """
-    sealed = package.inventory["files"]
     entries = {entry.path: entry for entry in tree.walk(package.folder, limits)}
     problems: list[Problem] = list(_mode_problems(package, entries.pop(INVENTORY), _INVENTORY_MODE))
+    package, options = with_added_options(package, entries)
+    sealed = package.inventory["files"]
     edits: list[str] = []
     unread: list[ToolError] = []
     lines = _inventory_lines(package)
@@ -76,7 +81,48 @@ def check(package: Package, limits: Limits) -> Checked:
     problems += _mismatched_lines(package, lines)
     problems += _overlooked_kustomizations(package, entries)
     received = None if problems or unread else received_digest(package, edits)
-    return Checked(problems, edits, unread, list(_ignored(package)), received)
+    notes = [_option_note(package, name) for name in options]
+    return Checked(package, problems, edits, unread, [*notes, *_ignored(package)], received, options)
+
+
+def with_added_options(package: Package, entries: Mapping[str, tree.Entry]) -> tuple[Package, tuple[str, ...]]:
+    """Return a package as if it had been sealed with the options that were added to it since, and their names.
+
+    These are options whose components have the digests that the build has put into the inventory.
+
+    Args:
+        package: The package.
+        entries: The package's files, by path.
+
+    Raises:
+        ToolError: A file cannot be read.
+    """
+    expected = {name: digest for name, digest in package.inventory.get("options", {}).items() if name in BY_NAME}
+    components: dict[str, dict[str, str]] = {}
+    for path in sorted(entries.keys() - package.inventory["files"].keys()):
+        name = layout.component_of(path)
+        if name is not None and name in expected and entries[path].size <= _ADDED_BYTES:
+            components.setdefault(name, {})[path] = package.reader.digest(path)
+    added = [name for name, files in components.items() if tree.component_digest(files) == expected[name]]
+    if not added:
+        return package, ()
+    digests = {path: digest for name in added for path, digest in components[name].items()}
+    editable: dict[str, list[str]] = {}
+    for path in filter(layout.is_placement, digests):
+        built = placement.built(package.name)
+        digests[path], editable[path] = hashlib.sha256(built).hexdigest(), built.decode().split("\n")
+    files = {path: {"mode": "0644", "sha256": digest} for path, digest in digests.items()}
+    inventory = {
+        **package.inventory,
+        "files": {**package.inventory["files"], **files},
+        "editable": {**package.inventory["editable"], **editable},
+    }
+    return replace(package, inventory=inventory), tuple(added)
+
+
+def _option_note(package: Package, name: str) -> Problem:
+    paths = [path for path in package.inventory["files"] if layout.component(path) == (name, layout.KUSTOMIZATION)]
+    return Problem(package.shown(paths[0] if paths else INVENTORY), 0, 0, f"option {name} added")
 
 
 def received_digest(package: Package, edits: Iterable[str] = ()) -> str:
@@ -143,14 +189,22 @@ def changed(package: Package) -> Iterator[str]:
 
 def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry], edits: list[str]) -> Iterator[Problem]:
     """Yield a finding for each unlisted file, or add it to `edits` if it is of a component that a site may add."""
+    changed: dict[str | None, str] = {}
     for path in unlisted(package, entries):
         if layout.is_added(path) and entries[path].size <= _ADDED_BYTES and not entries[path].executable:
             edits.append(path)
+            continue
+        if (name := layout.component_of(path)) in package.inventory.get("options", {}):
+            changed.setdefault(name, path)
             continue
         message = "the package was not sealed with this file"
         fix = f"own manifests go to {layout.ADDED}/NAME: mlpack configure {argument(package.source)} --with ./NAME"
         is_manifest = path.startswith(f"{layout.OVERLAYS}/") and path.endswith((".yaml", ".yml"))
         yield Problem(package.shown(path), 0, 0, message, fix if is_manifest else None)
+    for name, path in changed.items():
+        message = f"the option {name} was changed after it was added"
+        fix = f"mlpack configure {argument(package.source)} --with {name} adds it again"
+        yield Problem(package.shown(path), 0, 0, message, fix)
 
 
 def unlisted(package: Package, entries: Mapping[str, tree.Entry]) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 16 << 20
 
-_KEYS = ("manifest", "package", "version", "tool", "sequence", "workspace", "spec", "files", "editable")
+_KEYS = ("manifest", "package", "version", "tool", "sequence", "workspace", "spec", "options", "files", "editable")
 _TEXTS = {"tool": ("name", "version"), "spec": ("name", "sha256", "precision", "mode", "root", "registry")}
 """The texts in the objects that describe the build; they may be null."""
 _LISTS = {"tool": (), "spec": ("set", "add", "with")}
@@ -89,8 +89,12 @@ def _names_complaint(inventory: dict[str, Any]) -> str | None:
     if not _are_overlays(inventory.get("sequence", [])):
         return "expected different names of overlays at 'sequence'"
     claim = inventory.get("workspace")
-    is_claim = claim is None or (isinstance(claim, str) and is_label(claim))
-    return None if is_claim else "expected the name of a claim at 'workspace'"
+    if claim is not None and not (isinstance(claim, str) and is_label(claim)):
+        return "expected the name of a claim at 'workspace'"
+    options = inventory.get("options", {})
+    if not isinstance(options, dict) or not all(re.fullmatch("[0-9a-f]{64}", str(value)) for value in options.values()):
+        return "expected digests at 'options'"
+    return None
 
 
 def _build_complaint(inventory: dict[str, Any]) -> str | None:

@@ -17,7 +17,7 @@ from packager.kubernetes.manifest import mapping
 from packager.package.layout import KUSTOMIZATION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from packager.base.yamlio import Document
 
@@ -148,6 +148,34 @@ def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
     data = document.data if isinstance(document.data, dict) else {}
     if changed != {**data, _KEY: [*listed, path]}:
         raise UsageError(f"{file} cannot be edited automatically", hint=f"list {path} under `{_KEY}` there")
+    return edited
+
+
+def offer(text: bytes, line: str, before: Collection[str], file: str = KUSTOMIZATION) -> bytes:
+    """Return a kustomization that offers one component more, behind a `#`.
+
+    Args:
+        text: The kustomization, whose components are not empty.
+        line: The entry of the component.
+        before: The names of the components that it comes after.
+        file: How messages name it.
+
+    Raises:
+        UsageError: The kustomization is not YAML, or cannot be edited automatically.
+    """
+    _, source = _read(text, file)
+    listed = components(text, file)
+    earlier = [component for component in listed if component.name in before]
+    if earlier:
+        end = source.find("\n", max(component.offset for component in earlier)) + 1
+        at = end or len(source)
+    else:
+        at = _line_start(source, listed[0].offset) if listed else 0
+    edited = yamlio.spliced(text, [(at, at, f"  # {line}\n")])
+    path = _path(line.removeprefix("- ").partition(" #")[0])
+    if not any(component.path == path for component in components(edited, file)):
+        hint = f"write `{line}` under `{_KEY}` there"
+        raise UsageError(f"{file} cannot be edited automatically", hint=hint)
     return edited
 
 

@@ -53,7 +53,7 @@ ADDED = f"{QUICKSTART}/{SITE}"
 """The folder of the components that a site has added to a package: one folder each."""
 
 PLACEMENT = "placement.yaml"
-"""The values of the option `placement`, in that folder."""
+"""The values of the option `placement`, in its folder; up to 0.2.0 in the folder `site`."""
 
 PATCH = "patch.yaml"
 """The end of the names of patches in an overlay's folder."""
@@ -104,8 +104,13 @@ def is_common(folder: str) -> bool:
 
 
 def placement(common: str) -> str:
-    """Return the path of the values of the option `placement`, beside the components in `common`."""
-    return f"{common}/{SITE}/{PLACEMENT}"
+    """Return the path of the values of the option `placement`, below the folder that overlays share."""
+    return f"{common}/placement/{PLACEMENT}"
+
+
+def is_placement(path: str) -> bool:
+    """Return whether `path` is that of the values of the option `placement`, in a package of any version."""
+    return component(path) in ((SITE, PLACEMENT), ("placement", PLACEMENT))
 
 
 def site_env(common: str) -> str:
@@ -117,6 +122,12 @@ def component(path: str) -> tuple[str, str] | None:
     """Return the component whose folder contains a file, and the file's name; None for a file of no component."""
     steps = path.split("/")
     return (steps[5], steps[6]) if len(steps) == 7 and common(steps[2]) == "/".join(steps[:5]) else None
+
+
+def component_of(path: str) -> str | None:
+    """Return the component in whose folder, or in a folder of it, a file is; None for a file of no component."""
+    steps = path.split("/")
+    return steps[5] if len(steps) > 6 and common(steps[2]) == "/".join(steps[:5]) else None
 
 
 def is_added(path: str) -> bool:

@@ -14,7 +14,6 @@ from packager.base.limits import DEFAULT
 from packager.base.problems import similar
 from packager.base.values import Value, replace
 from packager.package import archive, inventory, layout, outside, tree
-from packager.package.overlays import overlay_names
 from packager.package.reader import Reader
 
 if TYPE_CHECKING:
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
 
 
 _NO_PACKAGE_HINT = "`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
+
+
+DEFAULT_OVERLAY = "multi-node"
+"""The overlay to use if none is named, in a package that has it."""
 
 
 class Package(Value, frozen=True):
@@ -116,7 +119,10 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
         sealed = inventory.content(folder)
         values = inventory.parsed(sealed, folder)
         entries = tree.walk(folder, limits)
-        overlays = overlay_names(entries, has_workspace=values.get("workspace") is not None)
+        names = [name for entry in entries if (name := layout.overlay_of(entry.path))]
+        if values.get("workspace") is not None:  # this overlay only creates a claim
+            names = [name for name in names if name != layout.WORKSPACE]
+        overlays = tuple(sorted(names, key=lambda name: (name != DEFAULT_OVERLAY, name)))
         if len(overlays) > layout.MAX_OVERLAYS:
             raise VerificationError(f"{folder} has {len(overlays):,} overlays: expected at most {layout.MAX_OVERLAYS}")
         yield Package(

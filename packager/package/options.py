@@ -69,23 +69,14 @@ UNSATISFIABLE = Form("ScheduleAnyway|DoNotSchedule", "ScheduleAnyway or DoNotSch
 
 
 class Key(Value, frozen=True):
-    """A value that an option reads in `site.env`.
+    """A value that an option reads in `site.env`."""
 
-    Attributes:
-        name: The key.
-        description: The purpose, as a sentence.
-        form: The form of its value.
-        example: A valid value.
-        usual: Whether the example is also the default value; otherwise the site has to set one.
-        only: The trait without which a package does not need it.
-    """
-
-    name: str
-    description: str
-    form: Form
-    example: str
-    usual: bool = False
-    only: str | None = None
+    name: str  # the key
+    description: str  # the purpose, as a sentence
+    form: Form  # the form of its value
+    example: str  # a valid value
+    usual: bool = False  # whether the example is also the default value; otherwise the site has to set one
+    only: str | None = None  # the trait without which a package does not need it
 
     def complaint(self, value: str) -> str | None:
         """Return the expected form and `value` if they differ; otherwise None."""
@@ -93,35 +84,23 @@ class Key(Value, frozen=True):
 
 
 class Option(Value, frozen=True):
-    """One option.
+    """One option."""
 
-    Attributes:
-        name: The name of its folder, and the value for `--with`.
-        summary: The effect, in half a line.
-        keys: The values that it reads in `site.env`.
-        level: The Pod Security level that a workload reaches at best with it.
-        places: The folders of the container that it gives a place: keys of `PLACES`. Each has one place only.
-        paths: The keys of `mlops.env` that name folders outside of the container too.
-        needs: The options one of which it adds to.
-        only: The trait without which a package does not have it: a key of `TRAITS`.
-        capabilities: The capabilities that it adds to main containers, which Pod Security knows at no other level.
-        secret: The key with the name of a Secret of the namespace, whose keys become variables; None without one.
-        since: The oldest minor version of Kubernetes that has the fields that it makes; None for any.
-        excludes: The options that contradict it, each with the reason.
-    """
-
-    name: str
-    summary: str
-    keys: tuple[Key, ...] = ()
-    level: Level = Level.restricted
+    name: str  # the name of its folder, and the value for `--with`
+    summary: str  # the effect, in half a line
+    keys: tuple[Key, ...] = ()  # the values that it reads in `site.env`
+    level: Level = Level.restricted  # the Pod Security level that a workload reaches at best with it
+    # the folders of the container that it gives a place: keys of `PLACES`. Each has one place only
     places: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    only: str | None = None
+    paths: tuple[str, ...] = ()  # the keys of `mlops.env` that name folders outside of the container too
+    needs: tuple[str, ...] = ()  # the options one of which it adds to
+    only: str | None = None  # the trait without which a package does not have it: a key of `TRAITS`
+    # the capabilities that it adds to main containers, which Pod Security knows at no other level
     capabilities: tuple[str, ...] = ()
+    # the key with the name of a Secret of the namespace, whose keys become variables; None without one
     secret: str | None = None
-    since: str | None = None
-    excludes: tuple[tuple[str, str], ...] = ()
+    since: str | None = None  # the oldest minor version of Kubernetes that has the fields that it makes; None for any
+    excludes: tuple[tuple[str, str], ...] = ()  # the options that contradict it, each with the reason
 
     @property
     def storage(self) -> bool:
@@ -156,7 +135,7 @@ TRAITS = {
 }
 """The traits of packages that some options require, with the message for a package without the trait."""
 
-_VARIABLES = {"dataset": "DATASET_DIR", "checkpoint": "CHECKPOINT_DIR"}
+VARIABLES = {"dataset": "DATASET_DIR", "checkpoint": "CHECKPOINT_DIR"}
 """The key of `mlops.env` by which a package has a trait."""
 
 
@@ -428,7 +407,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "placement",
-        "which nodes the pods run on, and how they are spread; see also site/placement.yaml",
+        "which nodes the pods run on, and how they are spread; see also placement/placement.yaml",
         (
             Key(
                 "SPREAD_OVER",
@@ -535,6 +514,9 @@ CLAIM = Option("claim", "the claim of the workspace", (_CLAIM_SIZE, _CLAIM_ACCES
 
 CLAIM_CLASS = Option("claim-class", "its storage class, in place of the cluster's default", (_CLAIM_CLASS,))
 """A component for the same overlay, which is on if CLAIM_CLASS is set."""
+
+CLAIM_OPTIONS = ("output-pvc", "dataset-pvc")
+"""The names of the options that a package contains, switched off, unless other ones are asked for."""
 
 PACKAGE_VOLUME = "package-volume"
 """The name of the option that mounts the package from a registry."""
@@ -643,7 +625,7 @@ def offered(traits: Collection[str]) -> tuple[Option, ...]:
 
 def _unfit(option: Option, site: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[Fault]:
     for key in option.keys:
-        if key.only in _VARIABLES and _VARIABLES[key.only] not in environment:
+        if key.only in VARIABLES and VARIABLES[key.only] not in environment:
             continue
         value = site.get(key.name)
         if value is None and key.name in VOLUME_FOLDERS:
@@ -662,7 +644,7 @@ def _unfit(option: Option, site: Mapping[str, str], environment: Mapping[str, st
 
 def _misplaced(option: Option, environment: Mapping[str, str]) -> Iterator[Fault]:
     for name in option.paths:
-        if name not in environment and name in _VARIABLES.values():
+        if name not in environment and name in VARIABLES.values():
             continue
         path = environment.get(name, "")
         if not path.startswith("/"):

@@ -1,4 +1,4 @@
-"""Reads and edits site/placement.yaml, the values of the option `placement`, and keeps its comments."""
+"""Reads and edits placement/placement.yaml, the values of the option `placement`, and keeps its comments."""
 
 from __future__ import annotations
 
@@ -23,6 +23,32 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _MOST = 100
 """The entries of one value; a site's file has the same limit."""
+
+
+_BUILT = """\
+# Values of the option `placement`, for every pod of a workload. Both fields are those of a pod. As built, they only
+# repeat the defaults. Neither may be empty, or the option does not render.
+apiVersion: v1
+kind: PodTemplate
+metadata:
+  name: PACKAGE-site
+template:
+  spec:
+    # Labels that a node must have.
+    nodeSelector:
+      kubernetes.io/os: linux
+    # Taints that the pods tolerate.
+    tolerations:
+      - key: node.kubernetes.io/not-ready
+        operator: Exists
+        effect: NoExecute
+        tolerationSeconds: 300
+"""
+
+
+def built(package: str) -> bytes:
+    """Return the file as a build of `package` writes it without other values."""
+    return _BUILT.replace("PACKAGE", package).encode()
 
 
 def parse(label: str, key: str, value: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from packager.base.limits import DEFAULT
 from packager.base.values import Value, indented
 from packager.package import inventory
 from packager.package.editable import is_editable
-from packager.package.layout import INVENTORY
+from packager.package.layout import INVENTORY, is_placement
 from packager.package.path_checks import ContentError, Contents, inactive, shown
 
 if TYPE_CHECKING:
@@ -40,19 +40,12 @@ def is_of_tool(path: str) -> bool:
 
 
 class Entry(Value, frozen=True):
-    """One file.
+    """One file."""
 
-    Attributes:
-        path: The path below the package's root, with `/`.
-        content: The bytes; or the path on disk, for a file too large for memory.
-        size: In bytes.
-        executable: Whether it is mode 0755 rather than 0644.
-    """
-
-    path: str
-    content: bytes | Path
-    size: int
-    executable: bool = False
+    path: str  # the path below the package's root, with `/`
+    content: bytes | Path  # the bytes; or the path on disk, for a file too large for memory
+    size: int  # in bytes
+    executable: bool = False  # whether it is mode 0755 rather than 0644
 
     @property
     def mode(self) -> int:
@@ -108,6 +101,24 @@ def _lines(entry: Entry, digest: str) -> list[str] | None:
         return content.decode().split("\n")
     except UnicodeDecodeError:
         return None
+
+
+def digest_of(entry: Entry) -> str:
+    """Return the sha256 of a file, in hex. Raises ToolError when it cannot be read."""
+    hashed = hashlib.sha256()
+    for chunk in chunks(entry):
+        hashed.update(chunk)
+    return hashed.hexdigest()
+
+
+def component_digest(files: Mapping[str, str]) -> str:
+    """Return the digest of the component of an option, without values that people edit.
+
+    Args:
+        files: The sha256 of each of its files, in hex, by path.
+    """
+    lines = (f"{files[path]}  {path}\n" for path in sorted(files) if not is_placement(path))
+    return hashlib.sha256("".join(lines).encode(errors="surrogatepass")).hexdigest()
 
 
 def check(tree: Tree, limits: Limits) -> None:

@@ -118,7 +118,7 @@ def _edits(case: Case) -> Iterator[Problem]:
             yield Problem(change.file, change.line, 1, message, "write it in several lines")
     yield from outputs.check(package, edits.paths)
     is_sealed = expected == package.digest
-    if expected in (None, case.files.received) or (is_sealed and not case.files.edits):
+    if expected in (None, case.files.received) or (is_sealed and not (case.files.edits or case.files.options)):
         return
     received = case.files.received or "unknown, as its files differ from those it was sealed with"
     if is_sealed:

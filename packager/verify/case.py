@@ -65,7 +65,7 @@ class Case(Value, frozen=True):
     def read(cls, package: Package, checks: Checks) -> Case:
         """Compare the files of a package with its inventory, and find the edits; `verify` lists the errors."""
         files = integrity.check(package, checks.limits)
-        return cls(package, checks, files, changes.read(package, files.edits))
+        return cls(package, checks, files, changes.read(files.package, files.edits, files.options))
 
     def overlays(self, findings: list[Finding]) -> Iterator[OverlayCase]:
         """Yield each overlay that a kubectl renders; add the findings of rendering to `findings`."""

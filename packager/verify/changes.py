@@ -14,9 +14,10 @@ from packager.base.errors import MlpackError
 from packager.base.masking import masked_line, masked_urls
 from packager.base.values import Value, replace
 from packager.package import ids, kustomization, layout
+from packager.package.options import KNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from packager.package.opened import Package
 
@@ -58,6 +59,7 @@ class Edits(Value, frozen=True):
     paths: tuple[str, ...]  # the edited files, below the package's root
     lines: tuple[EditedLine, ...]  # the edited lines; at most `MOST_LINES`
     is_complete: bool = True  # whether `lines` contains all edited lines
+    options: tuple[str, ...] = ()  # the options that were added to the package
 
     @property
     def are_expected(self) -> bool:
@@ -74,17 +76,23 @@ def _short(line: str | None, *, whole: bool = False) -> str:
     return f"{plain[:half]!r}...{plain[-half:]!r} ({len(plain):,} characters)"
 
 
-def read(package: Package, edited: Sequence[str]) -> Edits:
-    """Return the edits of the files `edited`: paths below the package's root, with lines in the inventory."""
-    lines = list(itertools.islice(_all_lines(package, edited), MOST_LINES + 1))
-    return Edits(package, tuple(edited), tuple(lines[:MOST_LINES]), len(lines) <= MOST_LINES)
+def read(package: Package, edited: Sequence[str], options: Sequence[str] = ()) -> Edits:
+    """Return the edits of the files `edited`: paths below the package's root, with lines in the inventory.
+
+    Args:
+        package: The package, as if it had been sealed with the options that were added.
+        edited: The paths.
+        options: The names of these options.
+    """
+    lines = list(itertools.islice(_all_lines(package, edited, options), MOST_LINES + 1))
+    return Edits(package, tuple(edited), tuple(lines[:MOST_LINES]), len(lines) <= MOST_LINES, tuple(options))
 
 
-def _all_lines(package: Package, edited: Sequence[str]) -> Iterator[EditedLine]:
+def _all_lines(package: Package, edited: Sequence[str], options: Collection[str]) -> Iterator[EditedLine]:
     for path in edited:
         before = package.sealed(path) or b""
         now = package.reader.read(path, yamlio.MAX_BYTES)
-        for change in _changes(package.shown(path), before, permitted(path, before, now), now):
+        for change in _changes(package.shown(path), before, permitted(path, before, now, options), now):
             yield _masked(change, path)
 
 
@@ -100,13 +108,14 @@ def _masked(change: EditedLine, path: str) -> EditedLine:
     return replace(change, before=shown(change.before), after=shown(change.after))
 
 
-def permitted(path: str, before: bytes, now: bytes) -> bytes:
-    """Return the sealed content of a file with only the ids, values and switches of its present content."""
+def permitted(path: str, before: bytes, now: bytes, options: Collection[str] = ()) -> bytes:
+    """Return the sealed content of a file with only the ids, values, switches and options of its present content."""
     if path.endswith(".env"):
-        return _without_new_keys(before, now)
+        is_site = path.endswith(layout.site_env(""))
+        return _without_new_keys(before, now, {key.name for name in options for key in KNOWN[name].keys if is_site})
     try:
         if layout.overlay_of(path):
-            return _switched(before, now)
+            return _switched(_with_lines(before, now, options), now)
         if layout.is_patch(path):
             return ids.with_ids_of(before, now)
     except (MlpackError, UnicodeDecodeError):
@@ -114,10 +123,23 @@ def permitted(path: str, before: bytes, now: bytes) -> bytes:
     return before
 
 
-def _without_new_keys(before: bytes, now: bytes) -> bytes:
-    """Return the env file `now` without the lines of new keys, which `before` neither sets nor has commented out."""
-    new = {line.number - 1 for line in envfile.added(before, now)}
+def _without_new_keys(before: bytes, now: bytes, expected: Collection[str]) -> bytes:
+    """Return the env file `now` without new keys that are not expected: `before` does not even have them commented."""
+    new = {line.number - 1 for line in envfile.added(before, now) if line.key not in expected}
     return b"\n".join(row for number, row in enumerate(now.split(b"\n")) if number not in new)
+
+
+def _with_lines(before: bytes, now: bytes, options: Collection[str]) -> bytes:
+    """Return the kustomization `before` with the lines of added options that `now` has, all of them off."""
+    listed = {component.path for component in kustomization.components(before)}
+    earlier: list[str] = []
+    for component in kustomization.components(now):
+        if component.name in options and component.path not in listed:
+            start = now.decode("utf-8-sig").rfind("\n", 0, component.offset) + 1
+            line = now.decode("utf-8-sig")[start:].partition("\n")[0].lstrip(" \t#")
+            before = kustomization.offer(before, line, earlier)
+        earlier.append(component.name)
+    return before
 
 
 def _switched(before: bytes, now: bytes) -> bytes:

@@ -167,7 +167,7 @@ def check_placement(overlay: RenderedOverlay) -> Iterator[Problem]:
             has_entry = [_is_placed(pods.spec, field, entry) for pods in pods]
             if entry not in _USUAL and has_entry and not (all(has_entry) if is_option else any(has_entry)):
                 name = "a component or a patch" if is_option else "the option placement, or another patch,"
-                fix = "set all of them in site/placement.yaml, or list the component below placement"
+                fix = "set all of them in placement.yaml, or list the component below placement"
                 message = f"{name} replaces {field} of the pods, so this has no effect"
                 yield origin.document.problem(location, message, hint=fix)
 

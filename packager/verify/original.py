@@ -88,7 +88,8 @@ class Original:
         return self._permitted_content(path) if is_site else self._sealed_content(path)
 
     def _permitted_content(self, path: str) -> bytes:
-        return changes.permitted(path, (self.edits.package.sealed(path) or b""), self._content(path))
+        before = self.edits.package.sealed(path) or b""
+        return changes.permitted(path, before, self._content(path), self.edits.options)
 
     def _content(self, path: str) -> bytes:
         return self.edits.package.reader.read(path, yamlio.MAX_BYTES)

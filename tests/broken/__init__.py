@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from packager.builder.plan import Options, choose, plan
 from packager.builder.render import render
+from packager.builder.selection import select
 from packager.modelspec.catalog import bundled
 from packager.modelspec.load import load
 from packager.package import tree
@@ -22,6 +23,8 @@ from tests.broken.faults import Fault
 from tests.broken.faults_of_kinds import FAULTS_OF_KINDS, MODEL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from packager.package.opened import Package
 
 __all__ = ["FAULTS", "MODELS", "Fault", "build", "make", "pack", "seal"]
@@ -32,12 +35,12 @@ MODELS = ("hello-mpi", MODEL)
 """The models whose good packages the others are made from."""
 
 
-def build(folder: Path, model: str = "hello-mpi") -> Path:
-    """Write a good package that others are made from into the new `folder`, and return it."""
+def build(folder: Path, model: str = "hello-mpi", components: Sequence[str] = ("all",)) -> Path:
+    """Write a good package that others are made from into the new `folder`, as if with `--with`; return it."""
     spec = Path(__file__).with_name("model") if model == MODEL else bundled() / model
     loaded = load(spec / "spec.yaml")
     folder.mkdir(parents=True)
-    tree.write(render(plan(loaded, choose(loaded.spec, None, None), Options())), folder)
+    tree.write(render(plan(loaded, choose(loaded.spec, None, None), Options(site=select(components)))), folder)
     return folder
 
 

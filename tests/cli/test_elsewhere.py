@@ -24,11 +24,10 @@ ADDRESS = next(case for case in CASES if case.fetches)
 
 
 @pytest.fixture
-def package(hello_mpi: Path, tmp_path: Path) -> Path:
-    """hello-mpi with one overlay, single-node."""
-    shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
-    shutil.rmtree(tmp_path / "hello-mpi/quickstart/k8s/mlops/multi-node")
-    return tmp_path / "hello-mpi"
+def package(full_package: Path) -> Path:
+    """hello-mpi with one overlay, single-node, and all options."""
+    shutil.rmtree(full_package / "quickstart/k8s/mlops/multi-node")
+    return full_package
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ VERBS = {
     "delete": ["delete", "hello-mpi"],
     "history": ["history", "hello-mpi"],
     "diff": ["diff", "hello-mpi"],
+    "options": ["options", "hello-mpi"],
     "configure --set": ["configure", "hello-mpi", "--set", "A=b"],
     "deploy --dry-run": ["deploy", "hello-mpi", "--dry-run", "client"],
     "workspace push": ["workspace", "push", "hello-mpi", "."],

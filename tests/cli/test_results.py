@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.cluster import files
+from packager.cluster import files, pull
 from tests.fake_cluster import item
 from tests.life import JOB, OUTPUT, POD, worker
 from tests.local_pod import write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.conftest import Outcome
@@ -136,19 +136,23 @@ def test_results_lists_files_that_differ_from_pod(
     mlpack: Mlpack, running: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(running.output, {"key": b"secret", "tmp": b""})
+    (running.output / "key").chmod(0)
+    real = pull.unpack
 
-    def change() -> None:
-        (running.output / "a.txt").write_bytes(b"later")
+    def unpack(*arguments: Any) -> None:
         (running.output / "tmp").unlink(missing_ok=True)
+        real(*arguments)
+        (running.output / "a.txt").write_bytes(b"longer")
 
-    real = files.RemoteFolder.digests
-
-    def digests(remote: files.RemoteFolder, sizes: Mapping[str, int]) -> tuple[dict[str, str], tuple[str, ...]]:
-        seen, _ = real(remote, sizes)
-        change()
-        return {path: digest for path, digest in seen.items() if path != "key"}, ("key: Permission denied",)
-
-    monkeypatch.setattr(files.RemoteFolder, "digests", digests)
+    pack, digests = pull._PACK, files._DIGESTS  # noqa: SLF001
+    without_key = pack.replace("tar $plain", "tar --exclude=./key $plain")
+    monkeypatch.setattr(pull, "_PACK", f"rm -f {running.output}/tmp\n{without_key}")
+    monkeypatch.setattr(pull, "unpack", unpack)
+    refusing = """sh -c 'for path; do case $path in
+        */key) echo "sha256sum: $path: Permission denied" ;;
+        *) sha256sum -- "$path" ;;
+        esac; done' sh"""
+    monkeypatch.setattr(files, "_DIGESTS", digests.replace("sha256sum --", refusing))
     done = mlpack(*RESULTS)
     assert (done.code, done.stderr) == (
         7,

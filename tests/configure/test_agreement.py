@@ -35,8 +35,9 @@ ON = [f"components:\n  - {NFS}/../nfs/\n", f"'components': [{NFS}]\n"]
 
 @pytest.mark.parametrize("text", ON)
 def test_check_and_verify_report_missing_values_of_an_option(
-    text: str, mlpack: Run, package: Path, kubectl: Path
+    text: str, mlpack: Run, full_package: Path, kubectl: Path
 ) -> None:
+    package = full_package
     write_list(package, text)
     checked = mlpack("configure", package, "--check")
     verified = mlpack("verify", package, "--kubectl", kubectl)
@@ -45,7 +46,8 @@ def test_check_and_verify_report_missing_values_of_an_option(
     assert LACKING in verified.stdout
 
 
-def test_option_included_by_another_component_counts_as_on(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_option_included_by_another_component_counts_as_on(mlpack: Run, full_package: Path, kubectl: Path) -> None:
+    package = full_package
     write_list(package, "components:\n  - ../../../common/mpi/k8s/mlops/gpu\n")
     replace(package / COMMON / "gpu/kustomization.yaml", "transformers:\n", "components:\n  - ../nfs\ntransformers:\n")
     assert LACKING in mlpack("configure", package, "--check").stdout

@@ -255,7 +255,7 @@ def test_number_of_gpus_is_that_of_the_spec_unless_the_option_is_on(mlpack: Run,
 def test_gpus_of_an_overlay_without_any_are_those_of_the_option(mlpack: Run, package: Path, kubectl: Path) -> None:
     done = mlpack("configure", package, "--overlay", "single-node", "--gpus", "8")
     assert done.code == 0
-    assert "GPU_COUNT=1  ->  GPU_COUNT=8" in done.stderr
+    assert "GPU_COUNT=8" in done.stderr
     assert resources(package, "single-node", kubectl)["main"]["limits"]["nvidia.com/gpu"] == "8"
     assert "nvidia.com/gpu" not in resources(package, "array", kubectl)["main"]["limits"]
     assert mlpack("verify", package, "--kubectl", kubectl).code == 0

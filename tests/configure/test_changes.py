@@ -123,7 +123,8 @@ def test_invalid_answer_changes_nothing(mlpack: Mlpack, package: Path) -> None:
             ("--set", "GPU_COUT=4", "--set", "debug=8"),
             "no such value hint: did you mean 'GPU_COUNT'?; --add debug=VALUE adds a variable",
         ),
-        (("--add", "GPU_COUNT=4"), "site.env has it already hint: --set GPU_COUNT=VALUE changes it"),
+        (("--add", "OUTPUT_FOLDER=4"), "site.env has it already hint: --set OUTPUT_FOLDER=VALUE changes it"),
+        (("--set", "GPU_COUNT=4"), "--set GPU_COUNT: the package has no such value hint: --with gpu adds it"),
         (("--add", "OUTPUT_DIR=/x"), "mlops.env has it already hint: --set OUTPUT_DIR=VALUE changes it"),
         (("--add", "LD_PRELOAD=x"), "--add LD_PRELOAD: it cannot be set in a package"),
         (("--site", "GPU_COUT=4"), "--site GPU_COUT: the package has no such value hint: did you mean 'GPU_COUNT'?"),
@@ -149,9 +150,11 @@ def test_invalid_answer_changes_nothing(mlpack: Mlpack, package: Path) -> None:
 
 
 def test_site_sets_value_of_option_and_set_value_of_one_overlay(mlpack: Mlpack, package: Path) -> None:
-    assert mlpack("configure", package, "--overlay", "single-node", "--add", "ONE=1", "--site", "GPU_COUNT=4").code == 0
+    assert (
+        mlpack("configure", package, "--overlay", "single-node", "--add", "ONE=1", "--site", "OUTPUT_CLAIM=4").code == 0
+    )
     site = (package / "quickstart/common/mpi/k8s/mlops/site/site.env").read_text()
-    assert "\nGPU_COUNT=4\n" in site
+    assert "\nOUTPUT_CLAIM=4\n" in site
     before = contents(package)
     assert mlpack("configure", package, "--set", "ONE=2").code == 0
     assert list(changed(before, package)) == [f"{OVERLAYS}/single-node/mlops.env"]
@@ -223,7 +226,8 @@ def test_storage_of_one_folder_is_refused_beside_storage_of_all(mlpack: Mlpack, 
     assert "nfs and dataset-pvc cannot be combined: each sets where the dataset is" in done.stderr
 
 
-def test_option_switched_on_and_off_restores_every_byte(mlpack: Mlpack, package: Path) -> None:
+def test_option_switched_on_and_off_restores_every_byte(mlpack: Mlpack, full_package: Path) -> None:
+    package = full_package
     before = contents(package)
     assert mlpack("configure", package, "--with", "gpu", "--with", "root").code == 0
     assert contents(package) != before

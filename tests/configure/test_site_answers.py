@@ -60,11 +60,12 @@ def test_command_line_counts_more_than_defaults(package: Path) -> None:
     assert [entry.key for entry in answers.assignments] == ["SHM_SIZE"]
 
 
-def test_defaults_keep_edited_values(package: Path) -> None:
+def test_defaults_keep_edited_values(full_package: Path) -> None:
+    package = full_package
     edit(package / SINGLE / "mlops.env", "REGISTRY=docker.io", "REGISTRY=mine.example")
     edit(package / SINGLE / "pod-patch.yaml", "runAsUser: 1000", "runAsUser: 7")
     edit(package / "quickstart/common/mpi/k8s/mlops/site/site.env", "#QUEUE=user-queue", "QUEUE=mine")
-    edit(package / "quickstart/common/mpi/k8s/mlops/site/placement.yaml", "linux", "windows")
+    edit(package / "quickstart/common/mpi/k8s/mlops/placement/placement.yaml", "linux", "windows")
     edit(
         package / SINGLE / "kustomization.yaml",
         "# - ../../../common/mpi/k8s/mlops/scratch ",

@@ -20,7 +20,7 @@ from tests.fake_cluster import item
 ANSWERS = json.loads((RECORDED / "kueue.json").read_text(encoding="utf-8"))
 ASK = "ask who administers the queue: kubectl describe localqueue {}"
 WAIT = "wait for others to end, or request less in the overlay's resources; kubectl describe localqueue {}"
-PLACEMENT = "correct nodeSelector and tolerations in site/placement.yaml (option placement)"
+PLACEMENT = "correct nodeSelector and tolerations in placement.yaml (option placement)"
 
 
 def snapshot(job: str, age: float = 60) -> Snapshot:

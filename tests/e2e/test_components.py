@@ -130,7 +130,7 @@ def test_placement_option_spreads_workers_and_selects_nodes(site: Site) -> None:
     assert site.end_of("storage-multi-node") == "Succeeded"
     delete(site, package, "multi-node")
 
-    placement = next(package.glob("quickstart/common/*/k8s/mlops/site/placement.yaml"))
+    placement = next(package.glob("quickstart/common/*/k8s/mlops/placement/placement.yaml"))
     placement.write_text(placement.read_text().replace("kubernetes.io/os: linux", "mlpack/none: such"))
     site.run(commands(package, "single-node")[0], cwd=package)
     site.until(

@@ -146,7 +146,7 @@ def _received(random: Random, seeds: Seeds, folder: Path) -> str | None:
     items = _items(random, seeds)
     tar = tars.harmed(random, items)
     asked = {f"package/{name}": StoredEntry(f"package/{name}", "file", 1, 0) for name in _files(random, seeds)}
-    work = Pull(Listing(tuple(asked.values())), asked, dict.fromkeys(asked, ""), (), ())
+    work = Pull(Listing(tuple(asked.values())), asked, list(asked), (), ())
     if random.random() < 0.3:
         tar = mutate.raw(random, tar)
     into = folder / "into"

@@ -1,4 +1,4 @@
-"""Tests of `packager.package.placement`: it changes values of site/placement.yaml, and nothing else."""
+"""Tests of `packager.package.placement`: it changes values of placement/placement.yaml, and nothing else."""
 
 from __future__ import annotations
 

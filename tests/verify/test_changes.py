@@ -38,13 +38,14 @@ def _append(path: Path, text: str) -> None:
     path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
 
 
-def test_inventory_contains_the_lines_of_editable_files(package: Path) -> None:
+def test_inventory_contains_the_lines_of_editable_files(full_package: Path) -> None:
+    package = full_package
     sealed = json.loads((package / INVENTORY).read_text(encoding="utf-8"))["editable"]
     common = "quickstart/common/mpi/k8s/mlops"
     assert sorted(sealed) == sorted(
         [
             f"{common}/gpu/kustomization.yaml",
-            f"{common}/site/placement.yaml",
+            f"{common}/placement/placement.yaml",
             f"{common}/site/site.env",
             *(
                 f"{MULTI}/{name}"
@@ -93,19 +94,23 @@ def test_json_contains_every_edited_line(mlpack: Run, package: Path, kubectl: Pa
     replace(package / PATCH, "runAsUser: 1000", "runAsUser: 12345")
     replace(package / PATCH, "    fsGroup: 1000\n", "    fsGroup: 1000\n  activeDeadlineSeconds: 5\n")
     replace(package / SINGLE / "mlops.env", "DATASET_DIR=/dataset", "DATASET_DIR=/data")
-    line = next(line for line in (package / LIST).read_text().splitlines() if "/scratch " in line)
+    line = next(line for line in (package / LIST).read_text().splitlines() if "/output-pvc " in line)
     replace(package / LIST, line, line.replace("# ", "", 1))
+    site = "quickstart/common/mpi/k8s/mlops/site/site.env"
+    replace(package / site, "#OUTPUT_CLAIM=results", "OUTPUT_CLAIM=results")
     done = mlpack("verify", package, "--kubectl", kubectl, "-o", "json")
     assert (done.code, done.json["valid"]) == (0, True)
-    assert done.json["edits"] == [f"{package}/{path}" for path in (LIST, f"{SINGLE}/mlops.env", PATCH)]
+    assert done.json["edits"] == [f"{package}/{path}" for path in (site, LIST, f"{SINGLE}/mlops.env", PATCH)]
     assert [tuple(change.values())[2:] for change in done.json["changes"]] == [
+        ("#OUTPUT_CLAIM=results", "OUTPUT_CLAIM=results", True),
         (line, line.replace("# ", "", 1), True),
         ("DATASET_DIR=/dataset", "DATASET_DIR=/data", True),
         ("    runAsUser: 1000", "    runAsUser: 12345", True),
         (None, "  activeDeadlineSeconds: 5", False),
     ]
     assert [line.removeprefix(f"  {package}/") for line in done.stderr.splitlines() if line.startswith("  ")] == [
-        f"{LIST}:12: {line.strip()[2:]!r} was {line.strip()!r}",
+        f"{site}:7: 'OUTPUT_CLAIM=results' was '#OUTPUT_CLAIM=results'",
+        f"{LIST}:11: {line.strip()[2:]!r} was {line.strip()!r}",
         f"{SINGLE}/mlops.env:20: 'DATASET_DIR=/data' was 'DATASET_DIR=/dataset'",
         f"{PATCH}:8: 'runAsUser: 12345' was 'runAsUser: 1000'",
         f"{PATCH}:11: 'activeDeadlineSeconds: 5' is new",
@@ -174,7 +179,7 @@ def test_permitted_content_changes_only_ids_values_and_switches() -> None:
         ("quickstart/k8s/mlops/o/pod-patch.yaml", SEALED_PATCH, b"a: [", SEALED_PATCH),
         ("quickstart/k8s/mlops/o/pod-patch.yaml", SEALED_PATCH, b"text", SEALED_PATCH),
         ("quickstart/k8s/mlops/o/pod-patch.yaml", b"\xff", b"a: 1", b"\xff"),
-        ("quickstart/common/f/k8s/mlops/site/placement.yaml", b"a: 1", b"b: 1", b"a: 1"),
+        ("quickstart/common/f/k8s/mlops/placement/placement.yaml", b"a: 1", b"b: 1", b"a: 1"),
     ]:
         assert permitted(path, before, now) == expected
 

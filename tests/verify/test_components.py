@@ -163,7 +163,7 @@ def test_placement_without_effect_is_a_problem(mlpack: Run, package: Path, kubec
         text.replace("mlops/placement", "mlops/placement\n  - ../../../site/ours\n  #", 1), encoding="utf-8"
     )
     done = mlpack("verify", package, "--kubectl", kubectl)
-    site = package / "quickstart/common/mpi/k8s/mlops/site/placement.yaml"
+    site = package / "quickstart/common/mpi/k8s/mlops/placement/placement.yaml"
     message = "a component or a patch replaces tolerations of the pods, so this has no effect"
     assert (done.code, done.stdout.count("replaces")) == (5, 1), done.stdout
     assert f"{site}:14:9: {message}" in done.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -288,13 +287,8 @@ def test_value_of_sealed_variable_may_change(mlpack: Run, kubectl: Path, tmp_pat
 
 
 def test_image_that_an_edit_mounts_is_reported(mlpack: Run, package: Path, kubectl: Path) -> None:
-    option = "weights"
     image = f"evil.example/x@sha256:{'0' * 64}"
-    key = f"{option.partition('-')[0].upper()}_IMAGE"
-    site = package / COMMON / "site/site.env"
-    site.write_text(re.sub(f"(?m)^#{key}=.*$", f"{key}={image}", site.read_text(encoding="utf-8")), encoding="utf-8")
-    replace(package / ENV, "OUTPUT_DIR=ROOT/hello-mpi/output", "OUTPUT_DIR=/output")
-    _switch_on(package, option)
+    assert mlpack("configure", package, "--with", "weights", "--set", f"WEIGHTS_IMAGE={image}").code == 0
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
     fact = f"the pods of single-node mount the image '{image}' (an edit changes this: it was sealed with none)"
@@ -302,8 +296,8 @@ def test_image_that_an_edit_mounts_is_reported(mlpack: Run, package: Path, kubec
 
 
 def test_options_of_weaker_level_switched_on_by_an_edit_are_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
-    _switch_on(package, "root", "output-host-path")
-    replace(package / f"{COMMON}/site/site.env", "#OUTPUT_HOST_PATH=/srv/results", "OUTPUT_HOST_PATH=/")
+    added = ("--overlay", "single-node", "--with", "root", "--with", "output-host-path", "--set", "OUTPUT_HOST_PATH=/")
+    assert mlpack("configure", package, *added).code == 0
     replace(package / PATCH, "runAsUser: 1000", "runAsUser: 0")
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5

@@ -142,7 +142,7 @@ def _pod(pod: ForeignValue, sketch: Sketch) -> None:
     for key in ("nodeSelector", "tolerations", "affinity"):
         if (entry := pod.child(key)) and entry.value:
             hint = with_option(sketch, "placement")
-            entry.leave("belongs into site/placement.yaml of the package", hint)
+            entry.leave("belongs into placement/placement.yaml of the package", hint)
 
 
 def _pull_secrets(secrets: ForeignValue, sketch: Sketch) -> None:

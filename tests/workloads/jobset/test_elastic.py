@@ -14,6 +14,7 @@ import yaml
 
 from packager.builder.plan import Options, plan
 from packager.builder.render import TEMPLATES, render
+from packager.builder.selection import select
 from packager.kubernetes.objects import name
 from packager.kubernetes.verdict import Phase
 from packager.modelspec.load import load
@@ -36,7 +37,7 @@ TORCH = "kind: JobSet, rendezvous: torch, roles: {node: {replicas: 3}}"
 def has_option(folder: Path, values: str) -> bool:
     """Whether the demo has the option, if its overlay on several nodes has these values."""
     loaded = load(demo.write(folder, demo.changed(f"{{kind: MPIJob}} => {{{values}}}")))
-    tree = render(plan(loaded, loaded.spec.variants[0], Options()))
+    tree = render(plan(loaded, loaded.spec.variants[0], Options(site=select(["all"]))))
     folders = {entry.path.split("/")[-2] for entry in tree.entries if entry.path.endswith("/kustomization.yaml")}
     scripts = {entry.path.rpartition("/")[2] for entry in tree.entries}
     assert ("elastic" in folders) is ("torchrun.sh" in scripts)
