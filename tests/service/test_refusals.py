@@ -89,7 +89,6 @@ API: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("POST", "/v1/jobs/{release:str}/cancel", None, OF_OWNER),
     ("POST", "/v1/jobs/{release:str}/rerun", None, OF_OWNER),
     ("GET", "/v1/jobs/{release:str}/callbacks", None, OF_OWNER),
-    ("POST", "/v1/jobs/{release:str}/callbacks/{identifier:str}/redeliver", None, OF_OWNER),
     ("GET", "/v1/events", None, ANY_CALLER),
 )
 
@@ -116,7 +115,6 @@ PAGE: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("GET", "/compare?job={release:str}", None, SEEN_IN_PROJECT),
     ("GET", "/jobs/{release:str}", None, SEEN_IN_PROJECT),
     ("POST", "/jobs/{release:str}/title", {"title": "x"}, SENT_BY_OWNER),
-    ("POST", "/jobs/{release:str}/callbacks/{identifier:str}", {}, SENT_BY_OWNER),
     ("POST", "/jobs/{release:str}/cancel", {}, SENT_BY_OWNER),
     ("POST", "/jobs/{release:str}/rerun", {}, SENT_BY_OWNER),
     ("POST", "/jobs/{release:str}/delete", {}, SENT_BY_OWNER),

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from packager.diagnosis.curves.points import measured
 from packager.kubernetes.manifest import listing, mapping
-from packager.service.jobs.kept_logs import kept_lines
+from packager.service.jobs.logs import kept_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from packager.service.store.kept_logs import KeptLogs
-    from packager.service.store.rows import StoredJob
+    from packager.service.store.models import StoredJob
+    from packager.service.store.small import KeptLogs
 
 _MOST_LOGS = 4
 _LONGEST = 400

@@ -6,16 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from litestar import Response, get, post
-from litestar.datastructures import State
 
 from packager.base.values import Value, replace
 from packager.diagnosis.curves.figure import figures, number
-from packager.service.api.access import HttpRequest, caller_of, server_of
+from packager.service.api.access import CallerDependency, HttpRequest, ServerDependency
 from packager.service.failures import Failure
 from packager.service.page.html import between, moment, redirect, respond
 from packager.service.page.jobs import flat
-from packager.service.store.store import STATUSES
-from packager.service.use.jobs import JobQuery
+from packager.service.store.store import STATUSES, JobQuery
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,13 +50,19 @@ class Row(Value, frozen=True):
 
 
 @get("/jobs", include_in_schema=False)
-async def _jobs(request: HttpRequest, state: State) -> Response[str]:
-    return await _list(request, state)
+async def jobs(request: HttpRequest, server: ServerDependency, caller: CallerDependency) -> Response[str]:
+    """Show a page of the list of jobs."""
+    return await _list(request, server, caller)
 
 
-async def _list(request: HttpRequest, state: State, failures: Mapping[str, Failure] | None = None) -> Response[str]:
+async def _list(
+    request: HttpRequest,
+    server: ServerDependency,
+    caller: CallerDependency,
+    failures: Mapping[str, Failure] | None = None,
+) -> Response[str]:
     """Return the list of jobs, with the failures of an action by the releases of the jobs."""
-    query, server, caller = request.query_params, server_of(state), await caller_of(request)
+    query = request.query_params
     filters = {key: value for key in _FILTERS if (value := query.get(key, "").strip())}
     after = await server.events.position()
     limit = _PAGE_OF_A_DEFINITION if "definition" in filters else _PAGE
@@ -69,6 +73,7 @@ async def _list(request: HttpRequest, state: State, failures: Mapping[str, Failu
     choices = await server.jobs.choices(caller)
     return await respond(
         request,
+        caller,
         "jobs",
         next(iter(failures.values())).status if failures else 200,
         jobs=_sorted(page.items, columns, query.get("sort", "")),
@@ -118,43 +123,44 @@ def _order(cell: str | float) -> tuple[bool, float, str]:
 
 
 @post("/jobs", include_in_schema=False)
-async def _change(request: HttpRequest, state: State) -> Response[str]:
+async def change(request: HttpRequest, server: ServerDependency, caller: CallerDependency) -> Response[str]:
     """Cancel or delete the chosen jobs, each as its own view does."""
-    form, caller, jobs = await request.form(), await caller_of(request), server_of(state).jobs
+    form, use = await request.form(), server.jobs
     storage = {"delete": "keep", "delete-storage": "delete"}.get(str(form.get("action")))
     failures: dict[str, Failure] = {}
     for release in list(dict.fromkeys(map(str, form.getall("job", ()))))[:_PAGE_OF_A_DEFINITION]:
         try:
-            await (jobs.delete(caller, release, storage) if storage else jobs.cancel(caller, release))
+            await (use.delete(caller, release, storage) if storage else use.cancel(caller, release))
         except Failure as failure:
             failures[release] = failure
-    return await _list(request, state, failures) if failures else redirect(f"/jobs?{request.url.query}")
+    return await _list(request, server, caller, failures) if failures else redirect(f"/jobs?{request.url.query}")
 
 
 @get("/compare", include_in_schema=False)
-async def _compare(request: HttpRequest, state: State) -> Response[str]:
-    """Return the view of some jobs side by side, with the curves of one metric in one chart."""
-    server, caller, query = server_of(state), await caller_of(request), request.query_params
+async def compare(request: HttpRequest, server: ServerDependency, caller: CallerDependency) -> Response[str]:
+    """Show some jobs side by side, with the curves of one metric in one chart."""
+    query = request.query_params
     releases = list(dict.fromkeys(query.getall("job", ())))
     if not 0 < len(releases) <= _MOST_COMPARED:
         raise Failure("invalid-query", f"choose at most {_MOST_COMPARED} jobs to compare, and at least one")
-    jobs = [await server.jobs.job(caller, release) for release in releases]
+    chosen = [await server.jobs.job(caller, release) for release in releases]
     found = await asyncio.gather(*(server.jobs.curves(caller, release) for release in releases))
-    titles = [job.title for job in jobs]
-    labels = [job.title if job.title and titles.count(job.title) == 1 else job.release for job in jobs]
+    titles = [job.title for job in chosen]
+    labels = [job.title if job.title and titles.count(job.title) == 1 else job.release for job in chosen]
     metrics: dict[str, dict[str, Curve]] = {}
     for label, curves in zip(labels, found, strict=True):
         for curve in reversed(curves):  # of several pods, the first one counts
             metrics.setdefault(curve.name, {})[label] = replace(curve, pod=label)
     metric = next((name for name in (query.get("metric"), "loss") if name in metrics), next(iter(sorted(metrics)), ""))
     is_logarithmic = query.get("scale") == "log"
-    values = await asyncio.to_thread(lambda: [dict(flat(job.values)) for job in jobs])
+    values = await asyncio.to_thread(lambda: [dict(flat(job.values)) for job in chosen])
     keys = dict.fromkeys(key for items in values for key in items if key not in _SHOWN_ELSEWHERE)
     ends = {name: {label: curve.last for label, curve in items.items()} for name, items in metrics.items()}
     return await respond(
         request,
+        caller,
         "compare",
-        jobs=jobs,
+        jobs=chosen,
         metrics=sorted(metrics),
         metric=metric,
         figures=figures(list(metrics.get(metric, {}).values()), is_logarithmic=is_logarithmic),
@@ -162,12 +168,12 @@ async def _compare(request: HttpRequest, state: State) -> Response[str]:
         rows=(
             *(Row(f"last {name}", tuple(map(_shown, map(last.get, labels)))) for name, last in ends.items()),
             *(Row(key, tuple(items.get(key, "") for items in values)) for key in keys),
-            Row("Definition", tuple(f"{job.definition.name}, revision {job.definition.revision}" for job in jobs)),
-            Row("Project", tuple(job.project for job in jobs)),
-            Row("Creator", tuple(job.creator for job in jobs)),
-            Row("GPUs", tuple(str(job.gpus) for job in jobs)),
-            Row("Created", tuple(moment(job.created) for job in jobs)),
-            Row("Duration", tuple(between(job.started, job.ended) for job in jobs)),
+            Row("Definition", tuple(f"{job.definition.name}, revision {job.definition.revision}" for job in chosen)),
+            Row("Project", tuple(job.project for job in chosen)),
+            Row("Creator", tuple(job.creator for job in chosen)),
+            Row("GPUs", tuple(str(job.gpus) for job in chosen)),
+            Row("Created", tuple(moment(job.created) for job in chosen)),
+            Row("Duration", tuple(between(job.started, job.ended) for job in chosen)),
         ),
     )
 
@@ -176,5 +182,5 @@ def _shown(point: Point | None) -> str:
     return "" if point is None else number(point[1])
 
 
-HANDLERS = (_jobs, _change, _compare)
+HANDLERS = (jobs, change, compare)
 """The routes."""

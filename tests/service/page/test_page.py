@@ -16,7 +16,7 @@ from packager.service.access.oidc import Issuer
 from packager.service.access.sessions import Sessions
 from packager.service.access.sign_in import Client
 from packager.service.config import OidcConfig
-from packager.service.page import app, static
+from packager.service.page import app, html
 from packager.service.page.html import visible
 from tests import browser
 from tests.service import bodies, issuer
@@ -71,12 +71,12 @@ class Served(Site):
 @pytest.fixture(scope="module", autouse=True)
 def _short_pauses() -> Iterator[None]:
     """Let the script of the page pause for a tenth of its time."""
-    script = static._FILES["page.js"]  # noqa: SLF001 - what the server answers with
+    script = html._FILES["page.js"]  # noqa: SLF001 - what the server answers with
     for pause in (b"every = 5000;", b"soonest = 1000;"):
         assert script.count(pause) == 1
         script = script.replace(pause, pause.replace(b"0;", b";"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(static._FILES, "page.js", script)  # noqa: SLF001
+        patch.setitem(html._FILES, "page.js", script)  # noqa: SLF001
         yield
 
 
@@ -418,7 +418,7 @@ def test_script_shows_log_lines_as_the_server_does_in_linear_time(chromium: Brow
     with chromium.new_context() as context:
         page = context.new_page()
         page.goto("about:blank")
-        page.add_script_tag(path=static.__file__.replace("static.py", "static/page.js"))
+        page.add_script_tag(path=html.__file__.replace("html.py", "static/page.js"))
         assert page.evaluate("lines => lines.map(visible)", LINES) == [visible(line) for line in LINES]
         seconds = """([pump, count]) => {
             const line = pump.repeat(count), begun = performance.now();
