@@ -145,7 +145,7 @@ class Server:
             attempted=self.figures.attempted,
         )
         self.pulse.on_change.append(self.courier.wake)
-        self.jobs = Jobs(store, self.tasks, sealer, self._logs, self.work)
+        self.jobs = Jobs(store, self.tasks, sealer, self._logs, self.work, self.projects)
         self.logs = Logs(store, cluster, settings.name)
         self.events = JobEvents(store, self.pulse)
         self.templates = TaskTemplates(self.catalog, self.work)

@@ -133,7 +133,7 @@ async def _require_json(request: HttpRequest) -> None:
     length = request.headers.get("content-length", "0")
     has_body = length != "0" or "transfer-encoding" in request.headers
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if request.method in ("POST", "PUT") and has_body and kind != "application/json":
+    if request.method in ("POST", "PUT", "PATCH") and has_body and kind != "application/json":
         raise Failure("not-json", f"expected application/json, found {kind[:80] or 'no content type'}")
 
 

@@ -127,7 +127,7 @@ def _statuses(path: str, method: str) -> list[str]:
     statuses = ["400", "401", "403", "429", "500", "503"]
     if "{" in path:
         statuses.append("404")
-    if method in ("post", "put"):
+    if method in ("post", "put", "patch"):
         statuses += ["409", "413", "415", "422"]
     if method == "put":
         statuses.append("412")

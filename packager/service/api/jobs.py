@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from litestar import Controller, MediaType, Response, delete, get, post
+from litestar import Controller, MediaType, Response, delete, get, patch, post
 from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from litestar.response import Stream
@@ -32,6 +32,7 @@ from packager.service.use.answers import (
     CallbackList,
     EventList,
     Job,
+    JobChanges,
     JobEvent,
     JobList,
     JobPreview,
@@ -93,12 +94,16 @@ class JobRoutes(Controller):
         project: FromQuery[str | None] = None,
         since: FromQuery[str | None] = None,
         until: FromQuery[str | None] = None,
+        ended_since: FromQuery[str | None] = None,
         q: FromQuery[str | None] = None,
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> Response[JobList]:
-        """List jobs, the newest first; `q` is a part of the release, `since` and `until` are times, or durations."""
-        query = JobQuery(status, definition, creator, application, project, since, until, q, limit, cursor)
+        """List jobs, the newest first; `q` is a part of the release or the title, the others are times, or durations.
+
+        `since` and `until` limit the time of creation, and `ended_since` the time of the end.
+        """
+        query = JobQuery(status, definition, creator, application, project, since, until, q, limit, cursor, ended_since)
         page = await server.jobs.search(caller, query)
         link = {}
         if page.next:
@@ -110,6 +115,17 @@ class JobRoutes(Controller):
     async def get_job(self, server: ServerDependency, caller: CallerDependency, release: FromPath[str]) -> Job:
         """Return a job."""
         return await server.jobs.job(caller, release)
+
+    @patch("/{release:str}")
+    async def rename_job(
+        self,
+        server: ServerDependency,
+        caller: CallerDependency,
+        release: FromPath[str],
+        data: JSONBody[JobChanges],
+    ) -> Job:
+        """Change the title of a job, which lists show; an empty one stands for the description in its values."""
+        return await server.jobs.rename(caller, release, data.title)
 
     @get("/{release:str}/manifests")
     async def job_manifests(

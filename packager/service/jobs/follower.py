@@ -26,6 +26,7 @@ from packager.kubernetes.pods import state
 from packager.kubernetes.verdict import Phase
 from packager.service.access import projects
 from packager.service.jobs import apply, records
+from packager.service.jobs.failure_line import failure_line
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.mirror import Mirror
 from packager.service.jobs.user_hints import hint_for_user
@@ -291,6 +292,8 @@ class Follower:
         has_ended = changed.status in FINAL
         if changed == job or not self._logs.has_kept(job, is_final=has_ended, pods=snapshot.pods):
             return
+        if changed.status == "failed":
+            changed = replace(changed, log_line=await asyncio.to_thread(failure_line, self._store.logs, changed))
         if await asyncio.to_thread(self._store.change_job, changed):
             self._pulse.tell()
             if has_ended:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from packager.base import jsonio
 from packager.base.errors import ClusterError
-from packager.base.values import Fields, FieldsError, Value, as_plain, convert
-from packager.diagnosis.curves.points import STEP, Curve, added
+from packager.base.values import Fields, FieldsError, Value, as_plain, convert, from_json
+from packager.diagnosis.curves.points import STEP, Curve, Point, added
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs.kube import LogOptions, pods_of
@@ -76,6 +76,17 @@ class Measurements(Fields, frozen=True, kw_only=True):
 
     places: dict[str, Place] = {}
     curves: list[Curve] = []
+
+
+class _LastValue(Value, frozen=True):
+    name: str
+    last: Point | None = None
+
+
+class _LastValues(Value, frozen=True):
+    """The part of `Measurements` that a list of jobs shows."""
+
+    curves: list[_LastValue] = []
 
 
 class Instance(Value, frozen=True):
@@ -212,6 +223,21 @@ class LogReader:
                 async with asyncio.timeout(_WAIT_SECONDS), self._limit:  # the rounds have places of their own
                     await self.record(job, self._pods(job))
         return (await self._stored(job.release)).curves
+
+    async def last_values(self, releases: Sequence[str]) -> dict[str, dict[str, float | None]]:
+        """Return the last stored value of each curve of some jobs, by release and name; of several pods, the first."""
+
+        def read() -> dict[str, dict[str, float | None]]:
+            curves = {
+                release: from_json(body, _LastValues).curves
+                for release, body in self._store.measured.of_jobs(releases).items()
+            }
+            return {
+                release: {curve.name: curve.last[1] for curve in reversed(items) if curve.last}
+                for release, items in curves.items()
+            }
+
+        return await asyncio.to_thread(read)
 
     async def record(self, job: StoredStatus, pods: Sequence[Object]) -> None:
         """Read new lines in the logs of a job's pods, and store the curves; logs that cannot be read are left out."""

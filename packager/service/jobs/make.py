@@ -26,7 +26,7 @@ from packager.service.jobs.kube import RefusedError
 from packager.service.registry import definitions, policy, template_values
 from packager.service.registry.catalog import read_definition, template_text
 from packager.service.registry.gpus import count_gpus
-from packager.service.store.models import StoredJob
+from packager.service.store.models import LONGEST_TITLE, StoredJob
 from packager.service.store.store import NewJob, QueueFullError, SameNameError
 from packager.service.work import Owner
 from packager.workloads import kueue, structures
@@ -229,6 +229,7 @@ class Tasks:
         contents = records.secret_contents(filled, sealed)
         objects = _with_secrets(accepted.objects, release, contents, site)
         stored = _with_secrets(accepted.objects, release, {key: {} for key in contents}, site)
+        values = template_values.masked(filled, definition.secret_places)
         job = StoredJob(
             release=release,
             definition=name,
@@ -242,10 +243,11 @@ class Tasks:
             project=project.name,
             namespace=project.namespace,
             kind=accepted.workload["kind"],
-            filled=jsonio.compact(template_values.masked(filled, definition.secret_places)),
+            filled=jsonio.compact(values),
             secrets=self._sealer.seal(sealed, release),
             manifests=jsonio.compact(stored),
             gpus=count_gpus(accepted.objects, allow.resources(project.allowed)).count,
+            title=str(values.get("description") or "")[:LONGEST_TITLE],
         )
         if project.queue:
             job = replace(job, status="queued", reason="Queued", message=f"waits for the queue {project.queue!r}")

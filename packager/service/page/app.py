@@ -11,7 +11,7 @@ from litestar import Litestar, MediaType, Response, Router
 from packager.service.api import app, requestlog
 from packager.service.api.access import HttpRequest, admit, require_caller, require_origin, server_of
 from packager.service.failures import TITLES, Failure
-from packager.service.page import admin, jobs, new, registry, sign_in
+from packager.service.page import admin, jobs, new, registry, runs, sign_in
 from packager.service.page.html import failed, redirect, static_file
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class _LateView(Response[str]):
 
 def make(server: Server) -> Litestar:
     """Return the application of a server with its page; the application starts and stops the server."""
-    handlers = (*admin.HANDLERS, *jobs.HANDLERS, *new.HANDLERS, *registry.HANDLERS)
+    handlers = (*admin.HANDLERS, *jobs.HANDLERS, *runs.HANDLERS, *new.HANDLERS, *registry.HANDLERS)
     known = Router("/", route_handlers=handlers, guards=[require_caller])
     pages = Router(
         "/",

@@ -17,6 +17,7 @@ from litestar.response import Redirect
 
 from packager import __version__
 from packager.base import yamlio
+from packager.diagnosis.curves.figure import number
 from packager.service.api.access import server_of
 from packager.service.failures import Failure
 from packager.service.store.store import FINAL
@@ -151,6 +152,7 @@ _environment = jinja2.Environment(
 )
 _environment.filters |= {
     "age": age,
+    "number": number,
     "anchor": anchor,
     "clock": clock,
     "moment": moment,

@@ -1,4 +1,4 @@
-"""The views of jobs: the list, a job, and the actions on a job."""
+"""The view of a job, and the actions on a job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from packager.service.failures import Failure
 from packager.service.page import form
 from packager.service.page.html import redirect, respond, visible
 from packager.service.page.new import next_key
-from packager.service.store.store import FINAL, STATUSES, JobQuery
+from packager.service.store.store import FINAL
 from packager.service.use.logs import LogQuery
 
 if TYPE_CHECKING:
@@ -26,32 +26,10 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.service.use.answers import Job
 
-_PAGE = 50
+_MOST_SHOWN = 50
 _LOG_LINES = 200
 _LOG_CHARACTERS = 128 << 10
 _LOG_SECONDS = 3.0
-_FILTERS = ("status", "definition", "creator", "application", "project", "since", "until", "q")
-
-
-@get("/jobs", include_in_schema=False)
-async def jobs(request: HttpRequest, server: ServerDependency, caller: CallerDependency) -> Response[str]:
-    """Show a page of the list of jobs."""
-    query = request.query_params
-    filters = {key: value for key in _FILTERS if (value := query.get(key, "").strip())}
-    after = await server.events.position()
-    page = await server.jobs.search(caller, JobQuery(limit=_PAGE, cursor=query.get("cursor") or None, **filters))
-    return await respond(
-        request,
-        caller,
-        "jobs",
-        jobs=page.items,
-        following=page.next,
-        is_first="cursor" not in query,
-        filters=filters,
-        more=not filters.keys() <= {"status", "q"},
-        statuses=STATUSES,
-        after=after,
-    )
 
 
 @get("/jobs/{release:str}", include_in_schema=False)
@@ -90,9 +68,10 @@ async def _job(  # noqa: PLR0913, PLR0917 - the parts of the view
         Failure: The caller may not see the job.
     """
     shown = await server.jobs.job(caller, release)
-    history = await server.events.latest(caller, release, _PAGE)
+    history = await server.events.latest(caller, release, _MOST_SHOWN)
     manifests = await server.jobs.manifests(caller, release)
     is_own = permissions.owns(caller, shown.owner, shown.project)
+    is_logarithmic = request.query_params.get("scale") == "log"
     pods = [item["name"] for item in shown.pods]
     chosen = pod if pod in pods else None
     log, log_problem = await _log(request, server, release, chosen or (pods[0] if len(pods) == 1 else None))
@@ -103,14 +82,15 @@ async def _job(  # noqa: PLR0913, PLR0917 - the parts of the view
         failure.status if failure else 200,
         job=shown,
         history=history,
-        figures=figures(await server.jobs.curves(caller, release)),
-        deliveries=(await server.jobs.callbacks(caller, release)).items[-_PAGE:]
+        figures=figures(await server.jobs.curves(caller, release), is_logarithmic=is_logarithmic),
+        is_logarithmic=is_logarithmic,
+        deliveries=(await server.jobs.callbacks(caller, release)).items[-_MOST_SHOWN:]
         if is_own and caller.may("user", shown.project)
         else (),
         manifests=manifests,
         objects=[f"{item['kind']} {item['metadata']['name']}" for item in manifests if not _is_claim(item)],
         claims=[item["metadata"]["name"] for item in manifests if _is_claim(item)],
-        values=_flat(shown.values),
+        values=flat(shown.values),
         may_change=is_own and caller.may("user", shown.project),
         has_ended=shown.status in FINAL,
         log=log,
@@ -141,15 +121,15 @@ async def _log(request: HttpRequest, server: ServerDependency, release: str, pod
     return visible(text), problem
 
 
-def _flat(values: Mapping[str, object], above: str = "") -> list[tuple[str, str]]:
+def flat(values: Mapping[str, object], above: str = "") -> list[tuple[str, str]]:
     """Return filled values as pairs of a path and a text: `process.train.maxStep`, `100`."""
     lines: list[tuple[str, str]] = []
     for key, value in values.items():
         name = f"{above}{key}"
         if isinstance(value, list):
-            lines += _flat({str(index + 1): item for index, item in enumerate(value)}, f"{name}.")
+            lines += flat({str(index + 1): item for index, item in enumerate(value)}, f"{name}.")
         elif isinstance(value, dict):
-            lines += _flat(value, f"{name}.")
+            lines += flat(value, f"{name}.")
         else:
             lines.append((visible(name), visible(form.shown(value))))
     return lines
@@ -186,6 +166,15 @@ async def cancel(
     return await _acted(request, server, caller, release, server.jobs.cancel(caller, release))
 
 
+@post("/jobs/{release:str}/title", include_in_schema=False)
+async def rename(
+    request: HttpRequest, server: ServerDependency, caller: CallerDependency, release: FromPath[str]
+) -> Response[str]:
+    """Change the title of a job."""
+    title = str((await request.form()).get("title", ""))
+    return await _acted(request, server, caller, release, server.jobs.rename(caller, release, title))
+
+
 @post("/jobs/{release:str}/rerun", include_in_schema=False)
 async def rerun(
     request: HttpRequest, server: ServerDependency, caller: CallerDependency, release: FromPath[str]
@@ -210,5 +199,5 @@ async def delete(
     return await _acted(request, server, caller, release, server.jobs.delete(caller, release, storage), "/jobs")
 
 
-HANDLERS = (jobs, job, cancel, rerun, delete)
+HANDLERS = (job, cancel, rename, rerun, delete)
 """The routes."""

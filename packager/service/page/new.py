@@ -44,22 +44,17 @@ async def choose(request: HttpRequest, server: ServerDependency, caller: CallerD
 
 
 @get("/new/{name:str}", include_in_schema=False)
-async def new(  # noqa: PLR0913, PLR0917 - the parameters of the request
+async def new(
     request: HttpRequest,
     server: ServerDependency,
     caller: CallerDependency,
     name: FromPath[str],
     values_of: FromQuery[str | None] = None,
-    example: FromQuery[str] = "",
 ) -> Response[str]:
     """Show the form of a definition."""
     permissions.check_role(caller, "user")
     definition = await server.definitions.usable(caller, name)
-    data = (
-        await server.work.run(Owner(caller.key), partial(form.data_of, definition, definition.example))
-        if example
-        else {}
-    )
+    data: dict[str, str] = {}
     if values_of:
         job = await server.jobs.job(caller, values_of)
         values = {key: value for key, value in job.values.items() if key != "creator"}
@@ -77,13 +72,21 @@ async def sent(
     permissions.check_role(caller, "user")
     definition = await server.definitions.usable(caller, name)
     data = {key: str(value) for key, value in (await request.form()).items()}
+    action = data.get("action", "create")
+    if action in ("example", "replace"):
+        kept = {key: text for key, text in data.items() if key in ("key", "/project", "/creator")}
+        replaces = action == "example" and any(data[key].strip() for key in data.keys() - kept if key.startswith("/"))
+        if not replaces:
+            example = await server.work.run(Owner(caller.key), partial(form.data_of, definition, definition.example))
+            data = {**example, **kept}
+        return await _form(request, server, caller, definition, data, replaces=replaces)
     filled, complaints = await server.work.run(Owner(caller.key), partial(form.read, definition, data))
     if data.get("/project"):
         filled["project"] = data["/project"]
     try:
         if complaints:
             raise Failure("invalid-values", "not all inputs can be read", complaints)  # noqa: TRY301
-        if data.get("action") == "preview":
+        if action == "preview":
             preview = await server.jobs.preview(caller, filled)
             return await _form(request, server, caller, definition, data, preview=preview)
         key = await request_key(request, caller, data.get("key") or None)
@@ -105,6 +108,7 @@ async def _form(  # noqa: PLR0913 - the parts of the view
     preview: JobPreview | None = None,
     failure: Failure | None = None,
     values_of: str | None = None,
+    replaces: bool = False,
 ) -> Response[str]:
     complaints = failure.complaints if failure else ()
     usable, own = server.project_use.names(caller, "user"), definition.body.project
@@ -124,6 +128,7 @@ async def _form(  # noqa: PLR0913 - the parts of the view
         warnings=preview.warnings if preview else (),
         failure=failure,
         values_of=values_of,
+        replaces=replaces,
     )
 
 

@@ -104,6 +104,10 @@ class StoredSetting(Value, frozen=True, kw_only=True):
     value: str
 
 
+LONGEST_TITLE = 200
+"""The greatest length of the title of a job."""
+
+
 class StoredToken(Value, frozen=True, kw_only=True):
     """A token: the digest of its text, and the role of its owner in a project, or in all projects for None."""
 
@@ -181,6 +185,8 @@ class StoredJob(StoredStatus, frozen=True, kw_only=True):
     attempts: int | None = None  # the starts of the workload; None before the first one
     request_key: str | None = None  # `RequestKey.key` of the request that has created it; None without one
     request_digest: str | None = None
+    title: str | None = None  # of the run, as its owner calls it; empty for the description in the values
+    log_line: str | None = None  # of a failed job: the line of its log that explains the failure
 
     @property
     def values(self) -> dict[str, Json]:

@@ -115,6 +115,12 @@ class Measured:
             body = connection.execute(select(metrics.c.body).where(metrics.c.release == release)).scalar()
             return None if body is None else str(body)
 
+    def of_jobs(self, releases: Sequence[str]) -> dict[str, str]:
+        """Return the curves of each of some jobs that has any, as JSON."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(metrics).where(metrics.c.release.in_(releases)))
+            return {str(release): str(body) for release, body in rows}
+
     def keep(self, release: str, body: str) -> None:
         """Store the curves of a job, in place of earlier ones; do nothing if the job was deleted."""
         with self._database.writing() as connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete as delete_from
-from sqlalchemy import func, insert, select, text, tuple_, update
+from sqlalchemy import func, insert, or_, select, text, tuple_, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError, ToolError
@@ -26,7 +26,7 @@ from packager.service.store.models import (
     read,
     storable,
 )
-from packager.service.store.quota import Quota, Share, obstacle, startable
+from packager.service.store.quota import Quota, Share, Wait, startable, waits
 from packager.service.store.revisions import Revisions
 from packager.service.store.small import KeptLogs, Measured, StoredTokens
 from packager.service.times import now
@@ -49,6 +49,7 @@ STATUSES = (*ACTIVE, *FINAL)
 GOALS = ("cancel", "delete", "delete-storage")
 """The goals of a job, except `run`; each includes those before it."""
 
+_MOST_CHOICES = 200
 _PROBE = "probe"
 _PROBE_BYTES = 16 << 10
 """The key and the size of the row that tests whether writes succeed: a full disk still accepts a few bytes."""
@@ -75,9 +76,10 @@ class JobQuery(Value, frozen=True):
     project: str | None = None
     since: str | None = None  # the earliest time of creation: a time, or in requests also a duration before now
     until: str | None = None  # the end of the times of creation, excluded
-    q: str | None = None  # a part of the release
+    q: str | None = None  # a part of the release or the title
     limit: int = 50
     cursor: str | None = None  # the `next` of the previous page
+    ended_since: str | None = None  # the earliest time of the end, as `since`
 
 
 class Taken(Value, frozen=True):
@@ -101,7 +103,7 @@ class NewJob(Value, frozen=True):
     limits: Quota = _NO_QUOTA
 
 
-_STATE = ("status", "reason", "message", "hint", "pods", "findings", "attempts", "started", "ended")
+_STATE = ("status", "reason", "message", "hint", "log_line", "pods", "findings", "attempts", "started", "ended")
 """The columns of a job that the control loop changes."""
 
 
@@ -227,8 +229,7 @@ class Store:
             if job.release in startable(started, [*waiting, share], limits):
                 return job
             queued = len(waiting)
-            message = f"waits for room in the project: {obstacle(share, started, limits)} when it was created"
-            job = replace(job, status="queued", reason="NoRoom", message=message)
+            job = replace(job, status="queued", reason="NoRoom", message="waits for room in the project")
         if limits.queued is not None and queued >= limits.queued:
             raise QueueFullError(f"{queued} jobs of the project {job.project!r} wait, and no more may")
         return job
@@ -259,6 +260,27 @@ class Store:
                 connection.execute(update(jobs).where(jobs.c.release == release).values(**fields))
                 _add_event(connection, NewEvent(release=release, status="pending", reason="Admitted"))
             return releases
+
+    def waits(self, project: str, limits: Quota) -> dict[str, Wait]:
+        """Return the place in the queue of each job that waits for room in a project, and why it waits now."""
+        with self._reading() as connection:
+            return waits(*self._shares(connection, project), limits)
+
+    def choices(self, projects: Sequence[str] | None) -> dict[str, list[str]]:
+        """Return the values by which the jobs of some projects, None for all, can be filtered."""
+        with self._reading() as connection:
+            result = {}
+            for key in ("definition", "application", "creator", "project"):
+                statement = select(jobs.c[key]).distinct().order_by(jobs.c[key]).limit(_MOST_CHOICES)
+                if projects is not None:
+                    statement = statement.where(jobs.c.project.in_(projects))
+                result[key] = [value for value in connection.execute(statement).scalars() if value]
+            return result
+
+    def rename_job(self, release: str, title: str | None) -> None:
+        """Set the title of a job, if it exists."""
+        with self._writing() as connection:
+            connection.execute(update(jobs).where(jobs.c.release == release).values(title=title))
 
     def usage(self, project: str) -> list[Usage]:
         """Return the current numbers of jobs and GPUs of a project, by status and owner, with a creator of each."""
@@ -316,10 +338,13 @@ class Store:
             statement = statement.where(jobs.c.created >= query.since)
         if query.until is not None:
             statement = statement.where(jobs.c.created < query.until)
+        if query.ended_since is not None:
+            statement = statement.where(jobs.c.ended >= query.ended_since)
         if query.q is not None and "\0" in query.q:  # SQLite ends a pattern at NUL
             return []
         if query.q is not None:
-            statement = statement.where(jobs.c.release.icontains(query.q, autoescape=True))
+            found = (jobs.c.release, jobs.c.title)
+            statement = statement.where(or_(*(text.icontains(query.q, autoescape=True) for text in found)))
         if after is not None:
             statement = statement.where(tuple_(jobs.c.created, jobs.c.release) < tuple_(*after))
         return self.database.rows(StoredJob, statement)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
-from packager.base.values import Fields, convert
+from packager.base.values import Fields, Meta, convert
 from packager.kubernetes.objects import Object
+from packager.service.access import permissions
 from packager.service.registry.bodies import NamedDefinition, TemplateBody
 from packager.service.registry.catalog import Outcome
+from packager.service.store.models import LONGEST_TITLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from packager.diagnosis.curves.points import Curve
     from packager.service.access.projects import Project
+    from packager.service.access.tokens import Caller
     from packager.service.store.models import Delivery, StoredDefinition, StoredJob, StoredTemplate, StoredToken, Usage
+    from packager.service.store.quota import Wait
+    from packager.service.store.store import Store
 
 
 class Revision(Fields, frozen=True, kw_only=True):
@@ -76,12 +81,16 @@ class Job(Fields, frozen=True, kw_only=True):
     reason: str | None
     message: str | None
     hint: str | None
+    log_line: str | None  # of a failed job, for callers who may read its log: the line that explains the failure
+    title: str
     definition: Revision
     template: Revision
     application: str
     creator: str
     owner: str
     project: str
+    gpus: int
+    place: int | None  # in the queue of the project; null for a job that does not wait for room in it
     values: Mapping[str, object]
     workload: WorkloadName
     created: str
@@ -90,6 +99,12 @@ class Job(Fields, frozen=True, kw_only=True):
     attempts: int | None
     pods: list[Object]
     findings: list[Object]
+
+
+class JobChanges(Fields, frozen=True, kw_only=True):
+    """The changes of a job; an empty title stands for the description in its values."""
+
+    title: Annotated[str, Meta(max_length=LONGEST_TITLE, title="a text (at most 200)")]
 
 
 class JobPreview(Fields, frozen=True, kw_only=True):
@@ -264,18 +279,33 @@ def _revision(stored: StoredTemplate, warnings: list[str] | None) -> dict[str, o
     return {**own, "warnings": warnings or []}
 
 
-_MADE = {"definition", "template", "values", "workload", "pods", "findings"}
+_MADE = {"place", "definition", "template", "values", "workload", "pods", "findings"}
 _COPIED = tuple(key for key in Job.__struct_fields__ if key not in _MADE)
 """The keys of an answer that are made from columns of a job, and those that are columns."""
 
 
-def job(stored: StoredJob) -> Job:
-    """Return a stored job."""
+def jobs(caller: Caller, rows: Sequence[StoredJob], store: Store, projects: Mapping[str, Project]) -> list[Job]:
+    """Return stored jobs as a caller may see them, with the places and the reasons of those that wait for room now."""
+    waits: dict[str, Wait] = {}
+    for name in {row.project for row in rows if row.reason == "NoRoom"} & projects.keys():
+        waits |= store.waits(name, projects[name].own_limits)
+    return [job(caller, row, waits.get(row.release)) for row in rows]
+
+
+def job(caller: Caller, stored: StoredJob, wait: Wait | None = None) -> Job:
+    """Return a stored job as a caller may see it; `wait` is why it waits for room in its project."""
+    values = stored.values
+    columns = {key: getattr(stored, key) for key in _COPIED} | {
+        "message": wait.reason if wait else stored.message,
+        "title": stored.title or str(values.get("description") or ""),
+        "log_line": stored.log_line if permissions.owns(caller, stored.owner, stored.project) else None,
+    }
     return Job(
-        **{key: getattr(stored, key) for key in _COPIED},
+        **columns,
+        place=wait.place if wait else None,
         definition=Revision(name=stored.definition, revision=stored.definition_revision),
         template=Revision(name=stored.template, revision=stored.template_revision),
-        values=stored.values,
+        values=values,
         workload=WorkloadName(kind=stored.kind, namespace=stored.namespace, name=stored.workload),
         pods=json.loads(stored.pods),
         findings=json.loads(stored.findings),

@@ -16,6 +16,7 @@ from packager.service.access import permissions
 from packager.service.failures import Failure
 from packager.service.jobs import records
 from packager.service.jobs.make import Filled
+from packager.service.store.models import LONGEST_TITLE
 from packager.service.store.store import FINAL, STATUSES, JobQuery
 from packager.service.times import as_text
 from packager.service.use import answers
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from packager.base.values import Json
     from packager.diagnosis.curves.points import Curve
     from packager.kubernetes.objects import Object
+    from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
     from packager.service.jobs.logs import LogReader
     from packager.service.jobs.make import Tasks
@@ -48,10 +50,20 @@ class Jobs:
         sealer: Decrypts headers and secrets.
         reader: Reads the curves of jobs.
         work: The threads in which long lists are read.
+        projects: The projects of the server, by name.
     """
 
-    def __init__(self, store: Store, tasks: Tasks, sealer: Sealer, reader: LogReader, work: Work) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
+        self,
+        store: Store,
+        tasks: Tasks,
+        sealer: Sealer,
+        reader: LogReader,
+        work: Work,
+        projects: Mapping[str, Project],
+    ) -> None:
         self._work = work
+        self._projects = projects
         self._store = store
         self._tasks = tasks
         self._sealer = sealer
@@ -61,7 +73,7 @@ class Jobs:
         """Create a job from filled values, which may name its `project`; see `Tasks.create`. Raises Failure."""
         permissions.check_role(caller, "user")
         project = self._tasks.project(filled.get("project"), caller)
-        return answers.job(await self._tasks.create(Filled(_without_project(filled), caller, project), key))
+        return await self._job(caller, await self._tasks.create(Filled(_without_project(filled), caller, project), key))
 
     async def preview(self, caller: Caller, filled: Mapping[str, Json]) -> JobPreview:
         """Return the manifests that `create` would create. Raises Failure."""
@@ -95,7 +107,7 @@ class Jobs:
         owner = job.owner if creator != caller.name else None  # the owner of the other job
         sealed = frozenset(mapping(self._sealer.open(job.secrets, job.release).get(records.SECRETS)))
         request = Filled(filled, caller, project, revisions, owner, sealed)
-        return answers.job(await self._tasks.create(request, key))
+        return await self._job(caller, await self._tasks.create(request, key))
 
     def _check_knows_secrets(self, caller: Caller, job: StoredJob) -> None:
         """Refuse to give the secrets of a job to callers other than its owner and the person who filled them in.
@@ -113,20 +125,37 @@ class Jobs:
         permissions.check_role(caller, "viewer")
         if query.status is not None and query.status not in STATUSES:
             raise Failure("invalid-query", f"status: expected {', '.join(STATUSES)}; found {show(query.status)}")
-        times = {key: _moment(key, getattr(query, key)) for key in ("since", "until")}
+        times = {key: _moment(key, getattr(query, key)) for key in ("since", "until", "ended_since")}
         after, visible = _decoded(query.cursor), permissions.projects_of(caller, "viewer")
 
         def page() -> JobList:  # 200 jobs would block the event loop for long
             found = self._store.jobs(replace(query, limit=query.limit + 1, **times), visible, after)
             shown = found[: query.limit]
             following = _encoded(shown[-1]) if len(found) > query.limit else None
-            return JobList(items=[answers.job(job) for job in shown], next=following)
+            return JobList(items=answers.jobs(caller, shown, self._store, self._projects), next=following)
 
         return await self._work.run(Owner(caller.key), page)
 
+    async def last_values(self, jobs: Sequence[Job]) -> dict[str, dict[str, float | None]]:
+        """Return the last value of each metric of jobs that the caller sees, by release and name."""
+        return await self._reader.last_values([job.release for job in jobs])
+
+    async def choices(self, caller: Caller) -> dict[str, list[str]]:
+        """Return the values by which the jobs that the caller may see can be filtered. Raises Failure."""
+        permissions.check_role(caller, "viewer")
+        return await asyncio.to_thread(self._store.choices, permissions.projects_of(caller, "viewer"))
+
+    async def rename(self, caller: Caller, release: str, title: str) -> Job:
+        """Change the title of a job; an empty one stands for the description in its values. Raises Failure."""
+        await self._own(caller, release, "change jobs of others")
+        if len(title) > LONGEST_TITLE:
+            raise Failure("invalid-body", f"title: expected at most {LONGEST_TITLE} characters")
+        await asyncio.to_thread(self._store.rename_job, release, title.strip() or None)
+        return await self.job(caller, release)
+
     async def job(self, caller: Caller, release: str) -> Job:
         """Return a job. Raises Failure."""
-        return answers.job(await self._visible(caller, release))
+        return await self._job(caller, await self._visible(caller, release))
 
     async def manifests(self, caller: Caller, release: str) -> list[Object]:
         """Return the applied objects of a job, without secrets. Raises Failure."""
@@ -143,7 +172,7 @@ class Jobs:
         job = await self._tasks.want(release, "cancel", caller)
         if job.status in FINAL:
             raise Failure("conflict", f"the job has ended: it is {job.status}")
-        return answers.job(job)
+        return await self._job(caller, job)
 
     async def delete(self, caller: Caller, release: str, storage: str = "keep") -> Job:
         """Stop a job, and delete its objects and its record.
@@ -161,13 +190,16 @@ class Jobs:
         if storage not in goals:
             raise Failure("invalid-query", "storage: expected keep or delete")
         await self._own(caller, release, "change jobs of others")
-        return answers.job(await self._tasks.want(release, goals[storage], caller))
+        return await self._job(caller, await self._tasks.want(release, goals[storage], caller))
 
     async def callbacks(self, caller: Caller, release: str) -> CallbackList:
         """Return the callbacks of a job, in their order. Raises Failure."""
         await self._own(caller, release, "see the callbacks of others")
         deliveries = await asyncio.to_thread(self._store.outbox.of_job, release)
         return CallbackList(items=[answers.callback(delivery) for delivery in deliveries])
+
+    async def _job(self, caller: Caller, job: StoredJob) -> Job:
+        return (await asyncio.to_thread(answers.jobs, caller, [job], self._store, self._projects))[0]
 
     async def _visible(self, caller: Caller, release: str) -> StoredJob:
         """Return a job that the caller may see. Raises Failure."""

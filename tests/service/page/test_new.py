@@ -65,11 +65,18 @@ def test_required_values_come_first_with_the_example_as_a_hint(digits: Site) -> 
     assert 'name="/creator" value="admin"' in required
 
 
-def test_example_is_filled_in_on_request(digits: Site) -> None:
-    assert 'href="/new/digits?example=true"' in digits.view("/new/digits").text
-    filled = digits.view("/new/digits?example=true").text
+def test_example_replaces_inputs_only_after_a_question(digits: Site) -> None:
+    empty = {"action": "example", "/creator": "ada", "/process/train/maxStep": ""}
+    filled = digits.send("/new/digits", empty).text
     assert 'value="predict_images"' in filled
     assert 'value="2048Mi"' in filled
+    assert 'value="ada"' in filled
+    asked = digits.send("/new/digits", {**empty, "/process/train/maxStep": "7"})
+    assert "Replace what you have filled in with the example?" in text_of(asked)
+    assert 'value="7"' in asked.text
+    replaced = digits.send("/new/digits", {**empty, "/process/train/maxStep": "7", "action": "replace"}).text
+    assert 'value="predict_images"' in replaced
+    assert 'value="7"' not in replaced
 
 
 def test_errors_are_shown_at_their_fields_and_inputs_are_kept(digits: Site) -> None:

@@ -223,6 +223,48 @@ def test_view_of_a_deleted_job_reports_it_and_stops_its_requests(chromium: Brows
         assert page.evaluate("source") is None
 
 
+def test_five_runs_of_a_definition_are_compared_on_one_page(chromium: Browser, served: Served) -> None:
+    expect.set_options(timeout=PATIENCE)
+    cluster = served.cluster
+    for batch in (8, 16, 32, 64, 128):
+        filled = bodies.filled(creator="marie", description=f"batch of {batch}")
+        filled["process"]["eval"]["batchSize"] = batch
+        release = served.post("/v1/jobs", filled).json()["release"]
+        served.until(lambda release=release: ("Job", release) in cluster.objects, "the Job")  # type: ignore[misc]
+        cluster.logs[f"{release}-x2x9p"] = [
+            f'{{"step": {step}, "loss": {0.04 + 2 / (1 + step * batch / 600):.4f}, "lr": {1 / (9 + step):.4f}}}\n'
+            for step in range(0, 401 - batch, 8)
+        ]
+        cluster.pod(release, "Succeeded", exit_code=0)
+        cluster.end(release, "Complete")
+        served.status(release, "succeeded")
+    with chromium.new_context(viewport={"width": 1280, "height": 1160}) as context:
+        page = signed_in(context.new_page(), served)
+        page.goto(f"{served.origin}/jobs?definition=digits&creator=marie")
+        page.get_by_role("columnheader", name="loss").get_by_role("link").click()
+        first = page.locator("tbody tr").first
+        expect(first).to_contain_text("batch of 128")
+        boxes = page.get_by_role("checkbox")
+        expect(boxes).to_have_count(5)
+        for box in boxes.all():
+            box.check()
+        page.evaluate("document.getElementById('list').append(document.createElement('p')); reload()")
+        expect(page.locator("#list > p")).to_have_count(0)
+        page.get_by_role("button", name="Compare").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("5 jobs compared")
+        expect(page.locator("svg .line.s4")).not_to_have_count(0)
+        page.get_by_role("link", name="logarithmic").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("5 jobs compared")
+        strip = page.locator(".strip").nth(20)
+        strip.hover()
+        assert strip.evaluate("strip => getComputedStyle(strip).fill") != "rgba(0, 0, 0, 0)"
+        assert re.fullmatch(r"step \d+(\nbatch of \d+: [\d.]+){5}", str(strip.text_content()))
+        rows = page.get_by_role("region").get_by_role("row")
+        batches = rows.filter(has_text="process.eval.batchSize").get_by_role("cell")
+        expect(batches).to_have_text(["128", "64", "32", "16", "8"])
+        browser.picture(page, "compare")
+
+
 def test_rerun_sends_its_key_after_the_actions_were_replaced(chromium: Browser, served: Served) -> None:
     expect.set_options(timeout=PATIENCE)
     with chromium.new_context() as context:
@@ -296,6 +338,8 @@ VIEWS = {
     "overview": "/overview",
     "jobs": "/jobs",
     "filters": "/jobs?creator=nothing",
+    "runs": "/jobs?definition=countdown",
+    "comparison": "/compare?job={running}&job={failed}",
     "running": "/jobs/{running}",
     "failed": "/jobs/{failed}",
     "deleted": "/jobs/{deleted}",
@@ -396,7 +440,7 @@ def test_pictures_of_the_documentation_exist_and_are_used(
                 page.goto(served.origin + VIEWS[name].format(**releases))
                 browser.picture(page, PICTURED[name])
     pictures = {path.stem for path in browser.PICTURES.glob("*.png")}
-    assert pictures == set(PICTURED.values())
+    assert pictures == {*PICTURED.values(), "compare"}
     guide = (browser.PICTURES.parent / "service/page.md").read_text(encoding="utf-8")
     assert [name for name in pictures if f"](../pictures/{name}.png)" not in guide] == []
     assert all(path.stat().st_size < 150_000 for path in browser.PICTURES.glob("*.png"))
