@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from packager.base.shortening import shortened
+from packager.base.masking import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

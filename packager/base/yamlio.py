@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 import yaml
 
+from packager.base.masking import shortened
 from packager.base.problems import MAX_PROBLEMS, Problem, show
-from packager.base.shortening import shortened
 from packager.base.values import Value
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.fields import Download
-    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Progress, Tell
     from packager.base.web import Progress as FileProgress
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.settings import Setting

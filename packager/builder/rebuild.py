@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.limits import Limits
-    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Progress, Tell
     from packager.package.opened import Package
     from packager.package.tree import Entry
 

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 import typer
 
 from packager.base.errors import ToolError, reason
-from packager.base.shortening import bounded, shortened
+from packager.base.masking import bounded, shortened
 from packager.cli.printable import printable, printable_json
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from packager.verify import Checks, trust
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.cluster.manifests import Manifests
     from packager.cluster.target import Target
     from packager.kubernetes.kubectl.client import Kubectl

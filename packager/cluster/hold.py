@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.errors import MlpackError
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Key
     from packager.cluster.results import Results

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.verdict import Finding
-    from packager.workloads.operator import Operator
+    from packager.workloads.workload import Operator
 
 
 _IMAGE_HINT = "use --from FILE with a manifest whose image the nodes can pull"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.kubernetes.objects import Object
-    from packager.workloads.operator import Operator
+    from packager.workloads.workload import Operator
 
 _MAX_BYTES = 16 << 20
 _OTHER_WAY = "download the file another way and pass it with --from FILE"

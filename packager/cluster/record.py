@@ -28,7 +28,7 @@ from packager.package import layout
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.cluster.follow import Update
     from packager.cluster.logreader import LogPart
     from packager.cluster.results import Results

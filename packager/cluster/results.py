@@ -24,7 +24,7 @@ from packager.workloads.pods import outlives_pods, writes_to_claim
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.cluster.manifests import Manifests
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object

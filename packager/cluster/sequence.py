@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.cluster.deploy import PreparedDeploy
     from packager.cluster.target import Target
     from packager.kubernetes.kubectl.client import Kubectl

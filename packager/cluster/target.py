@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from packager.base.progress import Tell
-    from packager.base.runner import Runner
+    from packager.base.runner import Runner, Tell
     from packager.cluster.manifests import Manifests
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot

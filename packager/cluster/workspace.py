@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Progress, Tell
     from packager.cluster.files import Listing
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.problems import Problem
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.configure.changes import Change
     from packager.configure.settings import Files
     from packager.package.opened import Package
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.problems import Problem
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.configure.changes import Change
     from packager.package.opened import Package
     from packager.package.tree import Entry, Tree

@@ -13,8 +13,7 @@ from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.base.values import Value, field, replace
 from packager.package import inventory, layout, outputs, path_checks, placement, tree
-from packager.package.editable import is_editable
-from packager.package.layout import INVENTORY
+from packager.package.layout import INVENTORY, is_editable
 from packager.package.options import BY_NAME
 from packager.package.outputs import ENV_BYTES
 

@@ -15,8 +15,7 @@ from packager.base.errors import SpecError, VerificationError, unreadable
 from packager.base.limits import DEFAULT
 from packager.base.values import Value, indented
 from packager.package import inventory
-from packager.package.editable import is_editable
-from packager.package.layout import INVENTORY, is_placement
+from packager.package.layout import INVENTORY, is_editable, is_placement
 from packager.package.path_checks import ContentError, Contents, inactive, shown
 
 if TYPE_CHECKING:

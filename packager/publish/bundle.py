@@ -43,8 +43,7 @@ from packager.workloads.kinds import kinds, operators
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from packager.base.progress import Progress, Tell
-    from packager.base.runner import Runner
+    from packager.base.runner import Progress, Runner, Tell
     from packager.publish.client import Access
     from packager.publish.layout import Copy, Layout
     from packager.publish.signatures import Trust

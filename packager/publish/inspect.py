@@ -25,8 +25,7 @@ from packager.verify import Checks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.base.progress import Progress, Tell
-    from packager.base.runner import Runner
+    from packager.base.runner import Progress, Runner, Tell
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
     from packager.publish.keys import PublicKey

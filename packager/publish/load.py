@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from packager.base.limits import Limits
-    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.client import Access
     from packager.publish.layout import Layout, Root

@@ -24,7 +24,7 @@ from packager.publish.signatures import beside, find, lines
 if TYPE_CHECKING:
     from typing import IO
 
-    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.client import Access
     from packager.publish.layout import BundledRepository

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.publish.keys import PublicKey
     from packager.publish.referrers import Readable
     from packager.publish.registry import Repository

@@ -32,8 +32,7 @@ from packager.configure.upgrade.edits import EditKind
 from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged
 from packager.kubernetes.podsecurity import Level
 from packager.package import integrity, kustomization, layout, outside, tree
-from packager.package.editable import is_editable
-from packager.package.layout import INVENTORY, is_added
+from packager.package.layout import INVENTORY, is_added, is_editable
 from packager.package.opened import opened
 from packager.package.options import BY_NAME, VOLUME_FOLDERS
 from packager.package.reader import Reader

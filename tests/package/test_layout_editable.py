@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from packager.package.editable import is_editable
+from packager.package.layout import is_editable
 
 OVERLAY = "quickstart/k8s/mlops/multi-node"
 COMMON = "quickstart/common/mpi/k8s/mlops"
