@@ -80,12 +80,7 @@ def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None
 
 
 def import_mlcube(path: Path, destination: ModelDestination, choices: Choices) -> Imported:
-    """Import the MLCube at `path`: its folder, or its file.
-
-    Raises:
-        SpecError: The file is not a valid MLCube.
-        UsageError: The model folder already exists, or a choice names a task or parameter that the cube lacks.
-    """
+    """Import the MLCube at `path`: its folder, or its file."""
     from packager.modelspec.importers.mlcube import read
 
     return _write(read(path, str(path), choices), destination)
@@ -107,9 +102,6 @@ def import_intel(
         models: The checkout of the zoo; None for the checkout that contains the spec.
         image: The image that replaces the spec's; None for the spec's.
         downloads: Whether the downloads of the packages are listed under `downloads`, without digests.
-
-    Raises:
-        SpecError: The path contains no spec of a package.
     """
     from packager.modelspec.importers.zoo import ZooChoices, read, spec_files
 
@@ -129,9 +121,6 @@ def import_jobs(
         destination: The place for the model folders.
         image: The image that replaces those in the file.
         sets: Whether the jobs are JobSets.
-
-    Raises:
-        SpecError: The file contains no job.
     """
     from packager.modelspec.importers.kubeflow import find, read
 
@@ -162,11 +151,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_cluster(kubectl: Kubectl, what: str) -> bytes:
-    """Return the object KIND/NAME of a cluster, and of a TrainJob also its runtime, as a file of YAML documents.
-
-    Raises:
-        ClusterError: The cluster has no such object.
-    """
+    """Return the object KIND/NAME of a cluster, and of a TrainJob also its runtime, as a file of YAML documents."""
     found = kubectl.get(what)
     if found is None:
         raise ClusterError(f"{what} not found")

@@ -101,11 +101,7 @@ def parse(path: Path, settings: Sequence[Setting]) -> tuple[Spec, bytes]:
 
 
 def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any, list[Problem]]:
-    """Return the bytes of a spec, the document in it, its data with `settings` applied, and their problems.
-
-    Raises:
-        SpecError: The spec cannot be read, or it is empty.
-    """
+    """Return the bytes of a spec, the document in it, its data with `settings` applied, and their problems."""
     name = str(path)
     try:
         with path.open("rb") as stream:

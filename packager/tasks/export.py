@@ -95,10 +95,6 @@ def export(
         name: The name of both; None for the package's name.
         kubectl: The program that renders.
         runner: Runs the program.
-
-    Raises:
-        UsageError: There is no such overlay, or the name is too long.
-        RenderError: The values of mlops.env decide more in the objects than single values.
     """
     with opened(package) as content:
         overlay = chosen_overlays(content, overlay)[0]

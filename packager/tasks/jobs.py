@@ -59,15 +59,10 @@ class JobSummary(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False)
 
 
 class TaskJob(Value, frozen=True):
-    """A job in a server's response.
+    """A job in a server's response."""
 
-    Attributes:
-        summary: The fields that lists show.
-        answer: The whole response.
-    """
-
-    summary: JobSummary
-    answer: dict[str, Any]
+    summary: JobSummary  # the fields that lists show
+    answer: dict[str, Any]  # the whole response
 
     @property
     def has_ended(self) -> bool:
@@ -85,15 +80,10 @@ class TaskJob(Value, frozen=True):
 
 
 class TaskJobs(Value, frozen=True):
-    """Some jobs, the newest first.
-
-    Attributes:
-        jobs: The jobs.
-        are_all: Whether the list is complete.
-    """
+    """Some jobs, the newest first."""
 
     jobs: tuple[TaskJob, ...]
-    are_all: bool
+    are_all: bool  # whether the list is complete
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return the server's response about each job."""
@@ -101,17 +91,11 @@ class TaskJobs(Value, frozen=True):
 
 
 class Preview(Value, frozen=True):
-    """The objects that a job would create.
+    """The objects that a job would create."""
 
-    Attributes:
-        release: A possible name of the job.
-        manifests: The manifests of the objects.
-        warnings: A warning about each resource that the cluster lacks.
-    """
-
-    release: str
-    manifests: tuple[Any, ...]
-    warnings: tuple[str, ...]
+    release: str  # a possible name of the job
+    manifests: tuple[Any, ...]  # the manifests of the objects
+    warnings: tuple[str, ...]  # a warning about each resource that the cluster lacks
 
     def as_json(self) -> dict[str, Any]:
         """Return the server's response."""
@@ -119,16 +103,11 @@ class Preview(Value, frozen=True):
 
 
 class FilledValues(Value, frozen=True):
-    """The values that a user has filled in.
-
-    Attributes:
-        values: The values.
-        document: The file of the values, with its lines; None if there is none.
-        set_locations: The paths of values that `--set` has set, each with its name in problems.
-    """
+    """The values that a user has filled in."""
 
     values: dict[str, Any]
-    document: yamlio.Document | None = None
+    document: yamlio.Document | None = None  # the file of the values, with its lines; None if there is none
+    # the paths of values that `--set` has set, each with its name in problems
     set_locations: tuple[tuple[Location, str], ...] = ()
 
     @property
@@ -162,49 +141,28 @@ class FilledValues(Value, frozen=True):
 
 
 class JobFilters(Value, frozen=True):
-    """The filters of a list of jobs; None filters nothing.
+    """The filters of a list of jobs; None filters nothing."""
 
-    Attributes:
-        status: The status of the jobs.
-        definition: The definition of the jobs.
-        creator: The person who created the jobs.
-        application: The application of the jobs.
-        project: The project of the jobs.
-        since: The earliest time of creation, in ISO 8601, or a duration before now, such as 12h.
-        until: The time before which the jobs were created.
-        part: A part of the names of the jobs.
-    """
-
-    status: str | None = None
-    definition: str | None = None
-    creator: str | None = None
-    application: str | None = None
-    project: str | None = None
-    since: str | None = None
-    until: str | None = None
-    part: str | None = None
+    status: str | None = None  # the status of the jobs
+    definition: str | None = None  # the definition of the jobs
+    creator: str | None = None  # the person who created the jobs
+    application: str | None = None  # the application of the jobs
+    project: str | None = None  # the project of the jobs
+    since: str | None = None  # the earliest time of creation, in ISO 8601, or a duration before now, such as 12h
+    until: str | None = None  # the time before which the jobs were created
+    part: str | None = None  # a part of the names of the jobs
 
 
 class LogPart(Value, frozen=True):
-    """The part of a job's log to read.
+    """The part of a job's log to read."""
 
-    Attributes:
-        pod: The name of a pod; None for all pods.
-        container: The name of a container; None for the default one.
-        tail: The number of last lines to read; None for all.
-        since: The earliest time, in RFC 3339, or a duration before now, such as 10m.
-        is_previous: Whether to read the log before the container's last restart.
-        has_times: Whether each line begins with its time.
-        is_following: Whether to wait for further lines until the job has ended.
-    """
-
-    pod: str | None = None
-    container: str | None = None
-    tail: int | None = None
-    since: str | None = None
-    is_previous: bool = False
-    has_times: bool = False
-    is_following: bool = False
+    pod: str | None = None  # the name of a pod; None for all pods
+    container: str | None = None  # the name of a container; None for the default one
+    tail: int | None = None  # the number of last lines to read; None for all
+    since: str | None = None  # the earliest time, in RFC 3339, or a duration before now, such as 10m
+    is_previous: bool = False  # whether to read the log before the container's last restart
+    has_times: bool = False  # whether each line begins with its time
+    is_following: bool = False  # whether to wait for further lines until the job has ended
 
 
 def filled_values(
@@ -217,9 +175,6 @@ def filled_values(
         file: The content of a file, YAML or JSON, and its name in messages.
         settings: Settings that are applied to the values, each as `PATH=VALUE`.
         project: The name of the project, unless it is among the values.
-
-    Raises:
-        UsageError: The file is not valid YAML, or a setting is not valid.
     """
     document, problems = yamlio.load(*file) if file else (None, [])
     values = {} if document is None or document.data is None else document.data
@@ -309,10 +264,6 @@ def follow(server: RestServer, release: str, runner: Runner, timeout: float | No
         release: The name of the job.
         runner: Reads the clock, and waits.
         timeout: The longest wait in seconds; None for no limit.
-
-    Raises:
-        ClusterError: The server refuses, or there is no such job.
-        TimedOutError: The job has not ended within the timeout.
     """
     end = None if timeout is None else runner.clock() + timeout
     last: tuple[str, str | None, str | None] | None = None
@@ -349,9 +300,6 @@ def log(server: RestServer, release: str, runner: Runner, part: LogPart, tell: T
         runner: Waits.
         part: The part of the log to read.
         tell: Receives a message about each reason for waiting.
-
-    Raises:
-        ClusterError: The server refuses.
     """
     query: dict[str, str | int | None] = {
         **{key: getattr(part, key) for key in ("pod", "container", "tail", "since")},

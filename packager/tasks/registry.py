@@ -33,19 +33,12 @@ _IN_TEXT = re.compile(r"line ([1-9][0-9]{0,5}), column ([1-9][0-9]{0,5}): ")
 
 
 class Registration(Value, frozen=True):
-    """A template or definition in a file.
+    """A template or definition in a file."""
 
-    Attributes:
-        name: The name of the template or definition.
-        content: The template or definition with all its keys.
-        document: The document in the file, with its lines.
-        text: The text of the file.
-    """
-
-    name: str
-    content: dict[str, Any]
-    document: yamlio.Document
-    text: bytes
+    name: str  # the name of the template or definition
+    content: dict[str, Any]  # the template or definition with all its keys
+    document: yamlio.Document  # the document in the file, with its lines
+    text: bytes  # the text of the file
 
     @property
     def body(self) -> Body:
@@ -68,21 +61,13 @@ class Registration(Value, frozen=True):
 
 
 class Registered(Value, frozen=True):
-    """The result of registering a template or definition.
+    """The result of registering a template or definition."""
 
-    Attributes:
-        name: The name of the template or definition.
-        outcome: The change that was made, or would be made.
-        answer: The server's response.
-        warnings: A warning about each resource that the cluster lacks.
-        problems: The definitions of the template whose examples fail, each with the reasons.
-    """
-
-    name: str
-    outcome: Literal["created", "changed", "unchanged"]
-    answer: dict[str, Any]
-    warnings: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
+    name: str  # the name of the template or definition
+    outcome: Literal["created", "changed", "unchanged"]  # the change that was made, or would be made
+    answer: dict[str, Any]  # the server's response
+    warnings: tuple[str, ...] = ()  # a warning about each resource that the cluster lacks
+    problems: tuple[str, ...] = ()  # the definitions of the template whose examples fail, each with the reasons
 
     def as_json(self) -> dict[str, Any]:
         """Return the server's response."""
@@ -95,9 +80,6 @@ def registrations(kind: Kind, file: tuple[bytes, str]) -> list[Registration]:
     Args:
         kind: The kind of the content: template or definition.
         file: The content of the file, and its name in messages.
-
-    Raises:
-        UsageError: The file is not valid.
     """
     documents, problems = yamlio.load_all(*file)
     filled = [document for document in documents if not document.is_empty and document.data is not None]

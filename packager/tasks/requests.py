@@ -47,14 +47,10 @@ def pointer_steps(pointer: str) -> list[str]:
 
 
 class Body(Value, frozen=True):
-    """The body of a request.
+    """The body of a request."""
 
-    Attributes:
-        content: The value that is sent as JSON; None for no body.
-        problem: Returns a problem for a JSON pointer into the content, a message and a hint.
-    """
-
-    content: dict[str, Any] | None = None
+    content: dict[str, Any] | None = None  # the value that is sent as JSON; None for no body
+    # returns a problem for a JSON pointer into the content, a message and a hint
     problem: Callable[[str, str, str | None], Problem] = at_pointer
 
 
@@ -64,11 +60,7 @@ NO_BODY = Body()
 def send(
     server: RestServer, method: str, where: str, body: Body = NO_BODY, headers: dict[str, str] | None = None
 ) -> Any:
-    """Send a request, and return the body of the response.
-
-    Raises:
-        ClusterError: The server refuses; with all problems.
-    """
+    """Send a request, and return the body of the response."""
     answer = rest.ask(server, method, where, body.content, headers=headers)
     if not answer.is_ok:
         raise refusal(server, answer, body)
@@ -84,9 +76,6 @@ def post_once(server: RestServer, where: str, runner: Runner, body: Body = NO_BO
         runner: Waits before the request is repeated.
         body: The body.
         key: The idempotency key; empty for a new one.
-
-    Raises:
-        ClusterError: The server refuses; with all problems.
     """
     headers = {"Idempotency-Key": key or secrets.token_hex(16)}
     for attempt in range(1, _RETRIES):
