@@ -119,13 +119,7 @@ def is_quoted(value: str) -> bool:
 
 
 def problems(text: bytes, name: str, intended: Collection[tuple[str, str]] = ()) -> Iterator[tuple[Weight, Problem]]:
-    """Yield the problems of an env file, and the lines that may be misleading.
-
-    Args:
-        text: The content of the env file.
-        name: How messages call it.
-        intended: Keys with values that are known to be intended exactly as written.
-    """
+    """Yield the problems of an env file, and the lines that may be misleading."""
     readable = list(_until_too_long(text))
     rows = text.removesuffix(b"\n").split(b"\n")
     if len(readable) < len(rows):

@@ -111,13 +111,7 @@ class ClusterError(MlpackError):
 
 
 class ConflictError(ClusterError):
-    """Another field manager has set fields that would be set.
-
-    Args:
-        message: The managers and the fields that they have set.
-        fields: The same: each manager, and the path of a field.
-        hint: The fix for the user.
-    """
+    """Another field manager has set fields that would be set."""
 
     def __init__(self, message: str, fields: frozenset[tuple[str, str]], *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)

@@ -327,11 +327,6 @@ def _started(
     """Start a program, and stop it when the block ends before it does.
 
     No signal handler raises while it is started or stopped; see `packager.base.signals`.
-
-    Args:
-        argv: The program and its arguments.
-        stop: Ends it and closes its pipes; the program may have ended by itself.
-        options: The options of subprocess.Popen.
     """
     is_main = threading.current_thread() is threading.main_thread()
     try:

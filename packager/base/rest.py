@@ -121,13 +121,6 @@ def ask(
 ) -> Answer:
     """Send a request, and return the answer, whatever its status is.
 
-    Args:
-        to: The server.
-        method: The HTTP method.
-        where: The path, with its parameters (`path`).
-        body: The value to send as JSON; None for nothing.
-        headers: Further headers.
-
     Raises:
         UnreachableError: The server does not answer.
         ClusterError: The server redirects, sends too much, sends too slowly, or sends invalid JSON.

@@ -116,14 +116,7 @@ def as_json(outcomes: Sequence[Built | MlpackError]) -> dict[str, Any]:
 def build(
     request: BuildRequest, destination: Destination, *, tell: Tell, progress: Progress
 ) -> Iterator[Built | MlpackError]:
-    """Write the requested packages, and yield each as it is written, or the error that prevented it.
-
-    Args:
-        request: The packages to build.
-        destination: The place and form of the packages.
-        tell: Receives notes for the user.
-        progress: Shows the progress of long work.
-    """
+    """Write the requested packages, and yield each as it is written, or the error that prevented it."""
     if request.every and (request.precision or request.mode):
         raise UsageError("--all builds every variant: it takes no --precision or --mode")
     if request.model is None and not request.every:

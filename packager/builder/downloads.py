@@ -29,13 +29,7 @@ _FOLDER = "downloads"
 
 
 def fetched(download: Download, cache: Path, progress: FileProgress) -> tuple[SourceFile, str]:
-    """Return a download as a file of the cache, and its digest; without one in the spec, it is fetched again.
-
-    Args:
-        download: The file to fetch: its URL and, if the spec has one, its digest.
-        cache: The folder of mlpack's caches; it is created.
-        progress: Shows how far it has come.
-    """
+    """Return a download as a file of the cache, and its digest; without one in the spec, it is fetched again."""
     folder = cache / _FOLDER
     try:
         paths.make_private(folder)
@@ -98,16 +92,7 @@ def _is_running(pid: int) -> bool:
 def with_downloads(  # noqa: PLR0913 - two of them say what the user sees
     loaded: LoadedSpec, settings: Sequence[Setting], cache: Path, *, record: bool, tell: Tell, progress: Progress
 ) -> LoadedSpec:
-    """Return the spec with its downloads among its assets.
-
-    Args:
-        loaded: The spec.
-        settings: The changes of `--set` to the spec.
-        cache: The folder of mlpack's caches.
-        record: Whether digests that the spec lacks are added to its file.
-        tell: Receives a message about each added digest.
-        progress: Shows the progress of a download.
-    """
+    """Return the spec with its downloads among its assets."""
     downloads = loaded.spec.downloads
     unknown = [index for index, download in enumerate(downloads) if download.sha256 is None]
     document, _ = yamlio.load(loaded.text, str(loaded.path))

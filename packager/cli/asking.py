@@ -39,12 +39,7 @@ def ask(question: str, proposed: str) -> str:
 
 
 def ask_hidden(question: str, *, hint: str) -> str:
-    """Return the line that the user types; the terminal does not show it.
-
-    Args:
-        question: The question.
-        hint: The other way to give the answer, for a terminal that would show it.
-    """
+    """Return the line that the user types; the terminal does not show it."""
     with _unechoed(hint):
         try:
             return _answer(question)

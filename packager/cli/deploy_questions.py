@@ -61,11 +61,6 @@ def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> P
 def warn_of_lost_results(deploys: Sequence[PreparedDeploy], *, yes: bool, way_out: str | None = None) -> None:
     """Print where results go, or that they are lost; then, before a first run, ask if there is a terminal.
 
-    Args:
-        deploys: The prepared deploys.
-        yes: Whether the question is answered with yes.
-        way_out: How to keep the results, if `mlpack configure` cannot do it.
-
     Raises:
         MlpackError: The user does not want to lose the results.
     """

@@ -116,14 +116,6 @@ def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
 ) -> str:
     """Apply objects with server-side apply, unless the dry run is on the client side.
 
-    Args:
-        kubectl: The user's kubectl.
-        manifests: The objects, as JSON or YAML.
-        dry_run: `server` or `client` to apply nothing.
-        force_conflicts: Whether to take over fields that another field manager has set.
-        flags: More flags for kubectl.
-        warnings: Receives the server's warnings.
-
     Returns:
         kubectl's stdout.
 

@@ -128,12 +128,7 @@ def create_claim(target: Target, claim: str, size: str, storage_class: str | Non
 
 
 def create_workspace(target: Target, tell: Tell) -> None:
-    """Create the claim of the package's workspace, as the overlay `workspace` of the package describes it.
-
-    Args:
-        target: An overlay of the package, and the cluster.
-        tell: Receives the message that the claim was created.
-    """
+    """Create the claim of the package's workspace, as the overlay `workspace` of the package describes it."""
     package, kubectl = target.package, target.kubectl
     assert package.workspace is not None
     outcome = render.render(package, layout.WORKSPACE, (kubectl.program,), kubectl.runner)

@@ -235,10 +235,6 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
 
     Objects of site options that are now off are deleted after the dry run has succeeded.
 
-    Args:
-        prepared: The deploy, and the existing objects.
-        force_conflicts: Whether to take over fields that another field manager has set.
-
     Raises:
         ClusterError: The server refused an object, or an object of the same name was created during the deploy.
     """

@@ -155,11 +155,6 @@ def check(target: Target, allowed: frozenset[str], level: Level | None) -> None:
 def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
     """Return the session of a target, after a look at the objects that exist; change nothing.
 
-    Args:
-        target: The opened overlay.
-        source: The model or the package, as the user names it.
-        code: The folder of the code.
-
     Raises:
         UsageError: The programs of its pods cannot be started again, or there are too many pods.
         ClusterError: The workload exists, and was deployed by another person, in another way or with another spec.

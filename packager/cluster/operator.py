@@ -170,16 +170,7 @@ class AppliedOperator:
 def install(  # noqa: PLR0913 - an option each
     kubectl: Kubectl, name: str, file: Path | None, *, dry_run: str | None, force_conflicts: bool, tell: Tell
 ) -> AppliedOperator:
-    """Apply the release that mlpack is tested with, or the manifests in `file`.
-
-    Args:
-        kubectl: The client of the cluster.
-        name: One of `operator_names`.
-        file: A file that replaces upstream's manifests; None for upstream's.
-        dry_run: `client` or `server` for a dry run on this side; None to apply.
-        force_conflicts: Whether to take over fields that another field manager has set.
-        tell: Receives notes for the user.
-    """
+    """Apply the release that mlpack is tested with, or the manifests in `file`."""
     operator = operators()[name]
     if file is None:
         tell(f"fetching {operator.url}")

@@ -58,13 +58,7 @@ class Bundle:
 
 
 def bundle(operator: Operator, file: Path | None = None, *, hint: str = _OTHER_WAY) -> Bundle:
-    """Return the manifest of an operator: upstream's release, or the contents of `file`.
-
-    Args:
-        operator: The operator.
-        file: A file that replaces upstream's manifest.
-        hint: The fix for the user if upstream's manifest cannot be fetched.
-    """
+    """Return the manifest of an operator: upstream's release, or the contents of `file`."""
     if file is None:
         text = fetch(operator.url, operator.sha256, hint=hint)
     else:

@@ -298,11 +298,6 @@ class RunRecords:
 def keep(target: Target, update: Update, folder: Path) -> MlpackError | None:
     """Write a short record of the workloads of an overlay, and remove the oldest ones of all overlays.
 
-    Args:
-        target: The opened overlay.
-        update: The last update on its workloads.
-        folder: The folder of all short records, which is created for its owner alone.
-
     Returns:
         The reason why a record is missing, which does not make the run a failed one; None if all are written.
     """

@@ -59,13 +59,7 @@ class RunRequest:
 
 
 def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable:
-    """Return the package to run; if the path is an MLCube or a spec, build the package first.
-
-    Args:
-        request: The path and the options.
-        tell: Receives a message about each part of a cube that is not imported, and the notes of a build.
-        progress: Shows the progress of a build.
-    """
+    """Return the package to run; if the path is an MLCube or a spec, build the package first."""
     path = request.path
     if not paths.exists(path):
         raise not_found(path)

@@ -119,13 +119,7 @@ def own_components(folders: tuple[str, ...]) -> tuple[OwnComponent, ...]:
 
 
 def unset(path: Path, overlay: str | None, *, destination: Path | None = None) -> tuple[Problem, ...]:
-    """Return the values of the package at `path` that must be set before it runs and are not set yet.
-
-    Args:
-        path: A folder or an archive.
-        overlay: The overlay's name; None for all overlays.
-        destination: The path of the new archive; None for a path beside the old one.
-    """
+    """Return the values of the package at `path` that must be set before it runs and are not set yet."""
     with _opened(path, overlay, destination) as (package, overlays):
         problems = tuple(settings.unset(settings.Files(package), overlays))
         for name in overlays:
@@ -142,15 +136,7 @@ def prepared(
     ask: Callable[[Package, tuple[str, ...]], Answers],
     destination: Path | None = None,
 ) -> Iterator[PreparedEdits]:
-    """Open the package at `path` and prepare the edits; nothing is written.
-
-    Args:
-        path: A folder or an archive.
-        overlay: The overlay's name; None for all overlays.
-        answers: The values to set.
-        ask: Asks the user for the values when `answers` is empty.
-        destination: The path of the new archive; None for a path beside the old one.
-    """
+    """Open the package at `path` and prepare the edits; nothing is written."""
     with _opened(path, overlay, destination) as (package, overlays):
         if answers == Answers():
             answers = ask(package, overlays)

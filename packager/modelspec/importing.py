@@ -94,15 +94,7 @@ def import_intel(
     image: str | None = None,
     downloads: bool = False,
 ) -> Iterator[Imported | MlpackError]:
-    """Import a spec of Intel's Model Zoo, or all specs of a folder; yield each model, or the error that prevented it.
-
-    Args:
-        path: The spec, or a folder of specs.
-        destination: The place for the model folders.
-        models: The checkout of the zoo; None for the checkout that contains the spec.
-        image: The image that replaces the spec's; None for the spec's.
-        downloads: Whether the downloads of the packages are listed under `downloads`, without digests.
-    """
+    """Import a spec of Intel's Model Zoo, or all specs of a folder; yield each, or the error that prevented it."""
     from packager.modelspec.importers.zoo import ZooChoices, read, spec_files
 
     choices = ZooChoices(models, image, downloads)
@@ -113,15 +105,7 @@ def import_intel(
 def import_jobs(
     text: bytes, name: str, destination: ModelDestination, *, image: str | None = None, sets: bool = False
 ) -> Iterator[Imported | MlpackError]:
-    """Import each job of Kubeflow, or each JobSet, of a file; yield each model, or the error that prevented it.
-
-    Args:
-        text: The content of the file.
-        name: The name of the file in messages.
-        destination: The place for the model folders.
-        image: The image that replaces those in the file.
-        sets: Whether the jobs are JobSets.
-    """
+    """Import each job of Kubeflow, or each JobSet, of a file; yield each model, or the error that prevented it."""
     from packager.modelspec.importers.kubeflow import find, read
 
     return _write_each((partial(read, found, image) for found in find(text, name, sets=sets)), destination)

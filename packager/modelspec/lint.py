@@ -39,13 +39,7 @@ class Lint:
 
 
 def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
-    """Check specs.
-
-    Args:
-        models: Models' names or aliases, or paths of specs.
-        folders: The folders that are searched for models by name.
-        tell: Receives a message about each file that is left out of a folder of assets.
-    """
+    """Check specs."""
     problems: list[Problem] = []
     warnings: list[Problem] = []
     for model in models:

@@ -78,12 +78,7 @@ def parse_setting(argument: str, example: str = "environment.STEPS=100", *, adds
 
 
 def misplaced(data: Any, settings: Sequence[Setting]) -> list[Problem]:
-    """Return the problems of settings for unknown variables, and of additions of known ones.
-
-    Args:
-        data: The spec before the settings.
-        settings: The settings.
-    """
+    """Return the problems of settings for unknown variables, and of additions of known ones."""
     declared = set(_variables(data))
     known = {*declared, *mountpath.MOUNTED, *(setting.variable for setting in settings if setting.adds)}
     problems = []
@@ -130,15 +125,7 @@ def apply(data: Any, setting: Setting) -> list[Problem]:
 def put(
     data: Any, setting: Setting, value: Any, *, root: str, replace: Callable[[Any, Any, Any], None] = operator.setitem
 ) -> list[Problem]:
-    """Put a value at a setting's location, making lists and mappings on the way.
-
-    Args:
-        data: The document to change.
-        setting: The setting.
-        value: The parsed value.
-        root: The name of `data` in problems.
-        replace: Sets a value of a list or a mapping by its key.
-    """
+    """Put a value at a setting's location, making lists and mappings on the way."""
     holder = data
     for depth, step in enumerate(setting.location):
         if isinstance(holder, list):

@@ -105,15 +105,7 @@ class _Subject(Value, frozen=True):
 
 
 def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Progress, runner: Runner) -> Bundled:
-    """Write a package with its images, signatures and sources to one file.
-
-    Args:
-        request: The package and the options.
-        access: The way to registries.
-        tell: Receives the digests that tags of images have, and a line about each signature of the package.
-        progress: Shows the progress of the download.
-        runner: Starts kubectl, and the script that fetches sources.
-    """
+    """Write a package with its images, signatures and sources to one file."""
     named = _chosen(request.operators)
     with ExitStack() as stack:
         work = _Collected(access, stack)

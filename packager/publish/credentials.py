@@ -63,12 +63,7 @@ def given(username: str, password: str, source: str) -> Login:
 
 
 def files(environment: Mapping[str, str], home: Path | None) -> tuple[Path, ...]:
-    """Return the files that may have credentials, in the order in which they are read.
-
-    Args:
-        environment: The environment variables.
-        home: The home folder; None for a user without one.
-    """
+    """Return the files that may have credentials, in the order in which they are read."""
     docker = environment.get("DOCKER_CONFIG")
     runtime = environment.get("XDG_RUNTIME_DIR")
     listed = (

@@ -110,18 +110,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
     progress: Progress,
     tell: Tell,
 ) -> Inspected:
-    """Return the description of a package, or of the one in a bundle.
-
-    Args:
-        source: A reference `oci://…`, or a path.
-        access: The way to registries.
-        path: The same as a path.
-        kubectl: The kubectl that renders a package on disk.
-        runner: Starts kubectl.
-        trust: The keys that are trusted.
-        progress: Shows the progress of reading a bundle.
-        tell: Receives a line about each signature of a package on disk.
-    """
+    """Return the description of a package, or of the one in a bundle."""
     if not is_reference(source):
         if is_bundle(path):
             return _in_bundle(path, trust, progress)
@@ -151,14 +140,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
 def gitops_target(
     inspected: Inspected, overlay: str | None, namespace: str, key: PublicKey | None = None
 ) -> GitopsTarget:
-    """Return an overlay of a package in a registry, for objects of Flux and Argo CD.
-
-    Args:
-        inspected: The package.
-        overlay: The overlay; None for the only one.
-        namespace: The namespace that the overlay is applied to.
-        key: The key whose signature Flux verifies; None for none.
-    """
+    """Return an overlay of a package in a registry, for objects of Flux and Argo CD."""
     if inspected.reference is None or inspected.digest is None:
         raise UsageError("Flux and Argo CD take packages from registries only", hint="mlpack push, and name oci://...")
     names = inspected.facts.overlays

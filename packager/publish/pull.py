@@ -225,16 +225,7 @@ def local(  # noqa: PLR0913 - an option each
     progress: Progress,
     trust: Trust | None = None,
 ) -> Path:
-    """Return the file in the cache with a package of a registry, which is pulled unless it is there.
-
-    Args:
-        reference: The package.
-        access: The way to registries.
-        cache: The folder of mlpack's caches.
-        trust: The keys that are trusted; None leaves signatures unread.
-        tell: Receives the digest that a tag names, and a line about each signature.
-        progress: Shows the progress of the download.
-    """
+    """Return the file in the cache with a package of a registry, which is pulled unless it is there."""
     with Repository(reference, access) as registry:
         remote = read(registry, reference)
         if trust is not None and trust.is_asked:

@@ -161,11 +161,6 @@ class Repository:
     def download(self, blob: Descriptor, stream: IO[bytes], advance: Advance = lambda _size: None) -> None:
         """Write a blob to a stream; if the connection breaks, continue where it broke.
 
-        Args:
-            blob: The blob.
-            stream: The stream, at its beginning.
-            advance: Receives the number of bytes of each piece.
-
         Raises:
             OSError: The stream cannot be written.
         """

@@ -71,12 +71,6 @@ def new(name: str) -> Signer:
 def read(content: bytes, name: str, shown: str, password: Callable[[], bytes]) -> Signer:
     """Return the private key in a file.
 
-    Args:
-        content: The content of the file.
-        name: The name of the owner.
-        shown: The file, for messages.
-        password: Returns the password; it is called only for an encrypted key.
-
     Raises:
         UsageError: The file has no key that signs, or the password is wrong.
     """
@@ -157,13 +151,7 @@ def new_key(path: Path, password: Callable[[], bytes | None]) -> NewKey:
 
 
 def signers(paths: Sequence[Path], password: Callable[[Path], bytes], tell: Tell) -> tuple[Signer, ...]:
-    """Return the private keys in files.
-
-    Args:
-        paths: The files.
-        password: Returns the password of the key in a file; called only for an encrypted key.
-        tell: Receives a note about a key that others can read.
-    """
+    """Return the private keys in files."""
     keys_read = [read(_content(path, tell), path.stem, str(path), lambda path=path: password(path)) for path in paths]  # type: ignore[misc]
     return tuple({key.public.der: key for key in keys_read}.values())
 

@@ -87,15 +87,7 @@ class _Key(Value, frozen=True):
 def export(
     package: Path, overlay: str | None, name: str | None, kubectl: str, runner: Runner
 ) -> tuple[TemplateFile, DefinitionFile]:
-    """Return a template and a definition whose jobs have the objects of an overlay.
-
-    Args:
-        package: The folder or archive of the package.
-        overlay: The overlay; None for the default one.
-        name: The name of both; None for the package's name.
-        kubectl: The program that renders.
-        runner: Runs the program.
-    """
+    """Return a template and a definition whose jobs have the objects of an overlay."""
     with opened(package) as content:
         overlay = chosen_overlays(content, overlay)[0]
         title = declared.title(content) or f"The package {content.name}"

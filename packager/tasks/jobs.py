@@ -168,14 +168,7 @@ class LogPart(Value, frozen=True):
 def filled_values(
     definition: str | None, file: tuple[bytes, str] | None, settings: Sequence[str], project: str | None = None
 ) -> FilledValues:
-    """Return filled values.
-
-    Args:
-        definition: The name of the definition, unless it is among the values.
-        file: The content of a file, YAML or JSON, and its name in messages.
-        settings: Settings that are applied to the values, each as `PATH=VALUE`.
-        project: The name of the project, unless it is among the values.
-    """
+    """Return filled values."""
     document, problems = yamlio.load(*file) if file else (None, [])
     values = {} if document is None or document.data is None else document.data
     if not problems and not isinstance(values, dict):
@@ -206,12 +199,6 @@ def preview(server: RestServer, filled: FilledValues) -> Preview:
 
 def create(server: RestServer, filled: FilledValues, runner: Runner, key: str | None = None) -> TaskJob:
     """Create a job; if the response is lost, repeat the request with the same key, which creates no second job.
-
-    Args:
-        server: The server.
-        filled: The filled values.
-        runner: Waits before the request is repeated.
-        key: The idempotency key; None for a new one.
 
     Raises:
         ClusterError: The server refuses; with all problems of the values.
@@ -292,15 +279,7 @@ def follow(server: RestServer, release: str, runner: Runner, timeout: float | No
 
 
 def log(server: RestServer, release: str, runner: Runner, part: LogPart, tell: Tell) -> Iterator[bytes]:
-    """Yield the log of a job in parts; while following, wait for its container first, and until it ends.
-
-    Args:
-        server: The server.
-        release: The name of the job.
-        runner: Waits.
-        part: The part of the log to read.
-        tell: Receives a message about each reason for waiting.
-    """
+    """Yield the log of a job in parts; while following, wait for its container first, and until it ends."""
     query: dict[str, str | int | None] = {
         **{key: getattr(part, key) for key in ("pod", "container", "tail", "since")},
         "previous": "true" if part.is_previous else None,

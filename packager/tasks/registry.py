@@ -75,12 +75,7 @@ class Registered(Value, frozen=True):
 
 
 def registrations(kind: Kind, file: tuple[bytes, str]) -> list[Registration]:
-    """Return the templates or definitions in a file: one for each YAML document or JSON object.
-
-    Args:
-        kind: The kind of the content: template or definition.
-        file: The content of the file, and its name in messages.
-    """
+    """Return the templates or definitions in a file: one for each YAML document or JSON object."""
     documents, problems = yamlio.load_all(*file)
     filled = [document for document in documents if not document.is_empty and document.data is not None]
     for document in filled if not problems else ():
@@ -126,11 +121,6 @@ def schema(server: RestServer, definition: str) -> dict[str, Any]:
 
 def apply(server: RestServer, kind: Kind, source: Registration) -> Registered:
     """Register a template or definition: for the first time, or as the next revision if it has changed.
-
-    Args:
-        server: The server.
-        kind: The kind of the content: template or definition.
-        source: The template or definition.
 
     Raises:
         ClusterError: The server refuses, or someone else has registered a revision at the same moment.

@@ -68,15 +68,7 @@ def send(
 
 
 def post_once(server: RestServer, where: str, runner: Runner, body: Body = NO_BODY, key: str = "") -> Any:
-    """Send a POST, and return the body of the response; if it is lost, repeat the request with the same key.
-
-    Args:
-        server: The server.
-        where: The path.
-        runner: Waits before the request is repeated.
-        body: The body.
-        key: The idempotency key; empty for a new one.
-    """
+    """Send a POST, and return the body of the response; if it is lost, repeat the request with the same key."""
     headers = {"Idempotency-Key": key or secrets.token_hex(16)}
     for attempt in range(1, _RETRIES):
         try:

@@ -107,13 +107,7 @@ class Version(Value, frozen=True):
 
 
 def patch(path: str, before: Version | None, now: Version | None) -> bytes:
-    """Return the patch of one file as git writes it: `git apply` and `patch -p1` take it; empty if nothing differs.
-
-    Args:
-        path: The path below the package's root.
-        before: The version before; None for a new file.
-        now: The version afterwards; None for a deleted file.
-    """
+    """Return the patch of one file as git writes it: `git apply` and `patch -p1` take it; empty if nothing differs."""
     texts = [merge.split(version.content) if version else [] for version in (before, now)]
     old, new = (_quoted(f"{end}/{path}") for end in "ab")
     names = (

@@ -257,11 +257,6 @@ def write(
 ) -> tuple[str, ...]:
     """Write the upgrade: all of it, or nothing; return the paths of the changed files, for people.
 
-    Args:
-        upgrade: The upgrade, without undecided conflicts.
-        verify: Raises an error if the result in a folder is not to be written.
-        dry_run: Whether the result is only verified.
-
     Raises:
         ToolError: A file cannot be written, or has changed meanwhile.
     """
