@@ -1,4 +1,4 @@
-"""What a receiver does who has only kubectl and the README of the package: edits, runs, copies results."""
+"""Runs a package as a receiver does who has only kubectl and its README: edits, runs, copies results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _volume(site: Site, new_site: Callable[[str], Site]) -> Iterator[None]:
 
 @pytest.mark.usefixtures("mpi_image", "_volume")
 def test_readme_alone_runs_both_overlays_and_copies_their_results(site: Site) -> None:
-    """As a user that the image does not know, in a namespace that enforces "restricted"."""
+    """The user is not in the image, and the namespace enforces "restricted"."""
     package = site.build(str(SPEC))
     become(package, 12345, 12346, 12347)
     claim, copy = blocks(package, "Results")
