@@ -128,6 +128,18 @@ def merged(path: str, versions: Versions, choice: Choice | None = None) -> Merge
     return Merged(form.put_on(b"".join(content) + own_lines), tuple(conflicts))
 
 
+def with_added_values(base: bytes, yours: bytes, theirs: bytes) -> bytes:
+    """Return delivered values with those of options that the user has added, as in the new package."""
+    rows = theirs.split(b"\n")
+    added = set(envfile.keys(yours)) - set(envfile.keys(base))
+    places = {line.key: line.number - 1 for line in envfile.lines(theirs)}
+    for key in dict.fromkeys(envfile.keys(theirs)):
+        if key in added:
+            place = places.get(key, envfile.commented_out(theirs, key))
+            base += rows[place or 0] + b"\n"
+    return base
+
+
 def _known_edits(path: str, base: bytes, yours: bytes, theirs: bytes) -> tuple[list[Edit], list[Edit]]:
     """Return the edits to make in the other versions, and those at places that the new package changed as well."""
     known: list[Edit] = []

@@ -19,7 +19,7 @@ from packager.configure import lock, resources
 from packager.configure.amounts import OPTIONS
 from packager.configure.upgrade import diff, edits
 from packager.configure.upgrade.edits import EditKind
-from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged
+from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged, with_added_values
 from packager.package import integrity, kustomization, layout, tree
 from packager.package.layout import INVENTORY
 from packager.package.options import BY_NAME, VOLUME_FOLDERS
@@ -183,14 +183,7 @@ class _Plan:
         before = diff.delivered(self._old, path)
         if before is None or not path.endswith(layout.site_env("")):
             return before
-        rows = self._read_new(path).split(b"\n")
-        present, own = set(envfile.keys(before)), set(envfile.keys(self._read(path)))
-        places = {line.key: line.number - 1 for line in envfile.lines(self._read_new(path))}
-        for key in dict.fromkeys(envfile.keys(self._read_new(path))):
-            if key in own - present:
-                place = places.get(key, envfile.commented_out(self._read_new(path), key))
-                before += rows[place or 0] + b"\n"
-        return before
+        return with_added_values(before, self._read(path), self._read_new(path))
 
     def _choice(self, conflict: Conflict) -> Choice | None:
         choice = self._choices.get(conflict.path)
