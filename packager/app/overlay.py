@@ -14,6 +14,7 @@ from packager.base.values import Value
 from packager.cluster.target import chosen_overlays
 from packager.configure import additions
 from packager.configure.upgrade.merge import Choice, Conflict, Merged, Versions, merged, with_added_values
+from packager.configure.upgrade.plan import with_folders
 from packager.package import integrity, kustomization, layout, outside, placement
 from packager.package.opened import opened
 from packager.package.outside import OutsideOverlay
@@ -103,7 +104,11 @@ def _planned(package: Package, folder: Path, name: str, choices: Mapping[Path, C
         return _Planned(folder, theirs)
     present = {path: content for path, content in old.files() if own.is_own(path)}
     values = b"".join(present[path] for path in present if path.endswith(layout.site_env("")))
-    theirs |= additions.offering(package, {name: _wanted(name, present)}, values)
+    theirs |= additions.offering(package, {name: _wanted(old, present)}, values)
+    before = {path: text.encode(errors="surrogateescape") for path, text in old.delivered.items()}
+    new_keys = tuple(f"{own.place(path)}: {key}" for path, key in _new_keys(theirs, before, present))
+    for path in [path for path in present if path in theirs and path.endswith(layout.site_env(""))]:
+        present[path] = with_folders(present[path], theirs[path], _wanted(old, present))
     contents = dict(theirs)
     conflicts: list[Conflict] = []
     placed = next(filter(layout.is_placement, theirs), None)
@@ -121,16 +126,14 @@ def _planned(package: Package, folder: Path, name: str, choices: Mapping[Path, C
         elif not layout.component_of(path):  # else it is a part of an option, which nobody edits
             contents[path] = yours
     problems = tuple(Problem(str(own.place(it.path)), it.line, min(it.line, 1), it.message) for it in conflicts)
-    before = {path: text.encode(errors="surrogateescape") for path, text in old.delivered.items()}
-    new_keys = tuple(f"{own.place(path)}: {key}" for path, key in _new_keys(theirs, before, present))
     return _Planned(folder, contents, new_keys, problems)
 
 
-def _wanted(overlay: str, present: Mapping[str, bytes]) -> list[str]:
-    """Return the names of the components that are on in an overlay, or in its folder."""
-    folders = set(map(layout.component_of, present))
-    listed = kustomization.components(present.get(layout.kustomization(overlay), b""))
-    return [component.name for component in listed if component.on or component.name in folders]
+def _wanted(overlay: OutsideOverlay, present: Mapping[str, bytes]) -> list[str]:
+    """Return the names of the components that are on in an overlay, or were added to it."""
+    added = {layout.component_of(path) for path in present if path not in overlay.delivered}
+    listed = kustomization.components(present.get(layout.kustomization(overlay.name), b""))
+    return [component.name for component in listed if component.on or component.name in added]
 
 
 def _merged(path: str, versions: Versions, choice: Choice | None) -> Merged:

@@ -25,7 +25,7 @@ from packager.package.layout import INVENTORY
 from packager.package.options import BY_NAME, VOLUME_FOLDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from packager.package.opened import Package
 
@@ -140,14 +140,12 @@ class _Plan:
             self._yours_text[component] = resources.without(content, moved)
 
     def _keep_folders(self) -> None:
-        """Keep the place of files on a volume, whose root it is where the package has no key for a folder yet."""
         paths = map(layout.kustomization, self._old.overlays)
         on = {component.name for path in paths for component in _components(self._read(path), path) if component.on}
-        needed = {key.name for name in on & BY_NAME.keys() for key in BY_NAME[name].keys}
         for path in [path for path in self._entries if path.endswith(layout.site_env(""))]:
-            for key in self._new_values(path):
-                if key in needed and key in VOLUME_FOLDERS:
-                    self._yours_text[path] = envfile.assign(self._read(path), key, ".", path)
+            before = self._read(path)
+            if (kept := with_folders(before, self._read_new(path), on)) != before:
+                self._yours_text[path] = kept
 
     def _file(self, path: str) -> PlannedFile | None:
         """Return the result for one file; None for one that neither changes nor is edited."""
@@ -249,6 +247,21 @@ class _Plan:
                 old, new = ({entry.name for entry in _components(text, path)} for text in (before, now))
                 options += [f"{path}: {name}" for name in sorted(new - old)]
         return tuple(keys), tuple(options)
+
+
+def with_folders(yours: bytes, theirs: bytes, on: Iterable[str]) -> bytes:
+    """Return values of options that keep the place of files on a volume: its root, where they have no folder yet.
+
+    Args:
+        yours: The values.
+        theirs: Those of the new package.
+        on: The names of the components that are on.
+    """
+    needed = {key.name for name in on if name in BY_NAME for key in BY_NAME[name].keys} & set(VOLUME_FOLDERS)
+    present = set(envfile.keys(yours))
+    for key in [line.key for line in envfile.lines(theirs) if line.key in needed - present]:
+        yours = envfile.assign(yours, key, ".", layout.site_env(""))
+    return yours
 
 
 def _components(text: bytes, path: str) -> tuple[kustomization.Component, ...]:
