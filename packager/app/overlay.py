@@ -13,7 +13,7 @@ from packager.base.problems import Problem
 from packager.base.values import Value
 from packager.cluster.target import chosen_overlays
 from packager.configure import additions
-from packager.configure.upgrade.merge import Choice, Conflict, Merged, Versions, merged, with_added_values
+from packager.configure.upgrade.merge import Choice, Conflict, Merged, Versions, merged, merged_values
 from packager.configure.upgrade.plan import with_folders
 from packager.package import integrity, kustomization, layout, outside, placement
 from packager.package.opened import opened
@@ -138,11 +138,10 @@ def _wanted(overlay: OutsideOverlay, present: Mapping[str, bytes]) -> list[str]:
 
 def _merged(path: str, versions: Versions, choice: Choice | None) -> Merged:
     base, yours, theirs = versions
-    if path.endswith(layout.site_env("")):
-        base = with_added_values(base, yours, theirs)
     if base in (yours, theirs):
         return Merged(theirs if yours == base else yours)
-    return merged(path, Versions(base, yours, theirs), choice)
+    merge = merged_values if path.endswith(layout.site_env("")) else merged
+    return merge(path, versions, choice)
 
 
 def _new_keys(theirs: Mapping[str, bytes], *before: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:

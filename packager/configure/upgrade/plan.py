@@ -19,7 +19,7 @@ from packager.configure import lock, resources
 from packager.configure.amounts import OPTIONS
 from packager.configure.upgrade import diff, edits
 from packager.configure.upgrade.edits import EditKind
-from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged, with_added_values
+from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged, merged_values
 from packager.package import integrity, kustomization, layout, tree
 from packager.package.layout import INVENTORY
 from packager.package.options import BY_NAME, VOLUME_FOLDERS
@@ -164,24 +164,18 @@ class _Plan:
             mode = yours.mode if theirs.mode == base.mode else theirs.mode
             if path not in self._yours_text and yours.digest in (base.digest, theirs.digest):
                 return PlannedFile(path, FileResult.updated, mode)
-            before = self._delivered(path)
+            before = diff.delivered(self._old, path)
             if before is not None and self._entries[path].size <= diff.MOST_BYTES:
                 versions = Versions(before, self._read(path), self._read_new(path))
                 if versions.are_mergeable:
-                    result = merged(path, versions, self._choices.get(path))
+                    merge = merged_values if path.endswith(layout.site_env("")) else merged
+                    result = merge(path, versions, self._choices.get(path))
                     (self.decided if path in self._choices else self.conflicts).extend(result.conflicts)
                     return PlannedFile(path, FileResult.merged, mode, result.content)
         had, have = "the delivered file" if base else None, "an edited file" if yours else None
         if self._choice(Conflict(path, 0, had, have, "a changed file" if theirs else None)) is Choice.theirs:
             return _taken(path, yours, theirs)
         return PlannedFile(path, FileResult.kept, yours.mode if yours else None)
-
-    def _delivered(self, path: str) -> bytes | None:
-        """Return the content that a file was delivered with, and the values of options that the user has added."""
-        before = diff.delivered(self._old, path)
-        if before is None or not path.endswith(layout.site_env("")):
-            return before
-        return with_added_values(before, self._read(path), self._read_new(path))
 
     def _choice(self, conflict: Conflict) -> Choice | None:
         choice = self._choices.get(conflict.path)
