@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import crowd, registry, running, scale, service, startup
+from benchmarks import registry, running, scale, service, startup
 from hatch_build import compile_templates
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ BENCHMARKS = {
     "startup": startup.measure,
     "scale": scale.measure,
     "service": service.measure,
-    "crowd": crowd.measure,
     "running": running.measure,
     "registry": registry.measure,
 }

@@ -21,14 +21,13 @@ from benchmarks.measure import IMPORT_TYPER, Result, cpu_seconds, run
 from packager.base.values import convert, replace
 from packager.service.access.tokens import EVERY, Caller
 from packager.service.config import ServerConfig
-from packager.service.jobs.preparation import Filled
+from packager.service.jobs.make import Filled
 from packager.service.page import app
 from packager.service.registry.bodies import DefinitionBody
 from packager.service.sealing import Sealer
 from packager.service.server import Server
-from packager.service.store.rows import columns
-from packager.service.store.store import Filters, Store
-from packager.service.store.tables import jobs
+from packager.service.store.models import columns, jobs
+from packager.service.store.store import JobQuery, Store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -57,11 +56,11 @@ _CALLER = Caller("bench", "token:bench", {EVERY: "admin"})
 
 
 _FILTERS = (
-    Filters(),
-    Filters(creator="c7"),
-    Filters(projects=("p1", "p2")),
-    Filters(creator="c7", status="running"),
-    Filters(q="in-none"),
+    JobQuery(),
+    JobQuery(creator="c7"),
+    JobQuery(project="p1"),
+    JobQuery(creator="c7", status="running"),
+    JobQuery(q="in-none"),
 )
 
 
@@ -136,7 +135,7 @@ def _first_page(folder: Path) -> list[Result]:
 
 def _fill(store: Store) -> None:
     """Add copies of the newest job until there are 100,000, of many creators and projects."""
-    job = store.jobs(Filters(), 1)[0]
+    job = store.jobs(JobQuery(limit=1))[0]
     with store.database.writing() as connection:
         for start in range(0, LISTED, 5_000):
             copies = [
@@ -148,10 +147,10 @@ def _fill(store: Store) -> None:
             connection.execute(insert(jobs), copies)
 
 
-def _page(store: Store, filters: Filters) -> float:
+def _page(store: Store, filters: JobQuery) -> float:
     """Return how many milliseconds a page takes."""
     start = time.perf_counter()
-    store.jobs(filters, 50)
+    store.jobs(filters)
     return (time.perf_counter() - start) * 1000
 
 

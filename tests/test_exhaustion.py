@@ -21,9 +21,9 @@ from packager.package.opened import opened
 from tests import demo
 from tests.broken import seal
 from tests.files import replace
-from tests.modelspec.importers.intel.test_read import SMALL, write
-from tests.modelspec.importers.intel.test_read import SPECS as SPECS_OF_ZOO
-from tests.modelspec.importers.mxjob.test_read import WORKER
+from tests.modelspec.importers.test_mxjob import WORKER
+from tests.modelspec.importers.test_zoo import SMALL, write
+from tests.modelspec.importers.test_zoo import SPECS as SPECS_OF_ZOO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -266,18 +266,7 @@ IMPORTS: dict[str, tuple[str, Callable[[Path], Path], str]] = {
         "aliases expand without limit",
     ),
     "many tasks": ("mlcube", _cube(f"tasks: {{{_TASKS}}}"), "expected at most 100 tasks, found 900"),
-    "many values": (
-        "mlcube",
-        _cube("tasks:\n" + "".join(f"  t{n}: [{'x, ' * 200}]\n" for n in range(90))),
-        "more than 10,000 keys and values",
-    ),
     "many references": ("mlcube", _cube(f"tasks: {{a: {{entrypoint: '{'${b}' * 1_000}'}}}}\nb: '{'x' * 900}'"), "4096"),
-    "many files of specs": (
-        "intel",
-        _zoo("{small}", "{small}{other}", "#" * 1_000_000, [f"{SPECS_OF_ZOO}/a/{n}_spec.yml" for n in range(20)]),
-        "larger than 16 MiB together",
-    ),
-    "many slice sets": ("intel", _zoo("{small}", "{small}" * 50_000), "at most 100 names of slice sets, found 50,000"),
     "a page of brackets": (
         "intel",
         _zoo("documentation: {", "documentation: {docs: [{name: a, uri: doc}], ", "[" * 900_000, ["doc/a.md"]),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.masking import masked_urls
 from packager.kubernetes.kubectl import messages
-from packager.modelspec.importers.container import escaped, expanded
+from packager.modelspec.importers.pods import escaped, expanded
 from packager.service.page.html import visible
 from packager.workloads.program import references
 

@@ -1,57 +1,45 @@
-"""Turns a workload of another system into a model folder. Tests: modelspec/importers/mlcube/test_read.py."""
+"""Turns a workload of another system into a model folder. Tests: modelspec/importers/test_mlcube.py."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, plainfiles, yamlio
-from packager.base.errors import MlpackError, SpecError, UsageError
+from packager.base.errors import ClusterError, MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
+from packager.base.values import Value
 from packager.package.layout import SPEC
 from packager.package.options import KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from packager.kubernetes.kubectl.client import Kubectl
     from packager.modelspec.importers.draft import Draft
     from packager.modelspec.importers.mlcube import Choices
-    from packager.modelspec.importers.source import ValueOrigin
 
 _SIZE = "CLAIM_SIZE"
 _MARK = "# Imported from "
 """The first line of an imported model's spec; only a folder with such a spec is replaced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """A model folder that an import has written.
-
-    Attributes:
-        folder: The folder.
-        files: All files in it.
-        findings: The parts of the source that were not imported, each with its place.
-        options: The options that a build needs, for `--with`.
-        site: The values of these options, for `--site`.
-        records: Whether the build must record digests of downloads.
-        namespace: The namespace that the source names; None if it names none.
-        site_file: The file with the site's defaults that the user has named; None for the nearest one.
-        usual_size: The size that the workspace's claim requests by default; None if the source or a site names one, or
-            if there is no such claim.
-    """
+class Imported(Value, frozen=True):
+    """A model folder that an import has written."""
 
     folder: Path
-    files: tuple[Path, ...]
-    findings: tuple[Problem, ...]
-    options: tuple[str, ...]
-    site: tuple[tuple[str, str], ...]
-    records: bool = False
-    namespace: str | None = None
-    site_file: Path | None = None
+    files: tuple[Path, ...]  # all files in it
+    findings: tuple[Problem, ...]  # the parts of the source that were not imported, each with its place
+    options: tuple[str, ...]  # that a build needs, for `--with`
+    site: tuple[tuple[str, str], ...]  # the values of these options, for `--site`
+    records: bool = False  # the build must record digests of downloads
+    namespace: str | None = None  # that the source names
+    site_file: Path | None = None  # with the site's defaults, that the user has named; None for the nearest one
+    # The size that the workspace's claim requests by default; None if the source or a site names one, or without one.
     usual_size: str | None = None
 
     @property
@@ -75,34 +63,20 @@ class Imported:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ModelDestination:
-    """The place for imported model folders.
+class ModelDestination(Value, frozen=True):
+    """The place for imported model folders."""
 
-    Attributes:
-        folder: The folder that contains the new model folder.
-        force: Whether an imported model of the same name is replaced.
-        site_file: The file with the site's defaults that the user has named; None for the nearest one.
-        has_defaults: Whether a site's file has defaults for builds.
-    """
-
-    folder: Path
-    force: bool = False
-    site_file: Path | None = None
-    has_defaults: bool = False
+    folder: Path  # that contains the new model folder
+    force: bool = False  # an imported model of the same name is replaced
+    site_file: Path | None = None  # with the site's defaults, that the user has named; None for the nearest one
+    has_defaults: bool = False  # a site's file has defaults for builds
 
 
 def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None = None) -> Imported:
-    """Import the MxJob in the file `path`; `image` replaces its image.
-
-    Raises:
-        SpecError: The file does not contain an MxJob, or the job needs features that a package cannot have.
-        UsageError: The model folder already exists.
-        ToolError: The model folder cannot be written.
-    """
+    """Import the MxJob in the file `path`; `image` replaces its image. Raises SpecError if it cannot be imported."""
     from packager.modelspec.importers.mxjob import read
 
-    return _written(lambda: read(path, str(path), image), destination)
+    return _write(read(path, str(path), image), destination)
 
 
 def import_mlcube(path: Path, destination: ModelDestination, choices: Choices) -> Imported:
@@ -111,11 +85,10 @@ def import_mlcube(path: Path, destination: ModelDestination, choices: Choices) -
     Raises:
         SpecError: The file is not a valid MLCube.
         UsageError: The model folder already exists, or a choice names a task or parameter that the cube lacks.
-        ToolError: The model folder cannot be written.
     """
     from packager.modelspec.importers.mlcube import read
 
-    return _written(lambda: read(path, str(path), choices), destination)
+    return _write(read(path, str(path), choices), destination)
 
 
 def import_intel(
@@ -138,18 +111,72 @@ def import_intel(
     Raises:
         SpecError: The path contains no spec of a package.
     """
-    from packager.modelspec.importers.intel import ZooChoices, read, spec_files
+    from packager.modelspec.importers.zoo import ZooChoices, read, spec_files
 
     choices = ZooChoices(models, image, downloads)
-    made: dict[Path, str] = {}
-    for file, name in spec_files(path, str(path)):
+    files = spec_files(path, str(path))
+    return _write_each((partial(read, file, name, choices) for file, name in files), destination)
+
+
+def import_jobs(
+    text: bytes, name: str, destination: ModelDestination, *, image: str | None = None, sets: bool = False
+) -> Iterator[Imported | MlpackError]:
+    """Import each job of Kubeflow, or each JobSet, of a file; yield each model, or the error that prevented it.
+
+    Args:
+        text: The content of the file.
+        name: The name of the file in messages.
+        destination: The place for the model folders.
+        image: The image that replaces those in the file.
+        sets: Whether the jobs are JobSets.
+
+    Raises:
+        SpecError: The file contains no job.
+    """
+    from packager.modelspec.importers.kubeflow import find, read
+
+    return _write_each((partial(read, found, image) for found in find(text, name, sets=sets)), destination)
+
+
+def _write_each(
+    readers: Iterable[Callable[[], Draft]], destination: ModelDestination
+) -> Iterator[Imported | MlpackError]:
+    """Yield each model that was written, or the error that prevented it."""
+    written: dict[Path, str] = {}
+    for read in readers:
         try:
-            imported = _written(partial(read, file, name, choices), destination, made)
+            draft = read()
+            imported = _write(draft, destination, written)
         except MlpackError as error:
             yield error
         else:
-            made[imported.folder] = name
+            written[imported.folder] = draft.source
             yield imported
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file with jobs. Raises SpecError if it cannot be read."""
+    from packager.modelspec.importers.source import read_bytes
+
+    return read_bytes(path, str(path))
+
+
+def read_cluster(kubectl: Kubectl, what: str) -> bytes:
+    """Return the object KIND/NAME of a cluster, and of a TrainJob also its runtime, as a file of YAML documents.
+
+    Raises:
+        ClusterError: The cluster has no such object.
+    """
+    found = kubectl.get(what)
+    if found is None:
+        raise ClusterError(f"{what} not found")
+    objects = [found]
+    runtime = found.get("spec", {}).get("runtimeRef") if isinstance(found.get("spec"), dict) else None
+    if isinstance(runtime, dict) and (
+        other := kubectl.get(f"{str(runtime.get('kind', 'ClusterTrainingRuntime')).lower()}/{runtime.get('name')}")
+    ):
+        objects.append(other)
+    return b"---\n".join(json.dumps(one, indent=1).encode() + b"\n" for one in objects)
 
 
 def mlcube_choices(**values: Any) -> Choices:
@@ -159,25 +186,21 @@ def mlcube_choices(**values: Any) -> Choices:
     return Choices(**values)
 
 
-def _written(
-    read: Callable[[], Draft], destination: ModelDestination, made: Mapping[Path, str] | None = None
-) -> Imported:
-    """Write the model that `read` returns; `made` maps the folders that this command has written to their sources."""
+def _write(draft: Draft, destination: ModelDestination, written: Mapping[Path, str] | None = None) -> Imported:
+    """Write a model; `written` maps the folders that this command has written to their sources."""
     from packager.modelspec.importers.specfile import write
 
-    draft = read()
-    folder = destination.folder / draft.name
-    if made and folder in made:
+    folder = destination.folder / draft.data["name"]
+    if written and folder in written:
         hint = "import one of them into another folder"
-        raise UsageError(f"{draft.source} and {made[folder]} both make the package {draft.name}", hint=hint)
-    hint = "--force replaces a model that was imported"
-    if destination.force and os.path.lexists(folder) and not _is_imported(folder):
-        raise UsageError(f"{folder} already exists and was left unchanged", hint="it is not an imported model")
-    if destination.force and (other_files := _other_files(folder, draft)):
-        message = f"{folder} was left unchanged: the import would delete {other_files[0]}"
-        raise UsageError(message, hint="move it elsewhere")
+        message = f"{draft.source} and {written[folder]} both make the package {draft.data['name']}"
+        raise UsageError(message, hint=hint)
+    if destination.force and os.path.lexists(folder):
+        _check_replaced(folder, {folder / SPEC, *(folder / file.path for file in draft.files)})
+    draft.rename_taken()
     text = write(draft)
-    with atomic.folder(folder, exists_hint=None if destination.force else hint) as work:
+    exists_hint = None if destination.force else "--force replaces a model that was imported"
+    with atomic.folder(folder, exists_hint=exists_hint) as work:
         (work / SPEC).write_bytes(text)
         for file in draft.files:
             target = work / file.path
@@ -185,79 +208,61 @@ def _written(
             if isinstance(file.content, bytes):
                 target.write_bytes(file.content)
             else:
-                with (
-                    plainfiles.open_below(file.content.parent, file.content.name) as source,
-                    target.open("wb") as stream,
-                ):
+                parent, name = file.content.parent, file.content.name
+                with plainfiles.open_below(parent, name) as source, target.open("wb") as stream:
                     shutil.copyfileobj(source, stream)
             target.chmod(0o755 if file.executable else 0o644)
         _check(work, draft, text)
         work.chmod(0o755)
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    records = any("sha256" not in download for download in draft.data.get("downloads", ()))
-    findings = tuple(ordered(draft.findings))
+    has_size = _SIZE in draft.site or destination.has_defaults or "workspace" not in draft.data
     return Imported(
         folder,
-        tuple(files),
-        findings,
-        draft.options,
-        draft.site,
-        records=records,
+        tuple(sorted(path for path in folder.rglob("*") if path.is_file())),
+        tuple(ordered(draft.ledger.findings)),
+        tuple(draft.options),
+        tuple(draft.site.items()),
+        records=any("sha256" not in download for download in draft.data.get("downloads", ())),
         namespace=draft.namespace,
         site_file=destination.site_file,
-        usual_size=None if destination.has_defaults else _usual_size(draft),
+        usual_size=None if has_size else KEYS[_SIZE].example,
     )
 
 
-def _usual_size(draft: Draft) -> str | None:
-    """Return the default size of the workspace's claim; None if the draft has its size, or no such claim."""
-    return KEYS[_SIZE].example if "workspace" in draft.data and _SIZE not in dict(draft.site) else None
-
-
-def _other_files(folder: Path, draft: Draft) -> list[Path]:
-    """Return the files of an existing model folder that the new one lacks, such as manually added files."""
-    new = {folder / file.path for file in draft.files} | {folder / SPEC}
-    return sorted(path for path in folder.rglob("*") if path not in new and (path.is_symlink() or not path.is_dir()))
-
-
-def _is_imported(folder: Path) -> bool:
+def _check_replaced(folder: Path, new: set[Path]) -> None:
+    """Raise UsageError if a folder is not an imported model, or has files that the new one lacks."""
     try:
         with (folder / SPEC).open("rb") as stream:
-            return stream.read(len(_MARK)) == _MARK.encode()
+            is_imported = stream.read(len(_MARK)) == _MARK.encode()
     except OSError:
-        return False
+        is_imported = False
+    if not is_imported:
+        raise UsageError(f"{folder} already exists and was left unchanged", hint="it is not an imported model")
+    others = sorted(path for path in folder.rglob("*") if path not in new and (path.is_symlink() or not path.is_dir()))
+    if others:
+        message = f"{folder} was left unchanged: the import would delete {others[0]}"
+        raise UsageError(message, hint="move it elsewhere")
 
 
 def _check(work: Path, draft: Draft, text: bytes) -> None:
     """Refuse a draft that is not a valid spec; each problem has the place in the source that its value came from."""
+    from packager.modelspec.importers.source import invalid
     from packager.modelspec.load import load
 
     try:
         load(work / SPEC)
     except SpecError as error:
-        places = _places(text, draft.origins)
-        problems = [_moved(problem, draft, places) for problem in error.problems] or [
-            Problem(draft.source, 0, 0, str(error))
-        ]
-        from packager.modelspec.importers.source import invalid
-
+        document, _ = yamlio.load(text, SPEC)
+        places = sorted(
+            (document.problem(location, "", at_key=isinstance(location[-1], str)).line, number)
+            for number, location in enumerate(draft.origins)
+            if draft.origins[location].file
+        )
+        origins = list(draft.origins.values())
+        problems = [Problem(draft.source, 0, 0, str(error))] if not error.problems else []
+        for problem in error.problems:
+            above = [number for line, number in places if line <= problem.line]
+            if problem.line and above:
+                problems.append(origins[above[-1]].problem(problem.message, problem.hint))
+            else:
+                problems.append(Problem(draft.source, 0, 0, problem.message, problem.hint))
         raise invalid(draft.source, draft.kind, problems) from None
-
-
-def _places(text: bytes, origins: Mapping[Any, ValueOrigin]) -> list[tuple[int, ValueOrigin]]:
-    """Return the lines of the spec on which values from a file begin, in order, each with the value's origin."""
-    document, _ = yamlio.load(text, SPEC)
-    lines = [
-        (document.problem(location, "", at_key=isinstance(location[-1], str)).line, origin)
-        for location, origin in origins.items()
-        if origin.file
-    ]
-    return sorted(lines, key=lambda item: item[0])
-
-
-def _moved(problem: Problem, draft: Draft, places: list[tuple[int, ValueOrigin]]) -> Problem:
-    """Return a problem of the spec as a problem of the file that the value came from."""
-    above = [origin for line, origin in places if line <= problem.line]
-    if problem.line and above:
-        return above[-1].problem(problem.message, problem.hint)
-    return Problem(draft.source, 0, 0, problem.message, problem.hint)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import yamlio
 from packager.base.errors import SpecError
 from packager.base.problems import Problem
-from packager.modelspec import environments, sequences
+from packager.modelspec import environments, programs
 from packager.modelspec.catalog import find
 from packager.modelspec.load import UnreadableSpecError, load
 
@@ -75,7 +75,8 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
                 hint = "`mlpack build --record` adds the digest that it has seen"
                 message = "a build refuses this download: the key 'sha256' is missing"
                 warnings.append(document.problem(("downloads", index), message, hint=hint))
-        for fault in (*environments.warnings(loaded.spec), *sequences.warnings(loaded.spec)):
+        spec = loaded.spec
+        for fault in (*environments.warnings(spec), *programs.warnings(spec)):
             warning = document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
             warnings.append(warning)
     return Lint(tuple(problems), tuple(warnings))

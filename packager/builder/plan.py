@@ -403,7 +403,8 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
     amounts = tuple(values.amounts(run))
     registry, image, *others = _variables(spec, spec.environments(variant, overlay), name, options, run)
     numbers = (Variable(amount.key, amount.value, amount.description) for amount in amounts)
-    variables = (registry, image, *numbers, *others)
+    images = (Variable(key, text(entry.value), entry.description) for key, entry in values.images.items())
+    variables = (registry, image, *images, *numbers, *others)
     init = run.init.program(run.workdir) if run.init else None
     if spec.sources:
         init = fetching([_source(source) for source in spec.sources], init)

@@ -70,6 +70,7 @@ _BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
 _OF_REQUIREMENTS = "/base/requirements.sh"
 _OF_SOURCES = "/base/sources.sh"
 _OF_ELASTIC = "/base/torchrun.sh"
+_OF_MEETING = "/base/meet.sh"
 
 _OF_WORKSPACE = (
     f"{layout.overlay(layout.WORKSPACE)}/",
@@ -274,6 +275,7 @@ def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
         _OF_REQUIREMENTS: plan.variant.requirements,
         _OF_SOURCES: plan.spec.sources,
         _OF_ELASTIC: plan.has("elastic"),
+        _OF_MEETING: any(overlay.values.has_meeting(overlay.run) for overlay in plan.overlays),
     }
     unused_scripts = tuple(path for path, is_used in scripts.items() if not is_used)
     for root in ("package", *map(_folder, kinds)):

@@ -99,6 +99,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "list": (("mlpack list", "bundled models"), ("mlpack list --specs models -o name", "with yours, the names alone")),
     "show": (("mlpack show llm-finetune", "variants, overlays, parameters"),),
     "init": (("mlpack init my-model --kind JobSet", "a model that several nodes run"),),
+    "import kubeflow": (
+        ("mlpack import kubeflow job.yaml", "each job in a file"),
+        ("mlpack import kubeflow --from-cluster pytorchjob/digits", "a job in the cluster"),
+    ),
+    "import jobset": (("mlpack import jobset jobset.yaml", "each JobSet in a file"),),
     "import mxjob": (("mlpack import mxjob job.yaml", "a job of an MXNet operator"),),
     "import mlcube": (("mlpack import mlcube ./mnist --claim workspace", "with a claim that exists"),),
     "import intel": (("mlpack import intel models/tools/docker/specs -o zoo", "every spec of a checkout"),),

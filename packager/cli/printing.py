@@ -51,10 +51,10 @@ def counted(number: int, noun: str) -> str:
 
 def print_results(results: Results) -> ClusterError | None:
     """Print what was copied, and return the error if the copy is incomplete, or differs from the files in the pod."""
-    _list("skipped: not a plain file, or a name that is not allowed here", results.skipped, results.unnamed)
-    _list("not read", results.unread)
-    _list("changed while it was read, and may be inconsistent", results.changed)
-    _list("removed or renamed before it was read", results.gone)
+    print_names("skipped: not a plain file, or a name that is not allowed here", results.skipped, results.unnamed)
+    print_names("not read", results.unread)
+    print_names("changed while it was read, and may be inconsistent", results.changed)
+    print_names("removed or renamed before it was read", results.gone)
     count = counted(results.files, "file")
     unchanged = f"; {counted(results.unchanged, 'file')} had arrived before" if results.unchanged else ""
     say(f"copied {count}, {results.size:,} bytes, from {results.pod}:{results.path} to {results.folder}{unchanged}")
@@ -71,9 +71,9 @@ def print_results(results: Results) -> ClusterError | None:
     return ClusterError(f"the copy differs from the results in the pod: {what}", hint=hint)
 
 
-def _list(what: str, names: Sequence[str], unnamed: int = 0) -> None:
-    """Print a message for the first few of `names`."""
+def print_names(what: str, names: Sequence[str], unnamed: int = 0) -> None:
+    """Print a message for the first few of `names`, and one for the number of the others."""
     for name in names[:_MAX_NAMES]:
         say(f"{what}: {name}")
-    if (more := len(names) + unnamed - _MAX_NAMES) > 0:
+    if (more := max(len(names) - _MAX_NAMES, 0) + unnamed) > 0:
         say(f"{what}: {more:,} more")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from packager.base.errors import TimedOutError, UsageError
 from packager.cli import task_registry
 from packager.cli.arguments import Output, content_of
 from packager.cli.asking import confirm_deletion, limited
-from packager.cli.cluster_arguments import Yes, seconds
+from packager.cli.cluster_arguments import OverlayOption, PackagePath, Yes, seconds
 from packager.cli.console import OutputFormat, emit, emit_data, emit_json, emit_log, emit_output, emit_table, say
 from packager.cli.task_arguments import ServerOptions, emit_yaml, with_server
 
@@ -36,7 +37,7 @@ def register(app: typer.Typer) -> None:
     """Add the verbs to `app`."""
     group = typer.Typer(help="Create and follow the jobs of a task service.", no_args_is_help=True)
     task_registry.add_to(group)
-    for verb in (create, status, logs, cancel, rerun, delete):
+    for verb in (create, status, logs, cancel, rerun, delete, export):
         group.command()(verb)
     group.command(name="list")(list_jobs)
     app.add_typer(group, name="task")
@@ -257,6 +258,35 @@ def delete(
     if output is not None:
         emit_output({"deleted": release, "storage": storage.value}, [release], output)
     say(f"{what} is being deleted")
+
+
+def export(
+    ctx: typer.Context,
+    package: PackagePath,
+    overlay: OverlayOption = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Of both; by default that of the package.")] = None,
+    folder: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where to write the files.")] = Path(),
+    kubectl: Annotated[
+        str, typer.Option(metavar="PATH", envvar="KUBECTL", help="The kubectl that renders.")
+    ] = "kubectl",
+    output: Output = None,
+) -> None:
+    """Write a template and a definition, with which a task service runs an overlay of a package.
+
+    The keys of mlops.env become values that users fill in, with their comments and defaults; secrets become values that
+    no view shows. What decides more than a variable, such as the image, is fixed in the definition.
+    """
+    from packager.app import task_export
+    from packager.cli.host import host
+
+    template, definition = task_export.export(package, overlay, name, kubectl, host(ctx).runner)
+    files = [str(path) for path in task_export.write(folder, template, definition)]
+    if output is None:
+        for kind, path in zip(("templates", "definitions"), files, strict=True):
+            emit(path)
+            say(f"register it with: mlpack task {kind} apply -f {path}")
+    else:
+        emit_output({"template": files[0], "definition": files[1]}, files, output)
 
 
 def _created(job: TaskJob, output: OutputFormat | None) -> None:

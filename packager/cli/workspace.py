@@ -13,6 +13,7 @@ from packager.base.errors import ClusterError, UsageError
 from packager.cli.arguments import Output, cache_folder
 from packager.cli.cluster_arguments import ClusterOptions, OverlayOption, open_target, seconds, with_cluster
 from packager.cli.console import OutputFormat, emit_output, emit_table, progress, say
+from packager.cli.printing import print_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from packager.cluster.workspace import Listed, Pulled, Pushed, Session
     from packager.kubernetes.kubectl.client import Kubectl
 
-_MAX_NAMES = 20
 
 TargetPath = Annotated[
     Path, typer.Argument(metavar="TARGET", help="A package, an MLCube or a model: a folder or a file.")
@@ -143,9 +143,9 @@ def pull(
     to_cluster = at.client(ctx, source.namespace)
     with _session(ctx, source, overlay, to_cluster, folder, patience, image) as session:
         pulled = workspace.pull(session, directory, force=force, dry_run=dry_run, progress=progress)
-    _list("skipped: not a plain file, or a name that is not allowed here", pulled.skipped, pulled.unnamed)
-    _list("not read", pulled.unread)
-    _list("changed or deleted while it was read", pulled.changed)
+    print_names("skipped: not a plain file, or a name that is not allowed here", pulled.skipped, pulled.unnamed)
+    print_names("not read", pulled.unread)
+    print_names("changed or deleted while it was read", pulled.changed)
     _show_copied(pulled, output, "would pull" if dry_run else "pulled", f"{pulled.place.path} to {directory}")
     _require_complete(pulled.unread, pulled.changed)
 
@@ -188,8 +188,8 @@ def _show_listed(listed: Listed, output: OutputFormat | None) -> None:
         emit_output(listed.as_json(), [entry.path for entry in listing.entries], output, is_bounded=False)
     elif listing.entries:
         emit_table(_rows(listing))
-    _list("a name that is not allowed here", listing.skipped, listing.unnamed)
-    _list("not read", listing.unread)
+    print_names("a name that is not allowed here", listing.skipped, listing.unnamed)
+    print_names("not read", listing.unread)
     size = sum(entry.size for entry in listing.entries)
     say(f"{_count(len(listing.files))}, {size:,} bytes, in {listed.place.path} on {listed.place.storage.words}")
     _require_complete(listing.unread)
@@ -212,14 +212,6 @@ def _require_complete(unread: Sequence[str], changed: Sequence[str] = ()) -> Non
         again = "run it again when no program is writing there"
         hint = "the user in the patch must be able to read them" if unread else again
         raise ClusterError("; ".join(what), hint=hint)
-
-
-def _list(what: str, names: Sequence[str], unnamed: int = 0) -> None:
-    """Print a message for the first few of `names`."""
-    for name in names[:_MAX_NAMES]:
-        say(f"{what}: {name}")
-    if (more := max(len(names) - _MAX_NAMES, 0) + unnamed) > 0:
-        say(f"{what}: {more:,} more")
 
 
 def _count(number: int) -> str:

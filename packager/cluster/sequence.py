@@ -15,8 +15,8 @@ from packager.cluster.status import status, with_logs
 from packager.cluster.target import rendered_target
 from packager.kubernetes.objects import annotation
 from packager.kubernetes.verdict import Phase
+from packager.modelspec.importers.cubepaths import WORKSPACE_FOLDER
 from packager.modelspec.importers.mlcube import overlay_of
-from packager.modelspec.importers.mlcube.paths import WORKSPACE_FOLDER
 from packager.package.opened import opened
 
 if TYPE_CHECKING:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 from packager.base import envfile, yamlio
 from packager.base.errors import UsageError
 from packager.base.values import Value, replace
-from packager.configure import image as own_image
 from packager.configure.settings import value
 from packager.kubernetes.manifest import listing
 from packager.package import kustomization, layout
-from packager.package.image import IMAGE, REGISTRY, bare
+from packager.package.image import IMAGE, REGISTRY, bare, parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,10 +59,11 @@ def path(overlay: str) -> str:
 
 def place(files: Files, overlay: str, image: str) -> tuple[str, int]:
     """Return the path and the line where an image of an overlay has its digest, or would have it."""
-    own, env = _own_image(files, overlay), layout.env(overlay)
-    if own is None or bare(own) != bare(image):
+    keys = {bare(own): key for own, key in _own_images(files, overlay).items()}
+    key, env = keys.get(bare(image)), layout.env(overlay)
+    if key is None:
         return path(overlay), 0
-    return env, next(line.number for line in envfile.lines(files.read(env)) if line.key == IMAGE)
+    return env, next(line.number for line in envfile.lines(files.read(env)) if line.key == key)
 
 
 def unlock(files: Files, overlay: str) -> None:
@@ -71,11 +71,12 @@ def unlock(files: Files, overlay: str) -> None:
 
     A digest that the package was built with stays.
     """
-    if own_image.is_in_env(files, overlay) and (image := own_image.in_env(files, overlay)):
-        env = layout.env(overlay)
-        built = {line.value for line in envfile.lines(files.package.sealed(env) or b"") if line.key == IMAGE}
-        if image.tag and image.digest and str(image) not in built:
-            files.assign(env, IMAGE, str(replace(image, digest="")))
+    env = layout.env(overlay)
+    built = {(line.key, line.value) for line in envfile.lines(files.package.sealed(env) or b"")}
+    for key in _own_images(files, overlay).values():
+        image = parse(value(files, overlay, key) or "")
+        if image and image.tag and image.digest and (key, str(image)) not in built:
+            files.assign(env, key, str(replace(image, digest="")))
     place = layout.kustomization(overlay)
     shown = files.package.shown(place)
     text = kustomization.switch(files.read(place), name(overlay), shown, on=False)
@@ -88,10 +89,10 @@ def unlock(files: Files, overlay: str) -> None:
 def lock(files: Files, overlay: str, locks: Sequence[ImageLock]) -> None:
     """Lock the images of an overlay."""
     names: dict[str, ImageLock] = {}
-    own = _own_image(files, overlay)
+    own = _own_images(files, overlay)
     for entry in locks:
-        if entry.image == own:
-            files.assign(layout.env(overlay), IMAGE, f"{value(files, overlay, IMAGE)}@{entry.digest}")
+        if key := own.get(entry.image):
+            files.assign(layout.env(overlay), key, f"{value(files, overlay, key)}@{entry.digest}")
             continue
         other = names.setdefault(bare(entry.image), entry)
         if other.digest != entry.digest:
@@ -142,11 +143,13 @@ def without_images(overlay: str) -> bytes:
     return (_HEAD.format(overlay=overlay).removesuffix("images:\n") + "images: []\n").encode()
 
 
-def _own_image(files: Files, overlay: str) -> str | None:
-    """Return the image that an overlay has in its mlops.env, with its registry; None if it has none there."""
-    if not own_image.is_in_env(files, overlay):
-        return None
-    return f"{value(files, overlay, REGISTRY)}/{value(files, overlay, IMAGE)}"
+def _own_images(files: Files, overlay: str) -> dict[str, str]:
+    """Return the images that an overlay has in its mlops.env, with their registries, each with its key."""
+    images = {}
+    for key in sorted(files.original.sources(overlay).image_keys):
+        registry = value(files, overlay, key.removesuffix(IMAGE) + REGISTRY) or value(files, overlay, REGISTRY)
+        images[f"{registry}/{value(files, overlay, key)}"] = key
+    return images
 
 
 def _lines(name: str, entry: ImageLock) -> list[str]:

@@ -11,7 +11,7 @@ from packager.base.problems import show, similar
 from packager.base.values import replace
 from packager.base.yamlio import MISREAD
 from packager.kubernetes import resources
-from packager.modelspec import code, environments, programs, requirements, sequences
+from packager.modelspec import code, environments, programs, requirements
 from packager.modelspec import sources as fetched_files
 from packager.package import tarheader
 from packager.package.layout import WORKSPACE
@@ -36,7 +36,6 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     yield from _images(spec)
     yield from _variants(spec)
     yield from _names(spec)
-    yield from sequences.check(spec)
     yield from _workspace(spec)
     for place, names in spec.code_lists():
         yield from _duplicates(names, place)

@@ -12,7 +12,8 @@ from packager.base.faults import Fault
 from packager.base.problems import similar
 from packager.base.values import Value, replace
 from packager.kubernetes import configmap
-from packager.modelspec import excluded
+from packager.modelspec import patterns
+from packager.modelspec.patterns import is_excluded
 from packager.package.path_checks import active_part, shown
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class SpecFiles(Value, frozen=True):
         files: The code for the ConfigMaps, once for each list of the spec that names it.
         assets: Files of any size.
         dockerfile: The image's.
-        left_out: The paths in folders of assets that are left out: see `packager.modelspec.excluded`.
+        left_out: The paths in folders of assets that are left out: see `packager.modelspec.patterns.is_excluded`.
         left_out_code: The same of a folder of code, or where a pattern matches.
         downloads: The paths of the files that a build fetches, below `assets`.
         documentation: The Markdown files of the README's sections.
@@ -205,8 +206,6 @@ class _Code:
 
 def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFile | str]:
     """Yield the files that a pattern matches, or errors; add excluded files to `left_out`."""
-    from packager.modelspec import patterns  # noqa: PLC0415 - few specs have any
-
     count, excluded_before = 0, len(left_out)
     try:
         for name in patterns.matches(root, pattern, left_out):
@@ -295,7 +294,7 @@ def _walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | st
         folders = []
         for entry in entries:
             path = f"{above}/{entry.name}"
-            if excluded.is_excluded(entry.name):
+            if is_excluded(entry.name):
                 left_out.add(path)
                 continue
             if entry.is_dir(follow_symlinks=False):
@@ -328,4 +327,4 @@ def _leads_to_excluded(source: SourceFile | str, root: Path, top: Path) -> bool:
     if isinstance(source, str):
         return False
     below = source.path.relative_to(top if source.path.is_relative_to(top) else root)
-    return any(map(excluded.is_excluded, below.parts))
+    return any(map(is_excluded, below.parts))

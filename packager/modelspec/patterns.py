@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 from typing import TYPE_CHECKING
 
-from packager.modelspec import excluded
+from packager.package.path_checks import active_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +21,14 @@ _ANY_FOLDERS = "**"
 _MAX_LENGTH = 1_000
 """The characters that the path of a searched folder may have; no package holds files with a longer path."""
 
+# Without regard to case, as some file systems have it.
+_NAMES = r"cvs|id_(rsa|dsa|ecdsa|ed25519)|thumbs\.db|__pycache__"
+
+
+def is_excluded(name: str) -> bool:
+    """Whether a file or folder called `name` is left out: .git, .env, .ssh, __pycache__ and the like."""
+    return active_part(name) is not None or re.fullmatch(_NAMES, name, re.IGNORECASE) is not None
+
 
 def matches(root: Path, pattern: str, left_out: set[str]) -> Iterator[str]:
     """Yield the paths below `root` that match, in the order of their names.
@@ -27,7 +36,7 @@ def matches(root: Path, pattern: str, left_out: set[str]) -> Iterator[str]:
     Args:
         root: The folder to search. Its content may be anything.
         pattern: A path below it with wildcards.
-        left_out: The excluded matches (`packager.modelspec.excluded`) are added to it, unless the pattern spells them.
+        left_out: The excluded matches (`is_excluded`) are added to it, unless the pattern spells them.
 
     Raises:
         OSError: A folder cannot be read.
@@ -45,7 +54,7 @@ def _below(root: Path, folder: str, steps: Sequence[str], states: set[int], left
             continue
         path = f"{folder}/{entry.name}" if folder else entry.name
         is_folder = entry.is_dir(follow_symlinks=False)
-        if excluded.is_excluded(entry.name) and entry.name not in steps:
+        if is_excluded(entry.name) and entry.name not in steps:
             if is_folder or len(steps) in reached:
                 left_out.add(path)
         elif is_folder and len(path) <= _MAX_LENGTH:

@@ -37,6 +37,26 @@ def check(spec: Spec) -> Iterator[Fault]:
     yield from _choices(spec)
     yield from _words(spec)
     yield from _unknown(spec)
+    for index, name in enumerate(spec.sequence):
+        if name not in spec.overlays:
+            hint = similar(name, list(spec.overlays)) or f"the overlays are: {', '.join(spec.overlays)}"
+            yield Fault(("sequence", index), f"overlay {name!r} not found", hint, among=("overlays",))
+
+
+def warnings(spec: Spec) -> Iterator[Fault]:
+    """Yield roles of which it is not checked whether their pods meet, and overlays that never end in a sequence."""
+    for index, name in enumerate(spec.sequence[:-1]):
+        if spec.overlays[name].serves:
+            following = spec.sequence[index + 1]
+            message = f"{name!r} does not end: {following!r} starts when it serves, and runs beside it"
+            hint = "put it at the end, unless those after it need it"
+            yield Fault(("sequence", index), message, hint)
+    for name in spec.overlays:
+        runs = [spec.overlays[name].run(spec.variants[index].run) for index, other in spec.pairs() if other == name]
+        for role in dict.fromkeys(role for run in runs for role in spec.overlays[name].unchecked(run)):
+            message = f"it is not checked whether the pods of {role} meet: they run the image's own entrypoint"
+            hint = "write it as `command`, or set `checks_world: false`"
+            yield Fault(("overlays", name), message, hint, at_key=True)
 
 
 def _choices(spec: Spec) -> Iterator[Fault]:

@@ -14,24 +14,8 @@ from packager.kubernetes.podsecurity import Level
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
-REGISTRY_HOST = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?$"
-"""The host of a registry, and its port if it is not the default port."""
-
 URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*)/?")
 """The public address of a server: its path is the prefix of the pages and of the API."""
-
-OWN_PATHS = frozenset(
-    (
-        *("v1", "static", "jobs", "new", "definitions", "templates", "projects"),
-        "overview",
-        *("tokens", "sign-in", "sign-out", "healthz", "readyz", "metrics", "openapi.json", "schema"),
-    )
-)
-"""The first segments of a server's own paths.
-
-The path of `url` must not begin with one: a proxy may remove the prefix of a request or keep it, and the server must be
-able to distinguish these cases.
-"""
 
 SEPARATE_HINT = "give each a namespace of its own, or set unsafe_shared_namespaces: true"
 """The hint for projects that share a namespace."""
@@ -64,40 +48,6 @@ class RetentionConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=T
     logs: str = "30d"
 
 
-class RegistryConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A registry from which packages may be pulled.
-
-    Attributes:
-        username: The user name of the server at the registry; None for pulls without a password.
-        password_file: The file with the password.
-        password_variable: The environment variable with the password, in place of a file.
-        token_host: Another host that issues the registry's tokens and may receive the password.
-        insecure: Whether the registry is used over http, which others can read and change.
-        ca_file: The certificates of the registry's own authority.
-        key: The file with the public key that must have signed each package.
-    """
-
-    username: (
-        Annotated[
-            str,
-            Meta(min_length=1, max_length=255, pattern="^[^:\x00-\x1f]+$", title="a name without ':' (at most 255)"),
-        ]
-        | None
-    ) = None
-    password_file: str | None = None
-    password_variable: str | None = None
-    token_host: Annotated[str, Meta(pattern=r"^[a-z0-9.-]+(:[0-9]+)?$", title="a host, or HOST:PORT")] | None = None
-    insecure: bool = False
-    ca_file: str | None = None
-    key: str | None = None
-
-
-Registries = dict[
-    Annotated[str, Meta(max_length=260, pattern=REGISTRY_HOST, title="a host, or HOST:PORT")], RegistryConfig
-]
-"""The registries, by host."""
-
-
 class ProjectConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of the site for the jobs of a project. A limit that is None does not apply."""
 
@@ -110,7 +60,6 @@ class ProjectConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     queue: DnsLabel | None = None
     signing_secret_file: str | None = None
     allow: Allowed = []
-    registries: Registries = {}
 
 
 Role = Literal["viewer", "user", "developer", "admin"]
@@ -119,15 +68,7 @@ Role = Literal["viewer", "user", "developer", "admin"]
 class OidcConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An issuer of tokens, and the roles that follow from claims of its tokens.
 
-    Attributes:
-        issuer: The address of the issuer, as in the claim `iss`.
-        audience: The audience of the tokens, as in the claim `aud`.
-        roles: The role of each group, in all projects or in some.
-        name_claim: The claim with the name of the caller.
-        groups_claim: The claim with the groups of the caller.
-        client_id: The client id of the page at the issuer; without it, people sign in only with tokens.
-        client_secret_file: The file with the client secret of the page; without it, the page is a public client.
-        scopes: The scopes that the page requests.
+    With `client_id`, people sign in with the issuer on the page; without `client_secret_file`, as with a public client.
     """
 
     issuer: Annotated[str, Meta(title="the claim `iss` of the tokens")]
@@ -143,50 +84,20 @@ class OidcConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
 
 
-class PackagesConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The sources of packages for definitions, in addition to bundled packages."""
-
-    folder: str | None = None
-    registries: Registries = {}
-
-
 class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The limits of each server for callers, projects and addresses.
+    """The limits of a server for callers and projects."""
 
-    Attributes:
-        caller_requests_per_second: Requests per second of a caller; a burst may have those of three seconds.
-        project_requests_per_second: Requests per second of all callers with the same projects, with the same burst.
-        project_processor_percent: Processor time of all callers with the same projects while others use the server, as
-            a percentage of one processor.
-        requests_at_once: Simultaneous requests of a caller, streams among them.
-        project_requests_at_once: Simultaneous requests of all callers with the same projects, streams among them.
-        streams: Simultaneous streams of events and logs of a caller.
-        caller_jobs: Jobs of a caller in a project that have not ended.
-        project_jobs: Jobs of a project that have not ended.
-        job_pods: Pods of a job at the same time.
-        project_definitions: Definitions of a project.
-        project_revisions: Revisions of the definitions of a project, also of removed ones, which jobs still use.
-        project_tokens: Tokens of a project.
-        project_mib: MiB in the database that the jobs of a project and their logs use.
-        connections: Connections in total.
-        address_connections: Connections from one address, which may be the address of a proxy.
-    """
-
-    caller_requests_per_second: AtLeastOne = 100
-    project_requests_per_second: AtLeastOne = 200
-    project_processor_percent: AtLeastOne = 30
-    requests_at_once: AtLeastOne = 32
-    project_requests_at_once: AtLeastOne = 250
-    streams: AtLeastOne = 20
-    caller_jobs: AtLeastOne = 3_000
-    project_jobs: AtLeastOne = 10_000
-    job_pods: AtLeastOne = 1_000
+    caller_requests_per_second: AtLeastOne = 100  # a burst may have those of three seconds
+    requests_at_once: AtLeastOne = 32  # of a caller, streams among them
+    streams: AtLeastOne = 20  # of events and logs, of a caller
+    caller_jobs: AtLeastOne = 3_000  # that have not ended, in a project
+    project_jobs: AtLeastOne = 10_000  # that have not ended
+    job_pods: AtLeastOne = 1_000  # at the same time
     project_definitions: AtLeastOne = 1_000
-    project_revisions: AtLeastOne = 10_000
+    project_revisions: AtLeastOne = 10_000  # of definitions, also of removed ones, which jobs still use
     project_tokens: AtLeastOne = 1_000
-    project_mib: AtLeastOne = 10_240
-    connections: AtLeastOne = 1_000
-    address_connections: AtLeastOne = 500
+    project_mib: AtLeastOne = 10_240  # in the database, of jobs, their logs and definitions
+    connections: AtLeastOne = 1_000  # in total; a proxy limits those of an address
 
 
 class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -210,7 +121,6 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     retention: RetentionConfig = RetentionConfig()
     limits: LimitsConfig = LimitsConfig()
     oidc: OidcConfig | None = None
-    packages: PackagesConfig = PackagesConfig()
     documentation: Annotated[str, Meta(pattern="^https?://", title="the address of the site of `make site`")] | None = (
         None
     )

@@ -10,15 +10,15 @@ from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
 from packager.modelspec import conversion
 from packager.service import allow
-from packager.service.callbacks.addresses import read_allowed
-from packager.service.config import OWN_PATHS, SEPARATE_HINT, URL, ServerConfig, address
+from packager.service.callbacks.endpoints import read_receivers
+from packager.service.config import SEPARATE_HINT, URL, ServerConfig, address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from packager.base.yamlio import Location
-    from packager.service.config import OidcConfig, RegistryConfig
+    from packager.service.config import OidcConfig
 
 
 def read(path: Path | None) -> ServerConfig:
@@ -48,8 +48,6 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
     if settings.url is not None and not URL.fullmatch(settings.url):
         message = f"expected an address such as https://train.example.com, found {show(settings.url)}"
         yield Fault(("url",), message)
-    if (first := settings.root.partition("/")[2].partition("/")[0]) in OWN_PATHS:
-        yield Fault(("url",), f"the path begins with {show(first)}, as paths of the server itself do")
     try:
         address(settings.listen)
     except UsageError as error:
@@ -60,10 +58,9 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
     yield from (fault.below(place) for place, words in allowed for fault in allow.faults(words))
     if settings.oidc is not None:
         yield from _faults_of_oidc(settings, settings.oidc)
-    _, refused = read_allowed(settings.callbacks.allow)
+    _, refused = read_receivers(settings.callbacks.allow)
     for index, message in refused.items():
         yield Fault(("callbacks", "allow", index), message)
-    yield from _faults_of_registries(settings)
     for key, text in (("jobs", settings.retention.jobs), ("logs", settings.retention.logs)):
         try:
             durations.duration("1d" if text is None else text)
@@ -81,24 +78,6 @@ def _faults_of_projects(settings: ServerConfig) -> Iterator[Fault]:
             shown = "of the kubeconfig" if namespace is None else namespace
             message = f"shares the namespace {shown} with {other}, where nothing keeps their jobs and storage apart"
             yield Fault(("projects", name), message, SEPARATE_HINT, at_key=True, needs=(("projects",),))
-
-
-def _faults_of_registries(settings: ServerConfig) -> Iterator[Fault]:
-    for place, configured in (
-        (("packages", "registries"), settings.packages.registries),
-        *((("projects", name, "registries"), project.registries) for name, project in settings.projects.items()),
-    ):
-        for host, registry in configured.items():
-            yield from _faults_of_registry((*place, host), registry)
-
-
-def _faults_of_registry(place: Location, registry: RegistryConfig) -> Iterator[Fault]:
-    passwords = [key for key in ("password_file", "password_variable") if getattr(registry, key) is not None]
-    if len(passwords) != (registry.username is not None):
-        message = "expected `username` with either `password_file` or `password_variable`, or none of them"
-        yield Fault(place, message)
-    if registry.insecure and registry.username is not None:
-        yield Fault((*place, "insecure"), "a password is not sent over http")
 
 
 def _faults_of_oidc(settings: ServerConfig, oidc: OidcConfig) -> Iterator[Fault]:

@@ -19,7 +19,7 @@ TITLES: dict[str, tuple[int, str]] = {
     "forbidden": (403, "The caller may not do this"),
     "not-found": (404, "Not found"),
     "method-not-allowed": (405, "The method is not allowed here"),
-    "too-slow": (408, "The body has not arrived in time"),
+    "too-slow": (408, "The body is too slow"),
     "exists": (409, "It already exists"),
     "conflict": (409, "The request does not fit the state"),
     "no-log": (409, "There is no log yet"),

@@ -1,7 +1,6 @@
 """The metrics of a server for Prometheus. Only this module imports prometheus-client.
 
-Labels have few values: routes and not paths, projects and not jobs. Each replica reports its own work; only the leader
-reports the content of the database, so that the sum over all replicas is right.
+Labels have few values: routes and not paths, projects and not jobs.
 """
 
 from __future__ import annotations
@@ -74,7 +73,6 @@ class Figures:
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         Gauge("mlpack_build_info", "The version of mlpack.", ["version"], registry=registry).labels(__version__).set(1)
-        self._leader = Gauge("mlpack_leader", "Whether this replica looks after jobs and callbacks.", registry=registry)
         self._requests = Counter(
             "mlpack_http_requests", "Requests that were answered.", ["method", "route", "status"], registry=registry
         )
@@ -89,12 +87,6 @@ class Figures:
         self._renderings = Histogram(
             "mlpack_rendering_duration_seconds",
             "Time to check a template or to fill it in, with the wait for the process that does it.",
-            registry=registry,
-            buckets=_RENDERINGS,
-        )
-        self._checks = Histogram(
-            "mlpack_check_duration_seconds",
-            "Time to check a definition, with the wait for the process that does it.",
             registry=registry,
             buckets=_RENDERINGS,
         )
@@ -118,8 +110,7 @@ class Figures:
             self._attempts.labels(outcome)
         self._stored = _DatabaseFigures()
         registry.register(self._stored)
-        self._read: Callable[[], Load] | None = None
-        self._reading: asyncio.Task[Load | None] | None = None
+        self._reading: asyncio.Task[Load] | None = None
         self._read_at = -_FRESH_SECONDS
 
     # recording
@@ -149,10 +140,6 @@ class Figures:
     def rendered(self, seconds: float) -> None:
         """Record the seconds that a rendering took."""
         self._renderings.observe(seconds)
-
-    def checked(self, seconds: float) -> None:
-        """Record the seconds that a check of a definition took."""
-        self._checks.observe(seconds)
 
     def stored(self, seconds: float) -> None:
         """Record the seconds from the news of a job's change until the change was stored."""
@@ -185,58 +172,31 @@ class Figures:
         self._attempts.labels(outcome).inc()
         self._deliveries.observe(seconds)
 
-    @contextmanager
-    def leading(self, read: Callable[[], Load]) -> Iterator[None]:
-        """Report the content of the database while the block runs, because this replica is the leader."""
-        self._read = read
-        self._leader.set(1)
-        try:
-            yield
-        finally:
-            self._read = None
-            self._leader.set(0)
-            self._stored.load = None
-
     # reporting
 
-    async def text(self, ping: Callable[[], None]) -> bytes:
-        """Return the metrics in the format of Prometheus.
-
-        Args:
-            ping: Raises MlpackError if the database does not answer; called if this replica is not the leader.
-        """
-        await self._refresh(ping)
-        return await asyncio.to_thread(generate_latest, self._registry)
-
-    async def _refresh(self, ping: Callable[[], None]) -> None:
-        """Read the database, unless it was read less than a second ago or is being read now."""
+    async def text(self, read: Callable[[], Load]) -> bytes:
+        """Return the metrics in the format of Prometheus; `read` returns the content of the database."""
         now = time.monotonic()
         if self._reading is None or (self._reading.done() and now - self._read_at >= _FRESH_SECONDS):
             self._read_at = now
-            self._reading = asyncio.create_task(asyncio.to_thread(_loaded, self._read, ping))
+            self._reading = asyncio.create_task(asyncio.to_thread(read))
         reading = self._reading
         await asyncio.wait([reading], timeout=_READ_SECONDS)
         is_known = reading.done() and not reading.cancelled() and reading.exception() is None
-        self._stored.is_up = is_known
-        self._stored.load = reading.result() if is_known and self._read else None
-
-
-def _loaded(read: Callable[[], Load] | None, ping: Callable[[], None]) -> Load | None:
-    if read is None:
-        ping()
-        return None
-    return read()
+        self._stored.load = reading.result() if is_known else None
+        return await asyncio.to_thread(generate_latest, self._registry)
 
 
 class _DatabaseFigures:
     """A collector of the values from the database. Series that have left the database are not reported."""
 
     def __init__(self) -> None:
-        self.is_up = False
         self.load: Load | None = None
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        yield GaugeMetricFamily("mlpack_database_up", "Whether the database answers.", value=float(self.is_up))
+        yield GaugeMetricFamily(
+            "mlpack_database_up", "Whether the database answers.", value=float(self.load is not None)
+        )
         load = self.load
         if load is None:
             return

@@ -1,4 +1,4 @@
-"""Encrypts secrets for the database (AES-256-GCM), and numbers that callers must not be able to read (AES-SIV)."""
+"""Encrypts secrets for the database and for cookies (AES-256-GCM)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, reason
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 
 _KEY = 32
 _NONCE = 12
-_SALT = 8
 
 
 def key_from(text: str, source: str = variables.SECRET_KEY) -> bytes:
@@ -67,7 +64,6 @@ class Sealer:
 
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
-        self._numbers = AESSIV(HKDF(SHA256(), _KEY, None, b"numbers").derive(key))
 
     def seal(self, values: Mapping[str, object], release: str) -> bytes:
         """Return values of JSON, encrypted for a job."""
@@ -83,24 +79,3 @@ class Sealer:
         except InvalidTag:
             raise ToolError("the headers of a job cannot be decrypted: the secret key is another one") from None
         return values
-
-    def hide_number(self, number: int, purpose: str, *, is_repeatable: bool = True) -> str:
-        """Return a number below 2**63, encrypted, as a text for URLs.
-
-        Args:
-            number: The number.
-            purpose: The meaning of the number; `show_number` needs the same one.
-            is_repeatable: Whether the same number always becomes the same text. If not, two texts do not show whether
-                the number has changed.
-        """
-        salt = bytes(_SALT) if is_repeatable else secrets.token_bytes(_SALT)
-        sealed = self._numbers.encrypt(number.to_bytes(8, "big") + salt, [purpose.encode()])
-        return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
-
-    def show_number(self, text: str, purpose: str) -> int | None:
-        """Return a number that was encrypted for a purpose; None if the text is not such a number."""
-        try:
-            sealed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-            return int.from_bytes(self._numbers.decrypt(sealed, [purpose.encode()])[:8], "big")
-        except (ValueError, InvalidTag):  # binascii.Error is a ValueError, as is an encoding that is not ASCII
-            return None

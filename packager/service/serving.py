@@ -16,7 +16,7 @@ import uvicorn
 
 from packager.base import workfolder
 from packager.base.errors import ClusterError, ToolError, UsageError, missing_extra, reason
-from packager.service import config, connections, sealing, variables
+from packager.service import config, sealing, variables
 from packager.service.access import projects, sign_in
 from packager.service.access.sign_in import Client
 from packager.service.access.tokens import EVERY, Caller
@@ -25,7 +25,6 @@ from packager.service.config import ServerConfig
 from packager.service.demo import content
 from packager.service.demo.cluster import SimulatedCluster
 from packager.service.jobs import kube
-from packager.service.jobs.absent import AbsentCluster
 from packager.service.page import app
 from packager.service.registry.rendering import confinement_gaps
 from packager.service.sealing import Sealer
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from packager.service.config import LimitsConfig
 
 _STOP_SECONDS = 10
+_IDLE_SECONDS = 10
 
 _MOST_FILES = 65_536
 """The files that the process may have open, if the system permits it. Each connection is one, of callers and to the
@@ -86,7 +86,11 @@ def _listening(listen: str) -> Iterator[list[socket.socket]]:
             addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             for family, place in dict.fromkeys((entry[0], entry[4]) for entry in addresses):
                 try:
-                    listeners.append(stack.enter_context(socket.create_server(place, family=family)))
+                    number = socket.create_server(place, family=family).detach()
+                    # asyncio sends small parts at once (TCP_NODELAY) only with a protocol number: without it, the body
+                    # of each response waits until the client acknowledges the head, which takes 40 ms on Linux.
+                    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=number)
+                    listeners.append(stack.enter_context(made))
                 except OSError as error:
                     # Names such as localhost have IPv6 addresses also on machines without IPv6.
                     if error.errno != errno.EADDRNOTAVAIL or (place == addresses[-1][4] and not listeners):
@@ -179,7 +183,7 @@ def _connected(settings: ServerConfig) -> kube.Cluster:
     except kube.NotConfiguredError as error:
         if settings.context is not None:
             raise
-        return AbsentCluster(str(error))
+        return kube.Cluster(None, str(error))
 
 
 def start(
@@ -222,7 +226,9 @@ def uvicorn_config(application: Callable[..., Awaitable[None]], limits: LimitsCo
     """Return the configuration of uvicorn for an ASGI application."""
     return uvicorn.Config(
         application,
-        http=connections.limited(limits),
+        http="h11",
+        limit_concurrency=limits.connections,
+        timeout_keep_alive=_IDLE_SECONDS,
         ws="none",
         log_level="error",  # a warning would be logged for each request that is not HTTP
         log_config=None,
@@ -240,7 +246,7 @@ def _key(store: Store, tell: Callable[[str], None]) -> bytes:
         return sealing.key_from(variable)
     if not isinstance(store.database, Sqlite):
         raise UsageError(
-            f"the database {store.shown} needs {variables.SECRET_KEY}: all replicas have the same key",
+            f"the database {store.shown} needs {variables.SECRET_KEY}",
             hint="head -c 32 /dev/urandom | base64",
         )
     key, created = sealing.key_beside(store.database.path)
@@ -294,8 +300,8 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
             if is_demo and trusted:
                 tell("a demonstration: the cluster is simulated, and everything is lost when the server stops")
                 filling.append(asyncio.create_task(content.fill(server, trusted)))
-            if isinstance(cluster, AbsentCluster):
-                tell(f"{cluster.reason}; until a kubeconfig exists, no job can be created")
+            if cluster.absent:
+                tell(f"{cluster.absent}; until a kubeconfig exists, no job can be created")
             if not is_open and page is None and not store.tokens.all():
                 tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
 

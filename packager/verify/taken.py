@@ -128,7 +128,7 @@ def newly_taken(present: Report, new: Report) -> tuple[str, ...]:
 
 def taken(overlay: RenderedOverlay) -> Iterator[Taken]:
     """Yield everything that an overlay takes from others, and the programs that its containers run."""
-    image, config_maps = _own_image(overlay), overlay.names("ConfigMap")
+    images, config_maps = _own_images(overlay), overlay.names("ConfigMap")
     secrets: dict[str, tuple[Taken, dict[str, None]]] = {}
     for pods in overlay.pods:
         for noun, value, location in fields(pods):
@@ -142,7 +142,7 @@ def taken(overlay: RenderedOverlay) -> Iterator[Taken]:
                 fact = f"images of {overlay.name} are pulled with the Secret {value!r} of the namespace"
                 yield replace(use, fact=fact)
             elif noun != CONFIG_MAP or value not in config_maps:
-                verb = _verb(pods, noun, value, image)
+                verb = _verb(pods, noun, value, images)
                 yield replace(use, fact=f"the pods of {overlay.name} {verb}" if verb else "")
         networks = mapping(pods.metadata.get("annotations")).get(_NETWORKS)
         if networks is not None:
@@ -156,10 +156,11 @@ def taken(overlay: RenderedOverlay) -> Iterator[Taken]:
             yield Taken(noun, value, manifest, location, f"{overlay.name} {fact}")
 
 
-def _verb(pods: Pods, noun: str, value: str, own_image: str) -> str:
+def _verb(pods: Pods, noun: str, value: str, own_images: set[str]) -> str:
     """Return the rest of a sentence about something that pods take; empty for what needs no note."""
     if noun == "image":
-        return f"run the image {value!r}, which {layout.ENV} does not name" if own_image not in ("", value) else ""
+        is_other = own_images and value not in own_images
+        return f"run the image {value!r}, which {layout.ENV} does not name" if is_other else ""
     if noun == ACCOUNT:
         token = "" if pods.spec.get("automountServiceAccountToken") is False else ", with its token"
         return f"run as the service account {value!r} of the namespace{token}" if value != "default" else ""
@@ -203,12 +204,14 @@ def _walk(value: Any, here: Location) -> Iterator[tuple[str, Any, Location]]:
             yield from _walk(child, (*here, key))
 
 
-def _own_image(overlay: RenderedOverlay) -> str:
-    """Return REGISTRY/IMAGE of mlops.env; an empty text if it has no image."""
+def _own_images(overlay: RenderedOverlay) -> set[str]:
+    """Return the images that mlops.env names, each with its registry: REGISTRY/IMAGE, and those of roles."""
     path, sources = layout.env(overlay.name), overlay.sources
     lines = envfile.lines((sources.read(path) if sources.is_file(path) else None) or b"")
     values = {line.key: line.value for line in lines}
-    return f"{values.get(REGISTRY, '')}/{values[IMAGE]}" if IMAGE in values else ""
+    registry = values.get(REGISTRY, "")
+    keys = ({IMAGE} | sources.image_keys) & values.keys()
+    return {f"{values.get(key.removesuffix(IMAGE) + REGISTRY, registry)}/{values[key]}" for key in keys}
 
 
 def _of_object(manifest: Manifest) -> Iterator[tuple[str, str, Location, str]]:

@@ -14,7 +14,7 @@ from packager.base.problems import show
 from packager.kubernetes.manifest import listing, mapping, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from packager.workloads.pods import Pods
 
@@ -34,6 +34,9 @@ TORCHRUN = "torchrun"
 ELASTIC_TORCHRUN = "/etc/mlpack/runtime/torchrun.sh"
 """The script that the option elastic starts in its place, with the same arguments."""
 
+MEET = "/etc/mlpack/runtime/meet.sh"
+"""The script that starts the program of a pod that has to connect to others; its first argument says which."""
+
 PROCESSES = "PET_NPROC_PER_NODE"
 """The variable with the number of processes that torchrun starts in each pod."""
 
@@ -42,6 +45,11 @@ _PROCESSES_FLAG = "--nproc_per_node="
 
 _PROCESS_NUMBER = "auto|cpu|gpu|xpu|[1-9][0-9]{0,3}"
 """The values that torchrun takes for a number of processes (torch/distributed/run.py: determine_local_world_size)."""
+
+
+def without_meet(words: Sequence[str]) -> Sequence[str]:
+    """Return a command without the script that starts it."""
+    return words[2:] if words[:1] == [MEET] or words[:1] == (MEET,) else words
 
 
 def says_processes(words: Iterable[str]) -> bool:
@@ -53,7 +61,8 @@ def torchrun_faults(pods: Pods) -> Iterator[Fault]:
     """Yield a fault for each number of processes in a command of torchrun, or its variable, that is invalid."""
     for location, container in pods.containers():
         words = [text(word) for word in listing(container.get("command"))]
-        is_torchrun = words and (words[0].rpartition("/")[2] == TORCHRUN or words[0] == ELASTIC_TORCHRUN)
+        starts = [word.rpartition("/")[2] for word in without_meet(words)[:1]]
+        is_torchrun = starts == [TORCHRUN] or starts == [ELASTIC_TORCHRUN.rpartition("/")[2]]
         for index, word in enumerate(words if is_torchrun else ()):
             number = word.removeprefix(_PROCESSES_FLAG)
             if word.startswith(_PROCESSES_FLAG) and not re.fullmatch(_PROCESS_NUMBER, number):
@@ -79,6 +88,11 @@ def by_dmlc(key: str) -> str | None:
         return "the package sets such names, from the overlay's roles"
     # dmlc/ps-lite, src/van.cc.
     return "ps-lite takes it for the port that it listens at itself" if key == "PORT" else None
+
+
+def by_tensorflow(key: str) -> str | None:
+    """Return why `key` must not be set where tf.distribute connects the processes; None if it may be."""
+    return "the package sets it, from the overlay's roles" if key in ("TF_CONFIG", "TF_TASK_INDEX") else None
 
 
 def by_jax(key: str) -> str | None:

@@ -66,6 +66,11 @@ class PrebuiltImage(Fields, frozen=True):
         Meta(description="REGISTRY in mlops.env; without it, that of the model's image."),
     ] = None
 
+    @property
+    def reference(self) -> str:
+        """The image without its registry."""
+        return f"{self.name}{f':{self.tag}' if self.tag else ''}{f'@{self.digest}' if self.digest else ''}"
+
 
 class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     """One way to run the model: an overlay of the package."""
@@ -226,6 +231,23 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     def defaults(self) -> Mapping[str, Parameter]:
         """Keys of mlops.env that the overlay has where the spec says nothing of them."""
         return {}
+
+    def has_meeting(self, run: Run) -> bool:  # noqa: ARG002 - kinds depend on it
+        """Return whether pods are started by the script that checks whether they meet, if the overlay has `run`."""
+        return False
+
+    def unchecked(self, run: Run) -> tuple[str, ...]:  # noqa: ARG002 - kinds depend on it
+        """Return the roles of which it is not checked whether their pods meet, if the overlay has `run`."""
+        return ()
+
+    @property
+    def images(self) -> Mapping[str, Parameter]:
+        """More images in mlops.env, and their registries, by their keys."""
+        return {}
+
+    def image_keys_of(self, role: str) -> tuple[str, str]:  # noqa: ARG002 - kinds depend on it
+        """Return the keys in mlops.env of the image of a role, and of its registry."""
+        return "IMAGE", "REGISTRY"
 
     @property
     def claim_names(self) -> tuple[str, ...]:

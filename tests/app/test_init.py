@@ -76,7 +76,7 @@ def test_jobset_program_writes_each_line_in_one_call(tmp_path: Path) -> None:
     [
         ("Jobset", None, "--kind Jobset: expected MPIJob, JobSet, Deployment or LeaderWorkerSet"),
         ("MPIJob", "torch", "--rendezvous is for --kind JobSet"),
-        ("JobSet", "pytorch", "--rendezvous pytorch: expected one of torch, dmlc, jax, xgboost, none"),
+        ("JobSet", "pytorch", "--rendezvous pytorch: expected one of torch, dmlc, jax, tensorflow, xgboost, none"),
     ],
 )
 def test_init_refuses_unknown_kind_and_rendezvous(

@@ -10,7 +10,7 @@ import yaml
 
 from tests.configure.site.test_read import COMPLETE
 from tests.life import at_a_terminal
-from tests.modelspec.importers.mxjob.test_read import WORKER
+from tests.modelspec.importers.test_mxjob import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -39,7 +39,19 @@ READ = {
 }
 """These change nothing."""
 WRITE_FILES = {
-    *("build", "bundle", "import intel", "import mlcube", "import mxjob", "init", "key new", "pull", "results"),
+    *(
+        "build",
+        "bundle",
+        "import intel",
+        "import jobset",
+        "import kubeflow",
+        "import mlcube",
+        "import mxjob",
+        "init",
+        "key new",
+        "pull",
+        "results",
+    ),
     *("serve backup", "site init"),
 }
 """These only write files of their own, and replace none without --force."""

@@ -84,8 +84,9 @@ def test_wait_ends_with_its_timeout_or_ctrl_c_and_changes_need_replace(site: Sit
     assert late.code == 8
     assert "follow it with `mlpack status" in late.err
     with package.running("deploy") as deploy:
-        package.until_running()
-        time.sleep(2)
+        assert deploy.stderr
+        assert "is up to date" in deploy.stderr.readline()
+        time.sleep(5)
         deploy.send_signal(signal.SIGINT)
         _, stderr = deploy.communicate(timeout=60)
     assert deploy.returncode == 130

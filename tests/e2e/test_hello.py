@@ -46,6 +46,7 @@ def test_every_rank_prints_its_host_and_user_within_half_a_minute(site: Site) ->
     site.until(lambda: not site.left(), "everything to be gone")
 
 
+@pytest.mark.thorough
 def test_pod_runs_with_the_commands_of_the_readme(site: Site) -> None:
     package = site.build("hello-mpi")
     apply, logs, wait, delete = commands(package, "single-node")

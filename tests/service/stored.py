@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.base.values import replace
+from packager.service.store.models import StoredDefinition, StoredJob, StoredTemplate
 from packager.service.store.quota import Quota
-from packager.service.store.rows import StoredJob
 from packager.service.store.store import NewJob
 
 if TYPE_CHECKING:
@@ -31,11 +31,9 @@ JOB = StoredJob(
 def add_job(store: Store, job: StoredJob, *, limits: Quota | None = None) -> None:
     """Store a job, and the template and the definition of JOB if they do not exist; raise the error of the store."""
     if store.revisions.template("t") is None:
-        store.revisions.add_template("t", "{}", "ada")
-        store.revisions.add_definition("d", "t", "{}", "ada")
-    (outcome,) = store.add_jobs([NewJob(job, "ada", limits or Quota())])
-    if isinstance(outcome, Exception):
-        raise outcome
+        store.revisions.add_template(StoredTemplate(name="t", body="{}", author="ada"))
+        store.revisions.add_definition(StoredDefinition(name="d", body="{}", author="ada", template="t"))
+    store.add_job(NewJob(job, "ada", limits or Quota()))
 
 
 def change_job(store: Store, release: str, **changes: Any) -> bool:

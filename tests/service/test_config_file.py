@@ -228,7 +228,6 @@ def test_sign_in_settings_require_url_client_id_and_openid_scope(tmp_path: Path)
     [
         ("https://t.example//evil.example", "expected an address such as https://train.example.com"),
         ("https://t.example/a?b", "expected an address such as https://train.example.com"),
-        ("https://t.example/jobs/x", "the path begins with 'jobs', as paths of the server itself do"),
     ],
 )
 def test_url_with_an_unusable_path_is_refused(tmp_path: Path, url: str, message: str) -> None:

@@ -21,20 +21,6 @@ def test_sealer_opens_content_only_with_its_key_and_release() -> None:
             other.open(sealed, release)
 
 
-def test_sealer_reads_hidden_numbers_only_with_their_key_and_purpose() -> None:
-    sealer = sealing.Sealer(b"k" * 32)
-    for number in (0, 1, (1 << 63) - 1):
-        hidden = sealer.hide_number(number, "event")
-        assert hidden == sealer.hide_number(number, "event")
-        positions = {sealer.hide_number(number, "event", is_repeatable=False) for _ in range(3)}
-        assert len(positions | {hidden}) == 4
-        assert {sealer.show_number(text, "event") for text in {*positions, hidden}} == {number}
-        assert sealer.show_number(hidden, "other") is None
-        assert sealing.Sealer(b"x" * 32).show_number(hidden, "event") is None
-    for text in ("", "1", "x" * 43, "=", "ä", "AAAA\n", hidden + "A", hidden[:-1]):
-        assert sealer.show_number(text, "event") is None
-
-
 def test_secret_key_is_created_once_beside_the_database(tmp_path: Path) -> None:
     key, created = sealing.key_beside(tmp_path / "server.db")
     assert created == tmp_path / "secret.key"

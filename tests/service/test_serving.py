@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from packager.service.api import body_timeout, rate_limits
+from packager.service.api import limits
 from packager.service.serving import allow_files
 from tests.service.api.conftest import Service
 from tests.service.live import listening
@@ -42,8 +42,8 @@ UPGRADES = ("websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-Web
 
 @pytest.fixture
 def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Service, str]]:
-    monkeypatch.setattr(body_timeout, "SECONDS", 2.0)
-    monkeypatch.setattr(rate_limits, "_ANONYMOUS_PER_SECOND", 10_000)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 2.0)
+    monkeypatch.setattr(limits, "_ANONYMOUS_PER_SECOND", 10_000)
     service = Service(tmp_path / "server.db")
     with listening(service) as url:
         yield service, url

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from packager.diagnosis.curves.points import Curve, Point
 
@@ -16,7 +18,10 @@ WIDTH, HEIGHT = 480, 220
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 10, 26
 _MOST_LINES = 8
 _MOST_DRAWN = 250
+_MOST_STRIPS = 80
 _TICKS = 4
+_NEAR = 1e-9
+_LARGEST = 308.0  # the logarithm of the largest float
 
 
 class Tick(Value, frozen=True):
@@ -37,19 +42,40 @@ class DrawnLine(Value, frozen=True):
     highest: str  # the highest value, as text
 
 
+class Strip(Value, frozen=True):
+    """A part of the width of a figure, around one step, with the values of all lines there."""
+
+    at: float
+    width: float
+    text: str
+
+
 class Figure(Value, frozen=True):
     """The curves of one name."""
 
-    name: str  # the name
-    lines: tuple[DrawnLine, ...]  # A curve for each pod
+    name: str
+    lines: tuple[DrawnLine, ...]  # a curve for each pod
     across: tuple[Tick, ...]  # the ticks of the steps
     up: tuple[Tick, ...]  # the ticks of the values
+    strips: tuple[Strip, ...] = ()
 
 
-def figures(curves: Sequence[Curve]) -> list[Figure]:
-    """Return a figure for each name, with a line for each of at most eight pods."""
-    names = dict.fromkeys(curve.name for curve in curves)
-    return [_figure(name, [curve for curve in curves if curve.name == name][:_MOST_LINES]) for name in names]
+def figures(curves: Sequence[Curve], *, is_logarithmic: bool = False) -> list[Figure]:
+    """Return a figure for each name, with a line for each of at most eight pods.
+
+    Args:
+        curves: The curves.
+        is_logarithmic: Whether the scale of the values is logarithmic, where values that are not positive are gaps.
+    """
+    figures = []
+    for name in dict.fromkeys(curve.name for curve in curves):
+        lines = [curve for curve in curves if curve.name == name][:_MOST_LINES]
+        figures.append(_figure(name, lines, _logarithm if is_logarithmic else None))
+    return figures
+
+
+def _logarithm(value: float | None) -> float | None:
+    return math.log10(value) if value is not None and value > 0 else None
 
 
 def number(value: float | None) -> str:
@@ -57,12 +83,14 @@ def number(value: float | None) -> str:
     return "not a number" if value is None else f"{value:.4g}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
-def _figure(name: str, curves: Sequence[Curve]) -> Figure:
+def _figure(name: str, curves: Sequence[Curve], scale: Callable[[float | None], float | None] | None) -> Figure:
+    scaled = scale or (lambda value: value)
+    points = [_thinned(curve) for curve in curves]
     steps = [step for curve in curves for step, _ in curve.drawn]
-    values = [value for curve in curves for _, value in curve.drawn if value is not None]
+    values = [value for curve in curves for _, item in curve.drawn if (value := scaled(item)) is not None]
     first, last = (min(steps), max(steps)) if steps else (0, 1)
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
-    marks = _ticks(low, high)
+    marks = _powers(low, high) if scale else _ticks(low, high)
     low, high = min(low, marks[0]), max(high, marks[-1])
 
     def across(step: float) -> float:
@@ -73,8 +101,9 @@ def _figure(name: str, curves: Sequence[Curve]) -> Figure:
         return round(TOP + _HIGH * (1 - share), 1)
 
     lines = []
-    for curve in curves:
-        runs, dots = _runs([(across(step), None if value is None else up(value)) for step, value in _thinned(curve)])
+    for curve, drawn in zip(curves, points, strict=True):
+        heights = [(step, scaled(value)) for step, value in drawn]
+        runs, dots = _runs([(across(step), None if value is None else up(value)) for step, value in heights])
         step, value = curve.last or (0, None)
         lines.append(
             DrawnLine(curve.pod, runs, dots, (f"{step:,}", number(value)), number(curve.lowest), number(curve.highest))
@@ -84,12 +113,30 @@ def _figure(name: str, curves: Sequence[Curve]) -> Figure:
         name,
         tuple(lines),
         tuple(Tick(across(mark), number(mark)) for mark in whole or [first]),
-        tuple(Tick(up(mark), number(mark)) for mark in marks),
+        tuple(Tick(up(mark), number(10 ** min(mark, _LARGEST) if scale else mark)) for mark in marks),
+        tuple(_strips(curves, points, across)),
     )
 
 
 _WIDE = WIDTH - LEFT - RIGHT
 _HIGH = HEIGHT - TOP - BOTTOM
+
+
+def _strips(
+    curves: Sequence[Curve], points: Sequence[Sequence[Point]], across: Callable[[float], float]
+) -> Iterator[Strip]:
+    """Yield the parts of the width of a figure, each with the last values of the curves until its step."""
+    steps = sorted({step for line in points for step, _ in line})
+    every = math.ceil(len(steps) / _MOST_STRIPS)
+    chosen = [*steps[:-1:every], steps[-1]] if steps else []
+    edges = [LEFT, *((across(a) + across(b)) / 2 for a, b in itertools.pairwise(chosen)), WIDTH - RIGHT]
+    for step, start, end in zip(chosen, edges, edges[1:], strict=False):
+        text = [f"step {step:,}"]
+        for curve, line in zip(curves, points, strict=True):
+            index = bisect.bisect_right(line, step, key=lambda point: point[0])
+            if index and (index < len(line) or line[-1][0] == step):
+                text.append(f"{curve.pod}: {number(line[index - 1][1])}")
+        yield Strip(round(start, 1), round(end - start, 1), "\n".join(text))
 
 
 def _thinned(curve: Curve) -> Sequence[Point]:
@@ -110,6 +157,18 @@ def _runs(
             parts[-1].append((x, y))
     runs = tuple(" ".join(f"{x:g},{y:g}" for x, y in part) for part in parts if len(part) > 1)
     return runs, tuple(part[0] for part in parts if len(part) == 1)
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Return the logarithms of some round numbers from at or below the lowest on."""
+    first, last = math.floor(low), math.ceil(high)
+    if last - first > 3:
+        every = math.ceil((last - first) / _TICKS)
+        return [float(power) for power in range(first, last + 1, every)]
+    marks = [power + math.log10(factor) for power in range(first, last + 1) for factor in (1, 2, 5)]
+    start = max(mark for mark in marks if mark <= low + _NEAR)
+    end = min((mark for mark in marks if mark >= high - _NEAR), default=float(last))
+    return [mark for mark in marks if start <= mark <= end]
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -2,7 +2,7 @@
 
 A key that an importer never reads is reported at the end, so nothing is dropped silently.
 
-Tests: modelspec/importers/mlcube/test_read.py.
+Tests: modelspec/importers/test_mlcube.py.
 """
 
 from __future__ import annotations
@@ -17,32 +17,22 @@ from packager.base.problems import Problem, ordered, show
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
 
-_UNPRINTABLE = re.compile(r"[^ -~]+")
 _LONGEST_COMMENT = 160
 
-_MOST_ENTRIES = 1_000
-_MOST_VALUES = 10_000
-_MOST_BYTES = 16 << 20
-"""The limits for a list or mapping, a file, and all files of an import: ten times the size of any workload."""
+Rules = "Mapping[str, tuple[str, str | None]]"
+"""For keys that are not carried over: the message and the hint; an empty message for a key that needs no finding."""
 
 
 class ValueOrigin(Value, frozen=True):
-    """The origin of a value of the spec.
-
-    Attributes:
-        comment: The text of the comment in the spec.
-        file: The file, as the user named it; empty for a value that is not from a file.
-        line: 1-based.
-        column: 1-based.
-    """
+    """The origin of a value of the spec."""
 
     comment: str
-    file: str = ""
+    file: str = ""  # as the user named it; empty for a value that is not from a file
     line: int = 0
     column: int = 0
 
@@ -51,30 +41,28 @@ class ValueOrigin(Value, frozen=True):
         return Problem(self.file, self.line, self.column, message, hint)
 
 
-def decided(comment: str) -> ValueOrigin:
-    """Return the origin of a value that is not from a foreign file: the comment is the reason for the value."""
-    return ValueOrigin(comment)
+decided = ValueOrigin
+"""The origin of a value that is not from a foreign file: the comment is the reason for the value."""
+
+
+def by_option(name: str) -> ValueOrigin:
+    """Return the origin of a value that an option of the command line sets."""
+    return ValueOrigin(name, name)
+
+
+class Given(Value, frozen=True):
+    """A value, and its origin."""
+
+    value: Any
+    origin: ValueOrigin
 
 
 class Ledger:
-    """The problems and findings of one import.
-
-    Attributes:
-        problems: The reasons why the file cannot be imported.
-        findings: The parts of the file that are not carried over.
-    """
+    """The problems of one import, which prevent it, and its findings: what is not carried over."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.findings: list[Problem] = []
-        self._bytes = 0
-
-    def count(self, text: bytes, name: str) -> bytes:
-        """Return the content of the file `name`. Raises SpecError if it makes the files of an import too large."""
-        self._bytes += len(text)
-        if self._bytes > _MOST_BYTES:
-            raise SpecError(f"{name}: the files of one import are larger than {_MOST_BYTES >> 20} MiB together")
-        return text
 
     def check(self, name: str, kind: str) -> None:
         """Raise SpecError with all problems, if there are any: the file `name` is not a valid `kind`."""
@@ -89,57 +77,38 @@ def invalid(name: str, kind: str, problems: list[Problem]) -> SpecError:
     return SpecError(f"{name} cannot be imported as {kind}: {count}", problems=every)
 
 
-def oversized(documents: Iterable[Document]) -> Iterator[Problem]:
-    """Yield a problem for each list or mapping, and for the first document, that has too many entries."""
-    values = 0
-    for document in documents:
-        for location, size in document.sizes():
-            if size > _MOST_ENTRIES:
-                yield document.problem(location, f"expected at most {_MOST_ENTRIES:,} entries, found {size:,}")
-            values += size
-        if values > _MOST_VALUES:
-            yield document.problem((), f"the file has more than {_MOST_VALUES:,} keys and values")
-            return
-
-
 class Source:
-    """One document of a foreign file, with a record of the keys that have been read."""
+    """An object of a foreign file, with a record of the keys that have been read."""
 
-    def __init__(self, document: Document, ledger: Ledger, shown: str) -> None:
+    def __init__(self, document: Document, ledger: Ledger, shown: str, base: Location = ()) -> None:
         self.document = document
         self.ledger = ledger
         self.shown = shown
-        self._read: set[Location] = set()
-        self._settled: set[Location] = set()
+        self.base = base  # the location of the object in the document
+        self.read: set[Location] = set()
+        self.settled: set[Location] = set()  # with all below them
 
     @property
     def root(self) -> ForeignValue:
-        """The value of the whole document."""
-        return ForeignValue(self, (), self.document.data)
+        """The whole object."""
+        value = self.document.data
+        for step in self.base:
+            value = value[step]
+        return ForeignValue(self, self.base, value)
 
-    def mark(self, location: Location, *, whole: bool) -> None:
-        """Note that the key at `location` has been read; with `whole`, everything below it too."""
-        (self._settled if whole else self._read).add(location)
-
-    def report_unread(self) -> None:
+    def report_unread(self, hint: str | None = None) -> None:
         """Add a finding for each key that nothing has read."""
-        self._report((), self.document.data)
-
-    def _report(self, location: Location, value: Any) -> None:
-        children: Iterator[tuple[str | int, Any]] = iter(())
-        if isinstance(value, dict):
-            children = iter(value.items())
-        elif isinstance(value, list):
-            children = iter(enumerate(value))
-        for step, child in children:
-            place = (*location, step)
-            if place in self._settled:
-                continue
-            if place in self._read:
-                self._report(place, child)
-            else:
-                entry = ForeignValue(self, place, child)
-                self.ledger.findings.append(entry.problem(f"{entry.path} is not carried over", at_key=True))
+        unread: list[tuple[Location, Any]] = [(self.base, self.root.value)]
+        for location, value in unread:
+            for step, child in value.items() if isinstance(value, dict) else enumerate(value):
+                place = (*location, step)
+                if place in self.settled:
+                    continue
+                if place not in self.read:
+                    entry = ForeignValue(self, place, child)
+                    self.ledger.findings.append(entry.problem(f"{entry.path} is not carried over", hint, at_key=True))
+                elif isinstance(child, dict | list):
+                    unread.append((place, child))
 
 
 class ForeignValue:
@@ -177,24 +146,33 @@ class ForeignValue:
         self.done()
         self.source.ledger.problems.append(self.problem(message, hint, at_key=at_key))
 
-    def leave(self, message: str = "", hint: str | None = None) -> None:
+    def note(self, message: str, hint: str | None = None, *, at_key: bool = True) -> None:
+        """Add a finding about the value; what is below it is still to be read."""
+        text = f"{self.path} {message}" if self.location else message
+        self.source.ledger.findings.append(self.problem(text, hint, at_key=at_key and bool(self.location)))
+
+    def leave(self, message: str = "is not carried over", hint: str | None = None) -> None:
         """Add a finding: this key, with all below it, is not carried over, or not unchanged."""
         self.done()
-        text = message or "is not carried over"
-        self.source.ledger.findings.append(self.problem(f"{self.path} {text}", hint, at_key=True))
+        self.note(message, hint)
+
+    def leave_keys(self, rules: Mapping[str, tuple[str, str | None]]) -> None:
+        """Leave each key of this mapping that has a rule and a value other than null, nothing or false."""
+        for key, (message, hint) in rules.items():
+            if entry := self.child(key):
+                if message and (entry.value or entry.value == 0) and entry.value is not False:
+                    entry.leave(message, hint)
+                entry.done()
 
     def done(self) -> None:
         """Mark the value, with all below it, as read."""
-        self.source.mark(self.location, whole=True)
+        self.source.settled.add(self.location)
 
     def child(self, key: str) -> ForeignValue | None:
         """Return the value of `key`, and mark it as read; None if it is missing or null, or this is not a mapping."""
         if not isinstance(self.value, dict) or key not in self.value:
             return None
-        location = (*self.location, key)
-        self.source.mark(location, whole=False)
-        value = self.value[key]
-        return None if value is None else ForeignValue(self.source, location, value)
+        return self._below(key) if self._below(key).value is not None else None
 
     def at(self, *keys: str) -> ForeignValue | None:
         """Return the value below several keys; see `child`. Add a problem if a value on the way is not a mapping."""
@@ -205,6 +183,21 @@ class ForeignValue:
             entry = entry.child(key)
         return entry
 
+    def string(self, *keys: str) -> str:
+        """Return the text below several keys; empty if there is none."""
+        entry = self.at(*keys)
+        return (entry.text() if entry else None) or ""
+
+    def items_at(self, *keys: str) -> list[ForeignValue]:
+        """Return the items of the list below several keys; empty without one."""
+        entry = self.at(*keys)
+        return entry.items() if entry else []
+
+    def children_at(self, *keys: str) -> list[ForeignValue]:
+        """Return the values of the mapping below several keys; empty without one."""
+        entry = self.at(*keys)
+        return entry.children() if entry else []
+
     def is_mapping(self) -> bool:
         """Whether the value is a mapping; adds a problem if it is not."""
         if isinstance(self.value, dict):
@@ -214,22 +207,19 @@ class ForeignValue:
 
     def children(self) -> list[ForeignValue]:
         """Return the values of a mapping, including null, and mark them as read; add a problem for any other value."""
-        if not self.is_mapping():
-            return []
-        entries = [ForeignValue(self.source, (*self.location, key), value) for key, value in self.value.items()]
-        for entry in entries:
-            self.source.mark(entry.location, whole=False)
-        return entries
+        return [self._below(key) for key in self.value] if self.is_mapping() else []
 
     def items(self) -> list[ForeignValue]:
         """Return the items of a list, and mark them as read; add a problem if it is not a list."""
         if not isinstance(self.value, list):
             self.refuse(f"expected a list, found {show(self.value)}")
             return []
-        entries = [ForeignValue(self.source, (*self.location, index), value) for index, value in enumerate(self.value)]
-        for entry in entries:
-            self.source.mark(entry.location, whole=False)
-        return entries
+        return [self._below(index) for index in range(len(self.value))]
+
+    def _below(self, step: str | int) -> ForeignValue:
+        location = (*self.location, step)
+        self.source.read.add(location)
+        return ForeignValue(self.source, location, self.value[step])
 
     def text(self) -> str | None:
         """Return the text of a scalar as its author wrote it; add a problem if it is not a scalar."""
@@ -252,21 +242,21 @@ class ForeignValue:
 
     def words(self) -> list[str] | None:
         """Return a list of scalars as text; add a problem for each item that is not a scalar."""
-        items = self.items()
-        texts = [item.text() for item in items]
+        texts = [item.text() for item in self.items()]
         return [text for text in texts if text is not None] if isinstance(self.value, list) else None
 
 
-def template(text: bytes, name: str, kind: str, hint: str) -> list[Problem]:
-    """Return the problem that the file `name` is a template of `kind`, at its first `{{`; empty without one."""
+def template(text: bytes, name: str, kind: str, hint: str) -> Iterator[Problem]:
+    """Yield the problem that the file `name` is a template of `kind`, at its first `{{`; nothing without one."""
     before, braces, _ = text.partition(b"{{")
-    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-    return [Problem(name, line, column, f"this is a template of {kind}", hint)] if braces else []
+    if braces:
+        line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+        yield Problem(name, line, column, f"this is a template of {kind}", hint)
 
 
 def printable(text: str) -> str:
     """Return foreign text for a comment: one line of ASCII."""
-    return _UNPRINTABLE.sub("?", text)
+    return re.sub("[^ -~]+", "?", text)
 
 
 def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder: Path | None = None) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from packager.service.access import tokens
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
-    from packager.service.store.rows import StoredDefinition, StoredJob
+    from packager.service.store.models import StoredDefinition, StoredJob
 
 
 def check_role(caller: Caller, role: str) -> None:
@@ -100,16 +99,9 @@ def project_of_definition(caller: Caller, project: str | None, projects: Mapping
     return project
 
 
-def definition_project(row: StoredDefinition) -> str | None:
-    """Return the project that a registered definition belongs to; None for all."""
-    project = json.loads(row.body).get("project")
-    return None if project is None else str(project)
-
-
 def sees_definition(caller: Caller, row: StoredDefinition) -> bool:
     """Whether a caller may see a definition."""
-    project = definition_project(row)
-    return project is None or caller.may("viewer", project)
+    return row.project is None or caller.may("viewer", row.project)
 
 
 def check_sees_definition(caller: Caller, row: StoredDefinition) -> None:
@@ -121,9 +113,8 @@ def check_sees_definition(caller: Caller, row: StoredDefinition) -> None:
 def check_changes_definition(caller: Caller, row: StoredDefinition) -> None:
     """Raise Failure unless a caller may change a definition."""
     check_sees_definition(caller, row)
-    project = definition_project(row)
-    if not caller.may("developer", project):
-        of = f"the project {project!r}" if project else "all projects"
+    if not caller.may("developer", row.project):
+        of = f"the project {row.project!r}" if row.project else "all projects"
         raise Failure("forbidden", f"expected the role developer in {of}, to which the definition belongs")
 
 

@@ -5,28 +5,31 @@ OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE); RFC 9207 (the issuer in a
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
 import secrets
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from packager.base import rest
 from packager.base.errors import MlpackError, ToolError, UsageError, reason
 from packager.base.problems import show
 from packager.base.values import Fields
-from packager.service.access.tokens import Person, key_of_person
+from packager.service.access.tokens import Person
 from packager.service.failures import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
+    from typing import TypeAlias
 
     from packager.base.values import Json
     from packager.service.access.oidc import Issuer
     from packager.service.access.tokens import Caller
+
+    Run: TypeAlias = Callable[[Callable[[], rest.Answer]], Awaitable[rest.Answer]]
 
 PATH = "/sign-in/answer"
 """The path to which the issuer redirects people."""
@@ -34,15 +37,14 @@ PATH = "/sign-in/answer"
 SECONDS = 600
 """Seconds that people may take at the issuer."""
 
+SESSION_SECONDS = 60 * 60
+"""Seconds after which a session ends, if the ID token does not expire before: who still has a session at the issuer
+signs in again without a question."""
+
 _LONGEST_SECRET = 1024
 _LONGEST_CODE = 4096
 _LONGEST_TEXT = 300
 _ANSWER_SECONDS = 10.0
-_AWAY_SECONDS = 5.0
-"""Seconds before the issuer is asked again after a failed request."""
-
-_AT_ONCE = 2
-"""The most requests to the issuer at a time: each occupies a thread."""
 
 
 class Attempt(Fields, frozen=True):
@@ -68,26 +70,13 @@ class Attempt(Fields, frozen=True):
 
 
 class Signed(Fields, frozen=True):
-    """A person who has signed in with the issuer.
-
-    Attributes:
-        issuer: The address of the issuer.
-        subject: The identifier of the person at the issuer, independent of the name.
-        name: The name of the person on this server.
-        groups: The groups of the person.
-        until: When the ID token expires, in seconds since 1970.
-    """
+    """A person who has signed in with the issuer, as the cookie of a session has it."""
 
     issuer: str
-    subject: str
+    subject: str  # the identifier of the person at the issuer, independent of the name
     name: str
     groups: list[str]
-    until: int
-
-    @property
-    def owner(self) -> str:
-        """The key of the person, which never changes."""
-        return key_of_person(self.issuer, self.subject)
+    until: int  # when the session ends, in seconds since 1970
 
 
 class Client:
@@ -98,22 +87,16 @@ class Client:
         name: The client id of the page.
         secret: The client secret; None for a public client.
         url: The URL of the page for people.
-        clock: Returns the seconds since some moment in the past.
 
     Attributes:
         label: The name of the issuer on the page: its host.
     """
 
-    def __init__(
-        self, issuer: Issuer, name: str, secret: str | None, url: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, issuer: Issuer, name: str, secret: str | None, url: str) -> None:
         self._issuer = issuer
         self._name = name
         self._secret = secret
         self._redirect = url.rstrip("/") + PATH
-        self._clock = clock
-        self._away_until = float("-inf")
-        self._asking = asyncio.Semaphore(_AT_ONCE)
         self.label = issuer.settings.issuer.partition("://")[2].partition("/")[0]
 
     async def begin(self, then: str) -> tuple[str, Attempt]:
@@ -145,12 +128,13 @@ class Client:
         )
         return _with_query(endpoint, query), attempt
 
-    async def finish(self, attempt: Attempt | None, answer: Mapping[str, str]) -> Signed:
+    async def finish(self, attempt: Attempt | None, answer: Mapping[str, str], run: Run) -> Signed:
         """Return the person whom the issuer has redirected back.
 
         Args:
             attempt: The attempt that the browser has kept; None if missing.
             answer: The parameters of the redirect.
+            run: Calls the function that asks the issuer in a thread, when it is the turn of this address.
 
         Raises:
             Failure: The answer does not belong to this attempt, or the issuer or this server refuses the sign-in.
@@ -173,7 +157,7 @@ class Client:
             "redirect_uri": self._redirect,
             "code_verifier": attempt.verifier,
         }
-        tokens = await self._ask(form)
+        tokens = await self._ask(form, run)
         signed, nonce = await self._signed(tokens)
         if not isinstance(nonce, str) or not _is_same(nonce, attempt.nonce):
             raise _refused("the token was made for another attempt to sign in")
@@ -210,15 +194,11 @@ class Client:
             subject=person.subject,
             name=person.name,
             groups=list(person.groups),
-            until=int(claims["exp"]),
+            until=int(min(claims["exp"], time.time() + SESSION_SECONDS)),
         )
         return signed, claims.get("nonce")
 
-    def _check_not_away(self) -> None:
-        if self._clock() < self._away_until:
-            raise Failure("issuer-unreachable", f"{self.label} does not answer")
-
-    async def _ask(self, form: Mapping[str, str]) -> Mapping[str, Json]:
+    async def _ask(self, form: Mapping[str, str], run: Run) -> Mapping[str, Json]:
         """Return the tokens for a code. Raises Failure."""
         provider = await self._issuer.provider()
         if provider.token is None:
@@ -232,16 +212,12 @@ class Client:
         else:
             form = {**form, "client_id": self._name, "client_secret": self._secret}
         where = f"?{query}" if query else ""
+        ask = partial(rest.post_form, rest.server(place, None), where, form, headers=headers, seconds=_ANSWER_SECONDS)
         try:
-            async with self._asking:
-                self._check_not_away()
-                answer = await asyncio.to_thread(
-                    rest.post_form, rest.server(place, None), where, form, headers=headers, seconds=_ANSWER_SECONDS
-                )
+            answer = await run(ask)
         except Failure:
             raise
         except MlpackError as error:
-            self._away_until = self._clock() + _AWAY_SECONDS
             raise Failure("issuer-unreachable", str(error)) from None
         body = answer.body if isinstance(answer.body, dict) else {}
         if answer.is_ok:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
-from packager.service.store.rows import StoredToken
+from packager.service.store.models import StoredToken
 from packager.service.times import as_text, now
 
 if TYPE_CHECKING:

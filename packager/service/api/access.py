@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from litestar import Request, Response
 from litestar.datastructures import State
-from litestar.params import HeaderParameter
+from litestar.di import NamedDependency
+from litestar.params import HeaderParameter, SkipValidation
 
 from packager.base.rest import is_loopback
 from packager.service.access import permissions, sessions, tokens
+from packager.service.access.tokens import Caller
 from packager.service.api import requestlog
 from packager.service.failures import Failure
-from packager.service.store.rows import RequestKey
+from packager.service.server import Server
+from packager.service.store.models import RequestKey
 
 if TYPE_CHECKING:
     from litestar.connection import ASGIConnection
     from litestar.handlers import BaseRouteHandler
 
-    from packager.service.access.tokens import Caller
-    from packager.service.api.rate_limits import Door
-    from packager.service.server import Server
+    from packager.service.api.limits import Door
 
 Body = TypeVar("Body")
 
@@ -31,6 +32,10 @@ _LONGEST_KEY = 255
 
 HttpRequest = Request[object, object, State]
 """A request over HTTP, as the routes and the views get it."""
+
+ServerDependency = NamedDependency[SkipValidation[Server]]
+CallerDependency = NamedDependency[SkipValidation[Caller]]
+"""The server, and the caller of a request, as a route gets them."""
 
 IfMatch = Annotated[str | None, HeaderParameter(name="If-Match", description="The revision that is to be changed.")]
 IdempotencyKey = Annotated[

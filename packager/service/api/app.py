@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar, MediaType, Response, Router, get
 from litestar.datastructures import ResponseHeader, State
+from litestar.di import Provide
 from litestar.exceptions import HTTPException, NotFoundException
 from litestar.openapi import OpenAPIConfig
 from litestar.params import KwargDefinition
@@ -17,26 +17,13 @@ from packager import __version__
 from packager.base.errors import MlpackError, UnreachableError
 from packager.base.problems import show
 from packager.base.values import Fields, schema
-from packager.modelspec.validation import form
-from packager.service import processor
-from packager.service.api import (
-    body_timeout,
-    callbacks,
-    curves,
-    events,
-    incoming,
-    jobs,
-    logs,
-    prefix,
-    projects,
-    registry,
-    requestlog,
-    system,
-)
-from packager.service.api.access import HttpRequest, door_of, require_caller, server_of
+from packager.modelspec.validation import form, validate
+from packager.service.access.tokens import Caller  # noqa: TC001 - litestar reads the types of dependencies
+from packager.service.api import admin, incoming, jobs, registry, requestlog
+from packager.service.api.access import HttpRequest, caller_of, door_of, require_caller, server_of
 from packager.service.api.document import PROBLEM, OpenApiDocument
-from packager.service.api.rate_limits import Door
-from packager.service.complaints import Complaint, pointer
+from packager.service.api.limits import Door
+from packager.service.complaints import counted, of_fault
 from packager.service.failures import TITLES, Failure
 from packager.service.jobs.kube import RefusedError
 from packager.service.store.databases import AwayError
@@ -70,8 +57,6 @@ def _problem(request: HttpRequest, failure: Failure) -> Problem:
         headers["Retry-After"] = str(failure.retry_after)
     if failure.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if failure.kind == "too-slow":  # the rest of the body may still come
-        headers["Connection"] = "close"
     return Response(body, status_code=failure.status, headers=headers, media_type=PROBLEM)
 
 
@@ -87,11 +72,7 @@ def refused(request: HttpRequest, error: HTTPException) -> Problem:
             return _problem(request, Failure("invalid-query", detail))
         if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
             return _problem(request, Failure("invalid-json", "expected JSON, found no body"))
-        body = request.route_handler.parsed_fn_signature.parameters.get("data")
-        body_type = body.annotation if body and isinstance(body.annotation, type) else None
-        complaints = [_complaint(item, body_type) for item in items]
-        detail = "; ".join(f"{item.pointer}: {item.detail}".removeprefix(": ") for item in complaints)
-        return _problem(request, Failure("invalid-body", detail, complaints))
+        return _problem(request, _in_body(request))
     kind = by_status.get(error.status_code) or ("invalid-json" if error.status_code < 500 else "internal")
     shown = TITLES[kind][1] if kind in ("internal", "invalid-json") else detail
     return _problem(request, Failure(kind, shown))
@@ -109,23 +90,16 @@ def _expected(request: HttpRequest, item: Mapping[str, object]) -> str:
     return f"expected {form((), {**rules[0], **{key: end for key, end in ends.items() if end is not None}})}"
 
 
-def _complaint(item: Mapping[str, object], kind: type | None) -> Complaint:
-    """Return the complaint for an error in a body, which litestar calls `data`.
-
-    Args:
-        item: The error: its place, and the message of the library that reads bodies.
-        kind: The type of the body, whose words replace that message; None for another body.
-    """
-    key, answer = str(item.get("key", "data")), str(item.get("message"))
-    place = [] if key == "data" else re.findall(r"[^.\[\]]+", key)
-    field = re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", answer, re.DOTALL)
-    if field is None:
-        expected = (
-            form(tuple(place), schema(kind)) if kind and issubclass(kind, Fields) else form((), {"type": "object"})
-        )
-        return Complaint(pointer(tuple(place)), f"expected {expected}" if expected else answer)
-    detail = f"unknown key {show(field[2])}" if "unknown" in field[1] else "is missing"
-    return Complaint(pointer((*place, field[2])), detail)
+def _in_body(request: HttpRequest) -> Failure:
+    """Return the failure for a body that does not have the type of its route, with all its faults."""
+    body = request.route_handler.parsed_fn_signature.parameters.get("data")
+    kind = body.annotation if body and isinstance(body.annotation, type) else None
+    value = request.scope["state"].get(incoming.BODY)
+    if kind is None or not issubclass(kind, Fields) or not isinstance(value, dict):
+        return Failure("invalid-body", f"expected {form((), {'type': 'object'})}, found {show(value)}")
+    complaints = [of_fault(fault) for fault in validate(value, schema(kind))]
+    whole = f"{complaints[0].pointer}: {complaints[0].detail}".removeprefix(": ") if len(complaints) == 1 else None
+    return Failure("invalid-body", whole or f"{counted(complaints)} in the body", complaints)
 
 
 def as_failure(request: HttpRequest, error: Exception) -> Failure | None:
@@ -159,7 +133,7 @@ async def _require_json(request: HttpRequest) -> None:
     length = request.headers.get("content-length", "0")
     has_body = length != "0" or "transfer-encoding" in request.headers
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if request.method in ("POST", "PUT") and has_body and kind != "application/json":
+    if request.method in ("POST", "PUT", "PATCH") and has_body and kind != "application/json":
         raise Failure("not-json", f"expected application/json, found {kind[:80] or 'no content type'}")
 
 
@@ -181,8 +155,8 @@ def make(
         async with server.running():
             yield
 
-    routes = (registry, jobs, callbacks, logs, curves, events, projects, system)
-    api = Router("/", route_handlers=[handler for part in routes for handler in part.HANDLERS], guards=[require_caller])
+    routes = (registry.TemplateRoutes, registry.DefinitionRoutes, jobs.JobRoutes, jobs.all_events, *admin.HANDLERS)
+    api = Router("/", route_handlers=routes, guards=[require_caller])
     return _Application(
         route_handlers=[api, _openapi, *pages],
         request_class=incoming.IncomingRequest,
@@ -190,6 +164,7 @@ def make(
         state=State({"server": server, "document": OpenApiDocument(), "door": Door(server.limits)}),
         lifespan=[lifespan],
         before_request=_require_json,
+        dependencies={"caller": Provide(_caller), "server": Provide(server_of, sync_to_thread=False)},
         response_headers=[ResponseHeader(name="X-Content-Type-Options", value="nosniff")],
         exception_handlers={NotFoundException: not_found, HTTPException: refused, Exception: _failed},
         request_max_body_size=MAX_BODY,
@@ -201,6 +176,11 @@ def make(
         ),
         logging_config=None,
     )
+
+
+async def _caller(request: HttpRequest) -> Caller:
+    """Return the caller of a request, for the routes that need one. Raises Failure."""
+    return await caller_of(request)
 
 
 async def _absent(
@@ -220,9 +200,8 @@ class _Application(Litestar):
 
     async def _answer(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         server, door, begun = server_of(self.state), door_of(self.state), time.perf_counter()
-        scope = prefix.without(incoming.without_nul(scope), server.root)
+        scope = _without_prefix(incoming.without_nul(scope), server.root)
         requestlog.begin(scope)
-        meter = processor.start()
 
         async def measured(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -231,15 +210,33 @@ class _Application(Litestar):
                 seconds = time.perf_counter() - begun
                 server.figures.answered(scope["method"], scope.get("path_template"), message["status"], seconds)
                 requestlog.write(server, scope, message)
-                message = _not_kept(prefix.below(message, server.root))
+                message = _not_kept(_below_prefix(message, server.root))
             await send(message)
 
         try:
             with server.figures.request():
-                work = super().__call__(scope, body_timeout.bounded(receive), measured)
-                await processor.measured(meter, work)
+                await super().__call__(scope, receive, measured)
         finally:
             door.left(scope)
+
+
+def _without_prefix(scope: HTTPScope, root: str) -> HTTPScope:
+    """Return a request without the prefix in its path; a proxy may already have removed the prefix."""
+    path, raw = scope["path"], scope["raw_path"]
+    if not root or not f"{path}/".startswith(f"{root}/"):
+        return scope
+    return {**scope, "path": path.removeprefix(root) or "/", "raw_path": raw.removeprefix(root.encode()) or b"/"}
+
+
+def _below_prefix(message: HTTPResponseStartEvent, root: str) -> HTTPResponseStartEvent:
+    """Return the start of an answer, with the prefix added to a location on this server."""
+    if not root:
+        return message
+    headers = [
+        (name, root.encode() + value if name == b"location" and value[:1] == b"/" != value[1:2] else value)
+        for name, value in message.get("headers", ())
+    ]
+    return {**message, "headers": headers}
 
 
 def _not_kept(message: HTTPResponseStartEvent) -> HTTPResponseStartEvent:

@@ -25,7 +25,6 @@ _TITLES = {
     "401": "A token is needed",
     "403": "The caller may not do this",
     "404": "Not found",
-    "408": "The body has not arrived in time",
     "409": "It exists already, or its state does not allow this",
     "412": "It has another revision",
     "413": "The body is too large",
@@ -128,8 +127,8 @@ def _statuses(path: str, method: str) -> list[str]:
     statuses = ["400", "401", "403", "429", "500", "503"]
     if "{" in path:
         statuses.append("404")
-    if method in ("post", "put"):
-        statuses += ["408", "409", "413", "415", "422"]
+    if method in ("post", "put", "patch"):
+        statuses += ["409", "413", "415", "422"]
     if method == "put":
         statuses.append("412")
     if method == "delete" or path.endswith("/logs"):

@@ -11,23 +11,27 @@ from litestar import Request
 from litestar.datastructures import FormMultiDict, State
 
 from packager.base import jsonio
+from packager.service.api import requestlog
 from packager.service.failures import Failure
+from packager.service.work import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from litestar.connection import ASGIConnection
     from litestar.handlers import BaseRouteHandler
     from litestar.types import HTTPScope
 
     from packager.base.values import Json
-    from packager.service.api.rate_limits import Door
+    from packager.service.access.tokens import Caller
+    from packager.service.server import Server
 
 _ON_THE_LOOP = 4 << 10
 """The greatest length in bytes of a body that is parsed without a thread: starting a thread takes longer."""
 
 MOST_BYTES = "most-bytes"
 """The key, in `opt` of a route, of the greatest length of a body in bytes, without spaces and needless escapes."""
+
+BODY = "mlpack-body"
+"""The key of the parsed body in the state of a request."""
 
 _MOST_INPUTS = 2_000
 """The most inputs in a form."""
@@ -49,12 +53,17 @@ class IncomingRequest(Request[object, object, State]):
         most: int = self.route_handler.opt.get(MOST_BYTES, len(content))
         if len(content) > most and jsonio.shortest(content) > most:
             raise Failure("too-large", f"expected at most {most >> 10} KiB")
-        door: Door = self.app.state.door
-        parse: Callable[[], Json] = partial(jsonio.read, content)
+        server: Server = self.app.state.server
+        caller: Caller | None = requestlog.notes_of(self.scope).caller
         try:
-            return parse() if len(content) <= _ON_THE_LOOP else await door.parsed(self, parse)
+            if len(content) <= _ON_THE_LOOP or caller is None:
+                value: Json = jsonio.read(content)
+            else:
+                value = await server.work.run(Owner(caller.key), partial(jsonio.read, content))
         except jsonio.JsonError as error:
             raise Failure(_REFUSALS.get(type(error), "invalid-json"), str(error)) from None
+        self.scope["state"][BODY] = value
+        return value
 
     async def form(self) -> FormMultiDict:
         """Return the inputs of a form in the encoding of browsers. Raises Failure."""

@@ -7,43 +7,109 @@ import json
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from time import monotonic
 from typing import TYPE_CHECKING
 
+import httpx2
+
 from packager import __version__
 from packager.base import jsonio
-from packager.base.values import replace
+from packager.base.values import Value, replace
 from packager.kubernetes.manifest import mapping
+from packager.service.callbacks.endpoints import InvalidAddressError
 from packager.service.callbacks.signature import sign
-from packager.service.store.outbox import Busy
 from packager.service.times import as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import ssl
+    from collections.abc import Callable, Mapping
 
+    from packager.service.callbacks.endpoints import Receivers
     from packager.service.callbacks.signature import SigningSecrets
-    from packager.service.callbacks.transport import Reply, Transport
     from packager.service.sealing import Sealer
+    from packager.service.store.models import Delivery
     from packager.service.store.outbox import Outbox
-    from packager.service.store.rows import Delivery
 
 SCHEDULE = (5.0, 30.0, 120.0, 600.0, 1_800.0, 7_200.0, 21_600.0, 43_200.0)
 """The maximum pause before each retry, in seconds; the pause is a random part of it ("full jitter")."""
 
-AT_ONCE = 100
-AT_ONCE_OF_A_PROJECT = 20
-AT_ONCE_TO_A_HOST = 2
-"""The maximum numbers of simultaneous requests: in total, of one project, and to one host."""
+AT_ONCE = 50
+AT_ONCE_TO_A_HOST = 4
+"""The maximum numbers of simultaneous requests: in total, and to one host."""
 
+SECONDS = 10.0
+_CONNECT_SECONDS = 3.0
+"""The time limits of a request, and of its connection."""
+
+_MOST_BYTES = 4 << 10
 _LONGEST_WISH = 3_600.0
 """The maximum pause that an endpoint can request, in seconds."""
 
 _LOOK_SECONDS = 5.0
-"""The seconds between queries of the outbox without a call of `wake`: other servers may add callbacks."""
-
 _STOP_SECONDS = 10.0
 _RANDOM = random.SystemRandom()
 _GONE = 410
+
+
+class Reply(Value, frozen=True):
+    """The reply of an endpoint."""
+
+    code: int | None = None  # the HTTP status; None without a response
+    error: str | None = None  # the reason for a missing response
+    retry_after: float | None = None  # the pause that the endpoint requests, in seconds
+
+
+class Transport:
+    """Sends requests to the receivers that an administrator has listed, without redirects, proxies and cookies."""
+
+    def __init__(self, allowed: Receivers, *, tls: ssl.SSLContext | None = None, seconds: float = SECONDS) -> None:
+        self._allowed = allowed
+        self._seconds = seconds
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        self._http = httpx2.AsyncClient(
+            verify=tls or True,
+            limits=limits,
+            trust_env=False,
+            timeout=httpx2.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Send a body, and return the reply, also if there is no response."""
+        try:
+            self._allowed.check(url)  # the list may have changed since
+            async with asyncio.timeout(self._seconds):
+                async with self._http.stream("POST", url, headers=dict(headers), content=body) as response:
+                    size = 0
+                    async for chunk in response.aiter_raw():
+                        size += len(chunk)
+                        if size >= _MOST_BYTES:
+                            break
+                    self._http.cookies.clear()
+                    return Reply(
+                        response.status_code, retry_after=_retry_after(response.headers.get("retry-after", ""))
+                    )
+        except InvalidAddressError as error:
+            return Reply(error=str(error))
+        except TimeoutError:
+            return Reply(error=f"no answer in {self._seconds:g} s")
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
+            return Reply(error=str(error)[:300] or type(error).__name__)
+
+
+def _retry_after(text: str) -> float | None:
+    """Return the seconds in a header Retry-After, which may contain a date; None if the header is invalid."""
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return float(text)
+    try:
+        date = parsedate_to_datetime(text)
+        return max(0.0, (date.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+    except (ValueError, OverflowError):
+        return None
 
 
 class Courier:
@@ -84,7 +150,7 @@ class Courier:
         self._part = part
         self._attempted = attempted
         self._wake = asyncio.Event()
-        self._under_way: dict[tuple[str, int], Delivery] = {}
+        self._under_way: dict[tuple[str, int], str] = {}  # the host of the callback to each endpoint of a job
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
@@ -120,37 +186,18 @@ class Courier:
         """Start all due callbacks within the limits, and return whether there was any."""
         has_begun = False
         while free := AT_ONCE - len(self._under_way):
-            due = await asyncio.to_thread(self._outbox.due, as_text(self._clock()), self._busy(), free)
-            chosen = []
+            busy = {host for host, count in Counter(self._under_way.values()).items() if count >= AT_ONCE_TO_A_HOST}
+            due = await asyncio.to_thread(self._outbox.due, as_text(self._clock()), busy, [*self._under_way], free)
             for delivery in due:
-                busy = self._busy()
-                if delivery.host not in busy.hosts and delivery.project not in busy.projects:
-                    self._under_way[delivery.release, delivery.endpoint] = delivery
-                    chosen.append(delivery)
-            for delivery in chosen:
-                task = asyncio.create_task(self._deliver(delivery))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            if not chosen:
+                if [*self._under_way.values()].count(delivery.host) < AT_ONCE_TO_A_HOST:
+                    self._under_way[delivery.release, delivery.endpoint] = delivery.host
+                    task = asyncio.create_task(self._deliver(delivery))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+            if not due:
                 break
             has_begun = True
         return has_begun
-
-    def _busy(self) -> Busy:
-        """Return the hosts, projects and endpoints to which no more callbacks are sent now."""
-        under_way = self._under_way.values()
-        hosts, projects = Counter(item.host for item in under_way), Counter(item.project for item in under_way)
-        return Busy(
-            tuple(host for host, count in hosts.items() if count >= AT_ONCE_TO_A_HOST),
-            tuple(project for project, count in projects.items() if count >= AT_ONCE_OF_A_PROJECT),
-            tuple(self._under_way),
-        )
-
-    async def deliver_due(self) -> None:
-        """Send all due callbacks, and those that become due by this, and wait for the replies."""
-        while await self.start_due() or self._tasks:
-            if self._tasks:  # the started tasks may have ended since then
-                await asyncio.wait(self._tasks)
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:

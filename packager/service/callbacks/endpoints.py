@@ -1,24 +1,31 @@
-"""Checks the endpoints of type `event` in filled values: their addresses and their headers."""
+"""Checks the endpoints of type `event` in filled values: their addresses, which an admin has listed, and headers."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import TYPE_CHECKING
 
+from packager.base.errors import MlpackError
 from packager.base.problems import show
+from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
-from packager.service.callbacks import addresses
 from packager.service.complaints import Complaint, pointer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from packager.base.yamlio import Location
-    from packager.service.callbacks.addresses import Allowed
 
 MOST = 10
 """The maximum number of endpoints of type `event` in a job."""
 
+_LONGEST = 2048
+_ADDRESS = re.compile(
+    r"(?P<scheme>https?)://(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]/?#@]+))(?::(?P<port>[0-9]{1,5}))?(?P<path>[/?].*)?",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"(?=.{1,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*")
 _MOST_HEADERS = 20
 _LONGEST_HEADERS = 8 << 10
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")  # RFC 9110, section 5.6.2
@@ -26,9 +33,66 @@ _VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
 _OURS = re.compile(
     r"host|content-length|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|proxy-.*|webhook-.*"
 )
+_HINT = "an administrator can list the host in callbacks.allow of the server"
 
 
-def complaints(filled: Mapping[str, object], allowed: Allowed) -> list[Complaint]:
+class InvalidAddressError(MlpackError):
+    """No callbacks are sent to the address."""
+
+
+class Receivers(Value, frozen=True):
+    """The receivers to which an administrator lets callbacks be sent."""
+
+    names: frozenset[str] = frozenset()
+    networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = ()  # for hosts that are addresses
+    ports: tuple[int, ...] | None = None  # None for all
+
+    def check(self, url: str) -> None:
+        """Raise InvalidAddressError unless callbacks may be sent to an address."""
+        if len(url) > _LONGEST:
+            raise InvalidAddressError(f"expected at most {_LONGEST} characters, found {len(url)}")
+        is_plain = url.isascii() and url.isprintable() and not set(url) & set(' "<>\\^`{|}#')
+        parts = _ADDRESS.fullmatch(url) if is_plain else None
+        if parts is None:
+            hint = "write other characters as %XX, and passwords as headers"
+            raise InvalidAddressError(f"expected https://HOST/PATH, found {show(url)}", hint=hint)
+        host = (parts["six"] or parts["name"]).lower()
+        port = int(parts["port"] or (443 if parts["scheme"].lower() == "https" else 80))
+        if self.ports is not None and port not in self.ports:
+            ports = " or ".join(map(str, self.ports))
+            hint = "an administrator can add it to callbacks.ports of the server"
+            raise InvalidAddressError(f"expected port {ports}, found {port}", hint=hint)
+        address = _address(host)
+        if host not in self.names and not (address and any(address in network for network in self.networks)):
+            raise InvalidAddressError(f"callbacks are not sent to {show(host)}", hint=_HINT)
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return a host as an address in its usual form; None for a name, and for forms such as 0x7f.1."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def read_receivers(entries: Iterable[str], ports: Iterable[int] | None = None) -> tuple[Receivers, dict[int, str]]:
+    """Return the receivers that the entries and ports allow, and the message about each faulty entry, by index."""
+    names: set[str] = set()
+    networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+    problems: dict[int, str] = {}
+    for index, entry in enumerate(entries):
+        name = entry.lower()
+        try:
+            networks.append(ipaddress.ip_network(name.strip("[]")))
+        except ValueError:
+            if _NAME.fullmatch(name) and not name.rpartition(".")[2].isdecimal():
+                names.add(name)
+            else:
+                problems[index] = f"expected a host, an address or a network such as 10.1.0.0/16, found {show(entry)}"
+    return Receivers(frozenset(names), tuple(networks), None if ports is None else tuple(ports)), problems
+
+
+def complaints(filled: Mapping[str, object], allowed: Receivers) -> list[Complaint]:
     """Return the complaints about the endpoints of type `event`, in filled values of any shape."""
     events = [
         (("endpoints", index), item)
@@ -41,12 +105,12 @@ def complaints(filled: Mapping[str, object], allowed: Allowed) -> list[Complaint
     return problems
 
 
-def _problems(location: Location, item: Mapping[str, object], allowed: Allowed) -> Iterator[Complaint]:
+def _problems(location: Location, item: Mapping[str, object], allowed: Receivers) -> Iterator[Complaint]:
     url = item.get("endpoint")
     if isinstance(url, str):
         try:
-            addresses.parse(url, allowed)
-        except addresses.InvalidAddressError as error:
+            allowed.check(url)
+        except InvalidAddressError as error:
             yield Complaint(pointer((*location, "endpoint")), str(error), error.hint)
     elif url is not None:
         yield Complaint(pointer((*location, "endpoint")), f"expected an address, found {show(url)}")

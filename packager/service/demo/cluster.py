@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import jsonio
 from packager.kubernetes.manifest import Manifest, listing, mapping
+from packager.kubernetes.objects import owners
 from packager.service.jobs.kube import WHOLE_LOG, Cluster, LogOptions, RefusedError
 from packager.workloads import structures
 
@@ -36,19 +37,25 @@ _ENDS = (("Complete", "Completed", "Succeeded"), ("Failed",))
 
 
 class SimulatedCluster(Cluster):
-    """A cluster in memory.
+    """A cluster in memory; with `runs`, programs start and end by themselves.
 
-    Args:
-        tick: The seconds of a tenth of a step.
+    Attributes:
+        objects: All objects, by kind and name.
+        lines: The lines of each pod, each with its time.
+        storage_classes: The names of the storage classes; None for any.
     """
 
-    def __init__(self, tick: float = _TICK) -> None:
-        self.namespace = "demo"
+    def __init__(self, namespace: str = "demo", tick: float = _TICK, *, runs: bool = True) -> None:
+        """Create an empty cluster; `tick` are the seconds of a tenth of a step."""
+        super().__init__(None)
+        self.namespace = namespace
+        self.objects: dict[tuple[str, str], Object] = {}
+        self.lines: dict[str, list[tuple[datetime, str]]] = {}
+        self.storage_classes: set[str] | None = None
         self._tick = tick
+        self._runs = runs
         self._numbers = itertools.count(1)
-        self._objects: dict[tuple[str, str, str], Object] = {}
         self._changes: list[tuple[str, Object]] = []
-        self._logs: dict[tuple[str, str], list[tuple[datetime, str]]] = {}
         self._running: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -61,16 +68,13 @@ class SimulatedCluster(Cluster):
         """Store an object, start its pods if it is a new workload, and return the object."""
         if dry_run:
             return item
-        key = (item["kind"], namespace, item["metadata"]["name"])
-        before = self._objects.get(key)
-        stored = {**copy.deepcopy({**(before or {}), **item})}
-        stored["metadata"] = {
-            **self._metadata(namespace),
-            **mapping((before or {}).get("metadata")),
-            **item["metadata"],
-        }
-        self._put(stored)
-        if before is None and structures.is_workload(Manifest(stored)):
+        key = (item["kind"], item["metadata"]["name"])
+        before = self.objects.get(key)
+        stored = copy.deepcopy({**(before or {}), **item})
+        kept = mapping((before or {}).get("metadata"))
+        stored["metadata"] = {**self._metadata(namespace), **kept, **stored["metadata"]}
+        self.put(stored)
+        if before is None and self._runs and structures.is_workload(Manifest(stored)):
             task = asyncio.create_task(self._run(key))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
@@ -78,32 +82,33 @@ class SimulatedCluster(Cluster):
 
     async def create(self, item: Object, namespace: str, *, dry_run: bool = False) -> None:
         """Store an object, unless one of its name exists."""
-        if (item["kind"], namespace, item["metadata"]["name"]) not in self._objects:
-            await self.apply(item, namespace, dry_run=dry_run)
+        if not dry_run and (item["kind"], item["metadata"]["name"]) not in self.objects:
+            await SimulatedCluster.apply(self, item, namespace)
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """Return an object, or None if it does not exist; each storage class exists."""
+        """Return an object, or None if it does not exist."""
         if namespace is None:
-            return {"metadata": {"name": name}}
-        return copy.deepcopy(self._objects.get((kind, namespace, name)))
+            is_known = self.storage_classes is None or name in self.storage_classes
+            return {"metadata": {"name": name}} if is_known else None
+        return copy.deepcopy(self.objects.get((kind, name)))
 
     async def delete(self, kind: str, name: str, namespace: str) -> None:
         """Delete an object and what it owns."""
-        if item := self._objects.pop((kind, namespace, name), None):
+        if item := self.objects.pop((kind, name), None):
             self._changes.append(("DELETED", item))
-            for key, other in list(self._objects.items()):
-                owners = listing(other["metadata"].get("ownerReferences"))
-                if any(mapping(owner).get("uid") == item["metadata"]["uid"] for owner in owners):
-                    await self.delete(key[0], key[2], namespace)
+            for (owned_kind, owned_name), other in list(self.objects.items()):
+                if item["metadata"]["uid"] in owners(other):
+                    await SimulatedCluster.delete(self, owned_kind, owned_name, namespace)
 
     async def list(
         self, kind: str, namespace: str | None = None, labels: Mapping[str, str] | None = None
     ) -> tuple[list[Object], str]:
         """Return all objects of a kind, and the version from which a watch continues."""
+        version = str(len(self._changes))  # before the items: tests change them in another thread
         if kind == "Node":
-            return [{"metadata": {"name": "simulated-1", "labels": {}}}], "0"
-        items = [copy.deepcopy(item) for item in self._objects.values() if _matches(item, kind, namespace, labels)]
-        return items, str(len(self._changes))
+            return [{"metadata": {"name": "simulated-1", "labels": {}}}], version
+        items = [item for item in list(self.objects.values()) if _matches(item, kind, namespace, labels)]
+        return [copy.deepcopy(item) for item in items], version
 
     async def watch(
         self, kind: str, namespace: str, version: str, labels: Mapping[str, str] | None = None
@@ -111,27 +116,33 @@ class SimulatedCluster(Cluster):
         """Yield each change after a version."""
         position = int(version)
         while True:
-            for change, item in self._changes[position:]:
+            changes = self._changes[position:]
+            for change, item in changes:
                 if _matches(item, kind, namespace, labels):
                     yield change, copy.deepcopy(item)
-            position = len(self._changes)
+            position += len(changes)
             await asyncio.sleep(self._tick)
 
-    async def log(self, pod: str, namespace: str, options: LogOptions = WHOLE_LOG) -> AsyncIterator[str]:
+    async def log(self, pod: str, namespace: str, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:  # noqa: ARG002
         """Yield the lines of a pod's log."""
-        lines = self._logs.get((namespace, pod))
-        if lines is None or options.is_previous:
+        lines = self._lines_of(pod, options)
+        if lines is None:
             raise RefusedError(f'container "main" in pod "{pod}" is waiting to start', 400)
         position = max(0, len(lines) - options.tail) if options.tail else 0
         while True:
             for time, line in lines[position:]:
                 if options.since is None or time >= options.since:
-                    yield f"{_text(time)} {line}\n" if options.has_times else f"{line}\n"
+                    yield (f"{_text(time)} {line}" if options.has_times else line).encode(errors="surrogateescape")
             position = len(lines)
-            item = self._objects.get(("Pod", namespace, pod))
+            item = self.objects.get(("Pod", pod))
             if not options.is_following or item is None or item["status"]["phase"] != "Running":
                 return
             await asyncio.sleep(self._tick)
+            lines = self._lines_of(pod, options) or lines
+
+    def _lines_of(self, pod: str, options: LogOptions) -> Sequence[tuple[datetime, str]] | None:
+        """Return the lines of a pod, each with its time; None before it starts."""
+        return None if options.is_previous else self.lines.get(pod)
 
     def _metadata(self, namespace: str) -> Object:
         return {
@@ -140,20 +151,19 @@ class SimulatedCluster(Cluster):
             "creationTimestamp": _text(datetime.now(UTC)),
         }
 
-    def _put(self, item: Object) -> None:
-        """Store an object, and report it to the watches."""
-        key = (item["kind"], item["metadata"]["namespace"], item["metadata"]["name"])
-        change = "MODIFIED" if key in self._objects else "ADDED"
-        item = copy.deepcopy(item)
-        self._changes.append((change, item))
-        item["metadata"]["resourceVersion"] = str(len(self._changes))
-        self._objects[key] = item
+    def put(self, item: Object) -> None:
+        """Store an object, and report it to the watches, as a controller does."""
+        key = (item["kind"], item["metadata"]["name"])
+        change = "MODIFIED" if key in self.objects else "ADDED"
+        item["metadata"]["resourceVersion"] = str(next(self._numbers))
+        self.objects[key] = item
+        self._changes.append((change, copy.deepcopy(item)))
 
     # what controllers and kubelets do
 
-    async def _run(self, key: tuple[str, str, str]) -> None:
+    async def _run(self, key: tuple[str, str]) -> None:
         """Run the pods of a workload to their end, unless it is deleted."""
-        workload = self._objects[key]
+        workload = self.objects[key]
         manifest = Manifest(workload)
         pods = tuple(pod for part in structures.pods(manifest) for pod in self._pods(part, workload))
         self._state(pods, "Pending", {"waiting": {"reason": "ContainerCreating"}})
@@ -164,7 +174,7 @@ class SimulatedCluster(Cluster):
         fails = rate > _DIVERGES
         for step in range(1, (min(steps, 8) if fails else steps) + 1):
             await asyncio.sleep(self._tick * 10)
-            if key not in self._objects:
+            if key not in self.objects:
                 return
             self._print(pods[:1], _line(step, rate, fails=fails))
         if fails:
@@ -172,10 +182,15 @@ class SimulatedCluster(Cluster):
         code = 1 if fails else 0
         ended = {"exitCode": code, "reason": "Error" if fails else "Completed", "finishedAt": _text(datetime.now(UTC))}
         self._state(pods, "Failed" if fails else "Succeeded", {"terminated": ended})
-        if key[0] != "Pod" and key in self._objects:
+        if key[0] != "Pod" and key in self.objects:
             reason = {"reason": "BackoffLimitExceeded", "message": "a pod has failed"} if fails else {}
             time = {"status": "True", "lastTransitionTime": ended["finishedAt"], **reason}
-            self._put({**self._objects[key], "status": {"conditions": [{"type": end, **time} for end in _ENDS[code]]}})
+            self.put(
+                {
+                    **copy.deepcopy(self.objects[key]),
+                    "status": {"conditions": [{"type": end, **time} for end in _ENDS[code]]},
+                }
+            )
 
     def _pods(self, part: Pods, workload: Object) -> tuple[Object, ...]:
         """Return the pods of a template."""
@@ -199,21 +214,28 @@ class SimulatedCluster(Cluster):
     def _state(self, pods: Sequence[Object], phase: str, state: Object) -> None:
         """Store a new phase of pods, whose containers have all the same state; deleted pods stay deleted."""
         for pod in pods:
-            key = ("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
-            if phase != "Pending" and key not in self._objects:
+            key = ("Pod", pod["metadata"]["name"])
+            if phase != "Pending" and key not in self.objects:
                 continue
             containers = [
                 {"name": mapping(item)["name"], "state": state, "restartCount": 0, "image": mapping(item).get("image")}
                 for item in listing(pod["spec"].get("containers"))
             ]
             status = {"phase": phase, "containerStatuses": containers, "startTime": _text(datetime.now(UTC))}
-            self._put({**pod, "spec": {**pod["spec"], "nodeName": "simulated-1"}, "status": status})
+            self.put(
+                {
+                    **pod,
+                    "metadata": dict(pod["metadata"]),
+                    "spec": {**pod["spec"], "nodeName": "simulated-1"},
+                    "status": status,
+                }
+            )
             if phase == "Running":
-                self._logs[key[1], key[2]] = []
+                self.lines[key[1]] = []
 
     def _print(self, pods: Sequence[Object], line: str) -> None:
         for pod in pods:
-            self._logs[pod["metadata"]["namespace"], pod["metadata"]["name"]].append((datetime.now(UTC), line))
+            self.lines[pod["metadata"]["name"]].append((datetime.now(UTC), f"{line}\n"))
 
 
 def _line(step: int, rate: float, *, fails: bool) -> str:
@@ -244,4 +266,4 @@ def _matches(item: Object, kind: str, namespace: str | None, labels: Mapping[str
 
 
 def _text(time: datetime) -> str:
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")

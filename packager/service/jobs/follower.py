@@ -25,7 +25,8 @@ from packager.kubernetes.objects import labels, name
 from packager.kubernetes.pods import state
 from packager.kubernetes.verdict import Phase
 from packager.service.access import projects
-from packager.service.jobs import applying, records
+from packager.service.jobs import apply, records
+from packager.service.jobs.failure_line import failure_line
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.mirror import Mirror
 from packager.service.jobs.user_hints import hint_for_user
@@ -45,12 +46,12 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
     from packager.kubernetes.verdict import Finding, Verdict
     from packager.service.access.projects import Project
-    from packager.service.jobs.kept_logs import Keeper
     from packager.service.jobs.kube import Cluster
-    from packager.service.jobs.pulse import Pulse
+    from packager.service.jobs.logs import LogReader
+    from packager.service.jobs.waiting import Pulse
     from packager.service.prometheus import Figures
     from packager.service.sealing import Sealer
-    from packager.service.store.rows import StoredJob, StoredStatus
+    from packager.service.store.models import StoredJob, StoredStatus
     from packager.service.store.store import Store
 
 TICK = 10.0
@@ -63,9 +64,6 @@ _AT_ONCE = 5
 _AT_ONCE_OF_A_NAMESPACE = 4
 """The number of jobs that are checked at once, in total and of a namespace: slow requests do not delay the others."""
 
-_LATE_SECONDS = 600.0
-"""The time after the stop of a job in which a request of an earlier leader to apply it may arrive at the cluster."""
-
 
 class Follower:
     """Manages the jobs of one server, in all its namespaces.
@@ -77,7 +75,7 @@ class Follower:
         server: The name of the server in the labels of its objects.
         projects: The projects of the server, by name.
         pulse: Notified about events of jobs.
-        keeper: Keeps the logs of pods.
+        logs: Keeps the logs of pods.
         log: Writes a line to the log of the server.
         figures: Counts ended jobs, and records delays.
     """
@@ -90,11 +88,11 @@ class Follower:
         server: str,
         projects: Mapping[str, Project],
         pulse: Pulse,
-        keeper: Keeper,
+        logs: LogReader,
         log: Callable[[str], None],
         figures: Figures,
     ) -> None:
-        self._keeper = keeper
+        self._logs = logs
         self._cluster = cluster
         self._store = store
         self._sealer = sealer
@@ -108,7 +106,6 @@ class Follower:
         self._wake = asyncio.Event()
         self._memories: dict[str, Memory] = {}
         self._missing: dict[str, int] = {}
-        self._stopped: dict[str, StoredJob] = {}  # jobs that an earlier leader may still apply
         figures.waiting(lambda: len(self._waiting))
 
     async def run(self) -> None:
@@ -135,7 +132,7 @@ class Follower:
                     tasks.create_task(self._work())
         finally:
             self._waiting.clear()
-            for state in (self._mirrors, self._memories, self._missing, self._stopped):
+            for state in (self._mirrors, self._memories, self._missing):
                 state.clear()
 
     def pods(self, job: StoredStatus) -> tuple[Object, ...]:
@@ -166,8 +163,6 @@ class Follower:
                     self._waiting.add(job.release, job.namespace, None)
             for project in waiting:
                 await self._admit(project)
-            for stopped in self._stopped.values():
-                self._waiting.add(stopped.release, stopped.namespace, None)
             self._wake.set()
             await asyncio.sleep(TICK)
 
@@ -194,13 +189,11 @@ class Follower:
 
     async def _find_namespace(self, release: str, since: float | None) -> None:
         """Let a job wait for the turn of its namespace; a job that was removed needs no check."""
-        job = await asyncio.to_thread(self._store.job, release) or self._stopped.get(release)
+        job = await asyncio.to_thread(self._store.job, release)
         if job is not None:
             self._waiting.add(release, job.namespace, since)
 
     async def _look(self, release: str) -> None:
-        if release in self._stopped:
-            await self._delete_late(self._stopped[release])
         job = await asyncio.to_thread(self._store.job, release)
         mirror = self._mirrors.get(job.namespace) if job else None
         if job is None or mirror is None:
@@ -209,26 +202,18 @@ class Follower:
             await self._stop(job)
         elif job.status in FINAL:
             self._forget(release)
+        elif self._waits_for_room(job):
+            await self._admit(job.project)
         elif not job.applied:
-            await self._begin(job)
+            await self._apply(job)
         elif mirror.knows(job.kind):
             await self._judge(job, mirror)
 
-    async def _begin(self, job: StoredJob) -> None:
-        """Apply a job, or admit the jobs of its project for which there is room."""
-        if self._waits_for_room(job):
-            await self._admit(job.project)
-        else:
-            await self._apply(job)
-
     def _waits_for_room(self, job: StoredStatus) -> bool:
-        return job.goal == "run" and self._has_no_room(job)
-
-    def _has_no_room(self, job: StoredStatus) -> bool:
-        """Whether a job is queued by the limits of its project, and not by Kueue: no leader has begun to apply it."""
+        """Whether a job is queued by the limits of its project, and not by Kueue."""
         project = self._projects.get(job.project)
         by_kueue = project is not None and project.queue is not None
-        return job.status == "queued" and not job.applied and not by_kueue
+        return job.goal == "run" and job.status == "queued" and not job.applied and not by_kueue
 
     async def _admit(self, name: str) -> None:
         """Admit the waiting jobs of a project for which there is room."""
@@ -242,7 +227,7 @@ class Follower:
         """Apply the objects of a job; if the API server refuses one, the job fails."""
         items, namespace = await asyncio.to_thread(records.objects, job, self._sealer), job.namespace
         try:
-            await applying.apply_objects(self._cluster, items, namespace)
+            await apply.apply_objects(self._cluster, items, namespace)
         except RefusedError as error:
             if error.code >= 500 or error.code in (409, 429):
                 raise
@@ -255,11 +240,8 @@ class Follower:
     async def _stop(self, job: StoredJob) -> None:
         """Delete the objects of a cancelled or deleted job; its claims only if the goal is delete-storage."""
         goal, release = job.goal, job.release
-        if goal == "cancel" and job.applied and not self._keeper.has_kept(job, is_final=True):
+        if goal == "cancel" and job.applied and not self._logs.has_kept(job, is_final=True):
             return
-        if not job.applied and not self._has_no_room(job):  # the request of an earlier leader may still arrive
-            self._stopped[release] = job
-            asyncio.get_running_loop().call_later(_LATE_SECONDS, self._stopped.pop, release, None)
         await self._delete_objects(job, with_claims=goal == "delete-storage")
         if job.status not in FINAL:
             reason = "Cancelled" if goal == "cancel" else "Deleted"
@@ -271,14 +253,6 @@ class Follower:
         if not is_done:  # meanwhile it was deleted as well, or with its storage
             self.look_at(release, job.namespace)
         self._pulse.tell()
-
-    async def _delete_late(self, job: StoredJob) -> None:
-        """Delete the objects of a stopped job if its workload, with the label of this server, is in the cluster."""
-        mirror = self._mirrors.get(job.namespace)
-        workload = mirror.workload(job.release, job.kind, job.workload) if mirror else None
-        if workload is not None and "deletionTimestamp" not in workload["metadata"]:
-            self._log(f"{job.release}: the {job.kind} was applied after the job was stopped, and is deleted")
-            await self._delete_objects(job, with_claims=job.goal == "delete-storage")
 
     async def _delete_objects(self, job: StoredJob, *, with_claims: bool) -> None:
         """Delete the objects of a job that have the label of the job.
@@ -316,8 +290,10 @@ class Follower:
             hints = await asyncio.to_thread(self._hints, job, verdict.findings)
         changed = _changed(job, verdict, hints, snapshot)
         has_ended = changed.status in FINAL
-        if changed == job or not self._keeper.has_kept(job, is_final=has_ended, pods=snapshot.pods):
+        if changed == job or not self._logs.has_kept(job, is_final=has_ended, pods=snapshot.pods):
             return
+        if changed.status == "failed":
+            changed = replace(changed, log_line=await asyncio.to_thread(failure_line, self._store.logs, changed))
         if await asyncio.to_thread(self._store.change_job, changed):
             self._pulse.tell()
             if has_ended:
@@ -357,7 +333,7 @@ class Follower:
     def _forget(self, release: str) -> None:
         self._memories.pop(release, None)
         self._missing.pop(release, None)
-        self._keeper.forget(release)
+        self._logs.forget(release)
 
 
 def _is_well(job: StoredStatus) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 from contextlib import asynccontextmanager
 from datetime import UTC
@@ -89,23 +88,14 @@ _GLOBAL = {
 
 
 class LogOptions(Value, frozen=True):
-    """The selection of a pod's log and of its lines.
+    """The selection of a pod's log and of its lines."""
 
-    Attributes:
-        container: The container; None for the only container or the default one.
-        tail: The number of lines from the end; None for all.
-        since: The earliest time of lines; None for all.
-        is_previous: Whether to read the log of the run before the last restart.
-        is_following: Whether to wait for further lines until the container ends.
-        has_times: Whether each line begins with its time.
-    """
-
-    container: str | None = None
-    tail: int | None = None
-    since: datetime | None = None
-    is_previous: bool = False
-    is_following: bool = False
-    has_times: bool = False
+    container: str | None = None  # None for the only container or the default one
+    tail: int | None = None  # the number of lines from the end; None for all
+    since: datetime | None = None  # the earliest time of lines
+    is_previous: bool = False  # whether to read the log of the run before the last restart
+    is_following: bool = False  # whether to wait for further lines until the container ends
+    has_times: bool = False  # whether each line begins with its time
 
 
 WHOLE_LOG = LogOptions()
@@ -139,11 +129,19 @@ class ExpiredError(RefusedError):
 
 
 class Cluster:
-    """The client of one cluster."""
+    """The client of one cluster; without a client, each request fails with the reason."""
 
-    def __init__(self, client: AsyncClient) -> None:
-        self._client: Any = client  # its overloads lack namespaces of generic resources
-        self.namespace = str(client.namespace)
+    def __init__(self, client: AsyncClient | None, absent: str = "") -> None:
+        self._own: Any = client  # its overloads lack namespaces of generic resources
+        self.absent = absent
+        self.namespace = str(client.namespace) if client else "default"
+
+    @property
+    def _client(self) -> Any:
+        """The client. Raises UnreachableError without a configuration."""
+        if self._own is None:
+            raise UnreachableError(self.absent)
+        return self._own
 
     @classmethod
     def connect(cls, context: str | None = None) -> Cluster:
@@ -165,7 +163,8 @@ class Cluster:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        if self._own is not None:
+            await self._own.aclose()
 
     async def apply(self, item: Object, namespace: str, *, dry_run: bool = False) -> Object:
         """Apply an object with server-side apply, and return it. Raises RefusedError or UnreachableError."""
@@ -262,15 +261,10 @@ class Cluster:
                 if len(rest) > _LARGEST_EVENT:
                     raise UnreachableError(f"a watch event has more than {_LARGEST_EVENT:,} bytes")
 
-    async def log(self, pod: str, namespace: str, options: LogOptions = WHOLE_LOG) -> AsyncIterator[str]:
-        """Yield the lines of a container's log, with their line ends; lines of more than 64 KiB come in pieces.
+    async def log(self, pod: str, namespace: str, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
+        """Yield a container's log in chunks of whole lines; lines of more than 64 KiB come in pieces.
 
         lightkube's own `log` lacks `previous` and `sinceTime`, and reads the whole log into memory.
-
-        Args:
-            pod: The pod.
-            namespace: The namespace of the pod.
-            options: The selection of the log and of its lines.
 
         Raises:
             RefusedError: The API server refuses the request.
@@ -289,17 +283,16 @@ class Cluster:
         if options.is_following:
             asked.timeout = httpx2.Timeout(_TIMEOUT.connect, read=None)
         async with _translated(), self._streamed(asked) as chunks:
-            decoder = codecs.getincrementaldecoder("utf-8")("replace")
-            rest = ""
+            rest = b""
             async for chunk in chunks:
-                *lines, rest = (rest + decoder.decode(chunk)).split("\n")
-                for line in lines:
-                    yield line + "\n"
+                lines, newline, rest = (rest + chunk).rpartition(b"\n")
+                if newline:
+                    yield lines + newline
                 if len(rest) > _LONGEST_LINE:
                     yield rest
-                    rest = ""
+                    rest = b""
             if rest:
-                yield rest + "\n"
+                yield rest + b"\n"
 
     @property
     def _requests(self) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.remedy import Action
-from packager.service.registry.description import FreeMapping, walk
+from packager.service.registry.description import FreeMapping, Group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,17 +104,12 @@ def hint_for_user(remedy: Remedy, filled: Mapping[str, object], definition: Defi
 
 def _sources(definition: Definition) -> dict[str, str]:
     """Return how the source of the objects, and the place of the image, are named."""
-    if definition.origin is not None:
-        return {"in_source": "in the package", "image": "env.REGISTRY in the definition's system_values"}
     template = f"the template {definition.body.task_template_name}"
     return {"in_source": f"in {template}", "image": f"the image in the definition or in {template}"}
 
 
 def _resources(filled: Mapping[str, object], definition: Definition, source: str) -> dict[str, str]:
     """Return the words for the place of resource requests, and for raising the memory limit."""
-    if definition.origin is not None:
-        raised = "raise limits.memory in the package, and register its definition again"
-        return {"in_resources": source, "raise_memory": raised}
     memory = mapping(filled.get(_RESOURCES)).get("memory")
     can_fill_any, can_fill_memory = _can_fill(definition)
     if memory is not None:
@@ -128,6 +123,6 @@ def _resources(filled: Mapping[str, object], definition: Definition, source: str
 
 def _can_fill(definition: Definition) -> tuple[bool, bool]:
     """Return whether users can fill in resources, and the memory among them."""
-    places = [(place, described) for place, described in walk(definition.described) if place[:1] == (_RESOURCES,)]
-    is_free = any(len(place) == 1 and isinstance(described, FreeMapping) for place, described in places)
-    return bool(places), is_free or any(place == (_RESOURCES, "memory") for place, _ in places)
+    entry = dict(definition.described.entries).get(_RESOURCES)
+    can_fill_memory = isinstance(entry, FreeMapping) or (isinstance(entry, Group) and "memory" in dict(entry.entries))
+    return entry is not None, can_fill_memory

@@ -11,8 +11,8 @@ from litestar import Litestar, MediaType, Response, Router
 from packager.service.api import app, requestlog
 from packager.service.api.access import HttpRequest, admit, require_caller, require_origin, server_of
 from packager.service.failures import TITLES, Failure
-from packager.service.page import jobs, new, overview, projects, registry, sign_in, static, tokens
-from packager.service.page.html import failed, redirect
+from packager.service.page import admin, jobs, new, registry, runs, sign_in
+from packager.service.page.html import failed, redirect, static_file
 
 if TYPE_CHECKING:
     from litestar.exceptions import HTTPException
@@ -84,18 +84,11 @@ class _LateView(Response[str]):
 
 def make(server: Server) -> Litestar:
     """Return the application of a server with its page; the application starts and stops the server."""
-    handlers = [
-        *overview.HANDLERS,
-        *jobs.HANDLERS,
-        *new.HANDLERS,
-        *registry.HANDLERS,
-        *projects.HANDLERS,
-        *tokens.HANDLERS,
-    ]
+    handlers = (*admin.HANDLERS, *jobs.HANDLERS, *runs.HANDLERS, *new.HANDLERS, *registry.HANDLERS)
     known = Router("/", route_handlers=handlers, guards=[require_caller])
     pages = Router(
         "/",
-        route_handlers=[known, *static.HANDLERS, *sign_in.HANDLERS],
+        route_handlers=[known, static_file, *sign_in.HANDLERS],
         before_request=_require_own_origin,
         exception_handlers={Exception: _failed},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import hashlib
 import re
 import unicodedata
 from datetime import UTC, datetime
@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jinja2
-from litestar import MediaType, Response
+from litestar import MediaType, Response, get
+from litestar.params import FromPath
 from litestar.response import Redirect
 
 from packager import __version__
 from packager.base import yamlio
-from packager.service.api.access import caller_of, server_of
-from packager.service.page import static
+from packager.diagnosis.curves.figure import number
+from packager.service.api.access import server_of
+from packager.service.failures import Failure
 from packager.service.store.store import FINAL
+from packager.service.work import Owner
 
 if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.api.access import HttpRequest
-    from packager.service.failures import Failure
     from packager.service.server import Server
 
 _HEADERS = {
@@ -119,8 +121,28 @@ def _shown(value: object) -> object:
     return visible(value) if is_text else value
 
 
+_TYPES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_FOLDER = Path(__file__).resolve().parent
+_FILES = {name: (_FOLDER / "static" / name).read_bytes() for name in _TYPES}
+_YEAR = 365 * 24 * 60 * 60
+
+
+def file_address(name: str) -> str:
+    """Return the address of the stylesheet, the script or the icon, which changes with its content."""
+    return f"/static/{hashlib.sha256(_FILES[name]).hexdigest()[:12]}/{name}"
+
+
+@get("/static/{digest:str}/{name:str}", include_in_schema=False)
+async def static_file(digest: FromPath[str], name: FromPath[str]) -> Response[bytes]:
+    """Return a file, to be cached for a year if the digest is current. Raises Failure."""
+    if name not in _FILES:
+        raise Failure("not-found", "file not found")
+    kept = f"public, max-age={_YEAR}, immutable" if file_address(name).split("/")[2] == digest else "no-cache"
+    return Response(_FILES[name], media_type=_TYPES[name], headers={"Cache-Control": kept})
+
+
 _environment = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).resolve().parent / "templates"),
+    loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
     autoescape=True,
     finalize=_shown,
     undefined=jinja2.StrictUndefined,
@@ -130,6 +152,7 @@ _environment = jinja2.Environment(
 )
 _environment.filters |= {
     "age": age,
+    "number": number,
     "anchor": anchor,
     "clock": clock,
     "moment": moment,
@@ -137,30 +160,18 @@ _environment.filters |= {
     "exact": _Exact,
     "yaml": lambda value: yamlio.dump([value]),
 }
-_environment.globals |= {"between": between, "version": __version__, "static": static.address}
+_environment.globals |= {"between": between, "version": __version__, "static": file_address}
 
 
 async def respond(
-    request: HttpRequest, template: str, status: int = 200, *, role: str = "viewer", **values: object
+    request: HttpRequest, caller: Caller, template: str, status: int = 200, **values: object
 ) -> Response[str]:
-    """Return a view for a caller who must have a role.
-
-    Args:
-        request: The request.
-        template: The name of the view.
-        status: The HTTP status.
-        role: The role that the caller must have.
-        values: The values for the template.
-
-    Raises:
-        Failure: The caller is not identified, or may not see the view.
-    """
-    caller = await caller_of(request, role)
+    """Return a view for a caller: `template`, filled in with `values`."""
     server = server_of(request.app.state)
     away = await server.readiness.away()
     shown = {"caller": caller, "open": server.trusted is not None, "away": away, **values}
     # A long view, such as one of many manifests, takes seconds: the requests of others must not wait for it.
-    return await asyncio.to_thread(partial(_filled, server, template, status, **shown))
+    return await server.work.run(Owner(caller.key), partial(_filled, server, template, status, **shown))
 
 
 def public(server: Server, template: str, status: int = 200, **values: object) -> Response[str]:

@@ -1,4 +1,4 @@
-"""The views of jobs: the list, a job, and the actions on a job."""
+"""The view of a job, and the actions on a job."""
 
 from __future__ import annotations
 
@@ -7,78 +7,58 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from litestar import Response, get, post
-from litestar.datastructures import State
 from litestar.params import FromPath, FromQuery
 
 from packager.base.errors import ClusterError
 from packager.diagnosis.curves.figure import figures
 from packager.service.access import permissions
-from packager.service.api.access import HttpRequest, caller_of, request_key, server_of
+from packager.service.api.access import CallerDependency, HttpRequest, ServerDependency, caller_of, request_key
 from packager.service.failures import Failure
-from packager.service.page import inputs
+from packager.service.page import form
 from packager.service.page.html import redirect, respond, visible
-from packager.service.page.keys import next_key
-from packager.service.store.store import FINAL, STATUSES
-from packager.service.use.jobs import JobQuery
+from packager.service.page.new import next_key
+from packager.service.store.store import FINAL
 from packager.service.use.logs import LogQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from packager.kubernetes.objects import Object
-    from packager.service.access.tokens import Caller
-    from packager.service.server import Server
-    from packager.service.use.answers import Callback
+    from packager.service.use.answers import Job
 
-_PAGE = 50
+_MOST_SHOWN = 50
 _LOG_LINES = 200
 _LOG_CHARACTERS = 128 << 10
 _LOG_SECONDS = 3.0
-_FILTERS = ("status", "definition", "creator", "application", "project", "since", "until", "q")
-
-
-@get("/jobs", include_in_schema=False)
-async def _jobs(request: HttpRequest, state: State) -> Response[str]:
-    query = request.query_params
-    filters = {key: value for key in _FILTERS if (value := query.get(key, "").strip())}
-    caller = await caller_of(request)
-    after = await server_of(state).events.position()
-    asked = JobQuery(limit=_PAGE, cursor=query.get("cursor") or None, **filters)
-    page = await server_of(state).jobs.search(caller, asked)
-    return await respond(
-        request,
-        "jobs",
-        jobs=page.items,
-        following=page.next,
-        is_first="cursor" not in query,
-        filters=filters,
-        more=not filters.keys() <= {"status", "q"},
-        statuses=STATUSES,
-        after=after,
-    )
 
 
 @get("/jobs/{release:str}", include_in_schema=False)
-async def _job(
-    request: HttpRequest, state: State, release: FromPath[str], pod: FromQuery[str | None] = None
-) -> Response[str]:
-    return await _shown(request, state, release, pod)
-
-
-async def _shown(  # noqa: PLR0913 - the parts of the view
+async def job(
     request: HttpRequest,
-    state: State,
+    server: ServerDependency,
+    caller: CallerDependency,
+    release: FromPath[str],
+    pod: FromQuery[str | None] = None,
+) -> Response[str]:
+    """Show a job."""
+    return await _job(request, server, caller, release, pod)
+
+
+async def _job(  # noqa: PLR0913, PLR0917 - the parts of the view
+    request: HttpRequest,
+    server: ServerDependency,
+    caller: CallerDependency,
     release: str,
     pod: str | None = None,
     failure: Failure | None = None,
-    *,
     rerun_key: str | None = None,
 ) -> Response[str]:
     """Return the view of a job.
 
     Args:
         request: The request.
-        state: The state of the application.
+        server: The server.
+        caller: The caller.
         release: The release of the job.
         pod: The pod whose log is shown; None for all pods.
         failure: The failure of an action on the job; None without one.
@@ -87,28 +67,32 @@ async def _shown(  # noqa: PLR0913 - the parts of the view
     Raises:
         Failure: The caller may not see the job.
     """
-    server, caller = server_of(state), await caller_of(request)
-    job = await server.jobs.job(caller, release)
-    history = await server.events.latest(caller, release, _PAGE)
+    shown = await server.jobs.job(caller, release)
+    history = await server.events.latest(caller, release, _MOST_SHOWN)
     manifests = await server.jobs.manifests(caller, release)
-    is_own = permissions.owns(caller, job.owner, job.project)
-    pods = [item["name"] for item in job.pods]
+    is_own = permissions.owns(caller, shown.owner, shown.project)
+    is_logarithmic = request.query_params.get("scale") == "log"
+    pods = [item["name"] for item in shown.pods]
     chosen = pod if pod in pods else None
     log, log_problem = await _log(request, server, release, chosen or (pods[0] if len(pods) == 1 else None))
     return await respond(
         request,
+        caller,
         "job",
         failure.status if failure else 200,
-        job=job,
+        job=shown,
         history=history,
-        figures=figures(await server.jobs.curves(caller, release)),
-        deliveries=(await _deliveries(server, caller, release))[-_PAGE:] if is_own else (),
+        figures=figures(await server.jobs.curves(caller, release), is_logarithmic=is_logarithmic),
+        is_logarithmic=is_logarithmic,
+        deliveries=(await server.jobs.callbacks(caller, release)).items[-_MOST_SHOWN:]
+        if is_own and caller.may("user", shown.project)
+        else (),
         manifests=manifests,
         objects=[f"{item['kind']} {item['metadata']['name']}" for item in manifests if not _is_claim(item)],
         claims=[item["metadata"]["name"] for item in manifests if _is_claim(item)],
-        values=_flat(job.values),
-        may_change=is_own and caller.may("user", job.project),
-        has_ended=job.status in FINAL,
+        values=flat(shown.values),
+        may_change=is_own and caller.may("user", shown.project),
+        has_ended=shown.status in FINAL,
         log=log,
         log_problem=log_problem,
         pod=chosen,
@@ -118,99 +102,102 @@ async def _shown(  # noqa: PLR0913 - the parts of the view
     )
 
 
-async def _deliveries(server: Server, caller: Caller, release: str) -> list[Callback]:
-    """Return the callbacks of a job; none if the caller may not see them."""
-    try:
-        listed = await server.jobs.callbacks(caller, release)
-    except Failure as failure:
-        if failure.status != 403:
-            raise
-        return []
-    return listed.items
-
-
 def _is_claim(item: Object) -> bool:
     return str(item["kind"]) == "PersistentVolumeClaim"
 
 
-async def _log(request: HttpRequest, server: Server, release: str, pod: str | None) -> tuple[str, str | None]:
+async def _log(request: HttpRequest, server: ServerDependency, release: str, pod: str | None) -> tuple[str, str | None]:
     """Return the end of a job's log, and the message of an error; None without an error."""
-    text = ""
+    text, problem = "", None
     try:
         async with asyncio.timeout(_LOG_SECONDS):
             log = await server.logs.open(partial(caller_of, request), release, LogQuery(pod=pod, tail=_LOG_LINES))
-            async for line in log.lines:
-                text = (text + line)[-_LOG_CHARACTERS:]
+            async for chunk in log.lines:
+                text = (text + chunk)[-_LOG_CHARACTERS:]
     except (Failure, ClusterError) as error:
-        return visible(text), str(error)
+        problem = str(error)
     except TimeoutError:
-        return visible(text), "the cluster has not sent the whole log in time"
-    return visible(text), None
+        problem = "the cluster has not sent the whole log in time"
+    return visible(text), problem
 
 
-def _flat(values: Mapping[str, object], above: str = "") -> list[tuple[str, str]]:
+def flat(values: Mapping[str, object], above: str = "") -> list[tuple[str, str]]:
     """Return filled values as pairs of a path and a text: `process.train.maxStep`, `100`."""
     lines: list[tuple[str, str]] = []
     for key, value in values.items():
         name = f"{above}{key}"
         if isinstance(value, list):
-            lines += _flat({str(index + 1): item for index, item in enumerate(value)}, f"{name}.")
+            lines += flat({str(index + 1): item for index, item in enumerate(value)}, f"{name}.")
         elif isinstance(value, dict):
-            lines += _flat(value, f"{name}.")
+            lines += flat(value, f"{name}.")
         else:
-            lines.append((visible(name), visible(inputs.shown(value))))
+            lines.append((visible(name), visible(form.shown(value))))
     return lines
 
 
-@post("/jobs/{release:str}/callbacks/{identifier:str}", include_in_schema=False)
-async def _redeliver(
-    request: HttpRequest, state: State, release: FromPath[str], identifier: FromPath[str]
+async def _acted(  # noqa: PLR0913, PLR0917 - the parts of the view
+    request: HttpRequest,
+    server: ServerDependency,
+    caller: CallerDependency,
+    release: str,
+    action: Awaitable[Job],
+    then: str = "",
+    key: str | None = None,
 ) -> Response[str]:
-    await server_of(state).jobs.redeliver(await caller_of(request), release, identifier)
-    return redirect(f"/jobs/{release}#callbacks")
+    """Return the answer to an action on a job: the view `then`, or of the job that it returns, or of its failure.
+
+    Raises:
+        Failure: The caller may not see the job.
+    """
+    try:
+        changed = await action
+    except Failure as failure:
+        if failure.status in (401, 404):
+            raise
+        return await _job(request, server, caller, release, failure=failure, rerun_key=key)
+    return redirect(then or f"/jobs/{changed.release}")
 
 
 @post("/jobs/{release:str}/cancel", include_in_schema=False)
-async def _cancel(request: HttpRequest, state: State, release: FromPath[str]) -> Response[str]:
-    try:
-        await server_of(state).jobs.cancel(await caller_of(request), release)
-    except Failure as failure:
-        return await _refused(request, state, release, failure)
-    return redirect(f"/jobs/{release}")
+async def cancel(
+    request: HttpRequest, server: ServerDependency, caller: CallerDependency, release: FromPath[str]
+) -> Response[str]:
+    """Stop a job."""
+    return await _acted(request, server, caller, release, server.jobs.cancel(caller, release))
+
+
+@post("/jobs/{release:str}/title", include_in_schema=False)
+async def rename(
+    request: HttpRequest, server: ServerDependency, caller: CallerDependency, release: FromPath[str]
+) -> Response[str]:
+    """Change the title of a job."""
+    title = str((await request.form()).get("title", ""))
+    return await _acted(request, server, caller, release, server.jobs.rename(caller, release, title))
 
 
 @post("/jobs/{release:str}/rerun", include_in_schema=False)
-async def _rerun(request: HttpRequest, state: State, release: FromPath[str]) -> Response[str]:
-    form = await request.form()
-    key = str(form.get("key") or "") or None
-    try:
-        caller = await caller_of(request)
+async def rerun(
+    request: HttpRequest, server: ServerDependency, caller: CallerDependency, release: FromPath[str]
+) -> Response[str]:
+    """Create a job from the values of another one."""
+    sent = await request.form()
+    key, is_pinned = str(sent.get("key") or "") or None, sent.get("pinned") == "true"
+
+    async def create() -> Job:
         checked = await request_key(request, caller, key)
-        is_pinned = form.get("pinned") == "true"
-        job = await server_of(state).jobs.rerun(caller, release, is_pinned=is_pinned, key=checked)
-    except Failure as failure:
-        return await _refused(request, state, release, failure, key)
-    return redirect(f"/jobs/{job.release}")
+        return await server.jobs.rerun(caller, release, is_pinned=is_pinned, key=checked)
+
+    return await _acted(request, server, caller, release, create(), key=key)
 
 
 @post("/jobs/{release:str}/delete", include_in_schema=False)
-async def _delete(request: HttpRequest, state: State, release: FromPath[str]) -> Response[str]:
-    storage = "delete" if (await request.form()).get("storage") == "delete" else "keep"
-    try:
-        await server_of(state).jobs.delete(await caller_of(request), release, storage)
-    except Failure as failure:
-        return await _refused(request, state, release, failure)
-    return redirect("/jobs")
-
-
-async def _refused(
-    request: HttpRequest, state: State, release: str, failure: Failure, rerun_key: str | None = None
+async def delete(
+    request: HttpRequest, server: ServerDependency, caller: CallerDependency, release: FromPath[str]
 ) -> Response[str]:
-    """Return the view of a job with the message of a failed action. Raises Failure for an invisible job."""
-    if failure.status in (401, 404):
-        raise failure
-    return await _shown(request, state, release, failure=failure, rerun_key=rerun_key)
+    """Stop a job, and delete its objects and its record."""
+    storage = "delete" if (await request.form()).get("storage") == "delete" else "keep"
+    return await _acted(request, server, caller, release, server.jobs.delete(caller, release, storage), "/jobs")
 
 
-HANDLERS = (_jobs, _job, _redeliver, _cancel, _rerun, _delete)
+HANDLERS = (job, cancel, rename, rerun, delete)
 """The routes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from litestar import Response, get, post
@@ -10,10 +11,13 @@ from litestar.datastructures import State
 from litestar.params import FromQuery
 
 from packager.service.access import sessions, sign_in, tokens
+from packager.service.access.sign_in import Attempt, Signed
 from packager.service.api import requestlog
 from packager.service.api.access import HttpRequest, server_of
+from packager.service.api.limits import address_of
 from packager.service.failures import Failure
 from packager.service.page.html import public, redirect
+from packager.service.work import Owner
 
 if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
@@ -68,7 +72,7 @@ async def _with_token(request: HttpRequest, state: State) -> Response[str]:
     caller = await asyncio.to_thread(tokens.caller, server.store, text)
     if cookie is None or caller is None:
         return _view(server, then, error="The token is not valid, was removed, or has expired.")
-    return await _signed_in(request, caller, cookie, then)
+    return _signed_in(request, caller, cookie, then)
 
 
 @get(f"{_PATH}/issuer", include_in_schema=False)
@@ -81,7 +85,7 @@ async def _to_issuer(request: HttpRequest, state: State, then: FromQuery[str] = 
     except Failure as failure:
         return _refused(request, server, then, failure)
     answer = redirect(address)
-    _set_cookie(request, answer, sessions.ATTEMPT_COOKIE, server.sessions.attempt_cookie(attempt), sign_in.SECONDS)
+    _set_cookie(request, answer, sessions.ATTEMPT_COOKIE, server.sessions.cookie(attempt), sign_in.SECONDS)
     return answer
 
 
@@ -90,13 +94,13 @@ async def _from_issuer(request: HttpRequest, state: State) -> Response[str]:
     server = server_of(state)
     if server.client is None:
         raise Failure("not-found", "this server has no issuer with whom people sign in")
-    attempt = server.sessions.attempt(request.cookies.get(sessions.ATTEMPT_COOKIE, ""))
+    attempt = server.sessions.read(request.cookies.get(sessions.ATTEMPT_COOKIE, ""), Attempt)
     parameters = {key: str(value) for key, value in request.query_params.items()}
     then = attempt.then if attempt else "/jobs"
     try:
-        signed = await server.client.finish(attempt, parameters)
-        cookie = await asyncio.to_thread(server.sessions.begin, signed)
-        answer = await _signed_in(request, server.client.caller(signed), cookie, then)
+        owner = Owner(address_of(request.scope), is_address=True)
+        signed = await server.client.finish(attempt, parameters, partial(server.work.run, owner))
+        answer = _signed_in(request, server.client.caller(signed), server.sessions.cookie(signed), then)
     except Failure as failure:
         answer = _refused(request, server, then, failure)
     if attempt is not None and attempt.is_answered_by(parameters):  # an answer is accepted once
@@ -109,10 +113,8 @@ def _refused(request: HttpRequest, server: Server, then: str, failure: Failure) 
     return _view(server, then, failure)
 
 
-async def _signed_in(request: HttpRequest, caller: Caller, cookie: str, then: str) -> Response[str]:
-    """Return the answer that begins a session, after ending the previous session of the browser."""
-    server = server_of(request.app.state)
-    await asyncio.to_thread(server.sessions.end, request.cookies.get(sessions.COOKIE, ""))
+def _signed_in(request: HttpRequest, caller: Caller, cookie: str, then: str) -> Response[str]:
+    """Return the answer that begins a session."""
     requestlog.notes_of(request.scope).caller = caller
     answer = redirect(own_path(then))
     _set_cookie(request, answer, sessions.COOKIE, cookie, sessions.SECONDS)
@@ -135,7 +137,7 @@ def _set_cookie(request: HttpRequest, answer: Response[str], name: str, value: s
 @post("/sign-out", include_in_schema=False)
 async def _sign_out(request: HttpRequest, state: State) -> Response[str]:
     server = server_of(state)
-    is_of_issuer = await asyncio.to_thread(server.sessions.end, request.cookies.get(sessions.COOKIE, ""))
+    is_of_issuer = server.sessions.read(request.cookies.get(sessions.COOKIE, ""), Signed) is not None
     answer = redirect(f"{_PATH}?out=issuer" if is_of_issuer else _PATH)
     answer.delete_cookie(sessions.COOKIE, path=server.root or "/")
     return answer

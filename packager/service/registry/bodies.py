@@ -11,7 +11,6 @@ from packager.modelspec.validation import validate
 from packager.service.complaints import counted, of_fault
 from packager.service.config import DnsLabel
 from packager.service.failures import Failure
-from packager.service.registry.packages.content import PackageBody
 
 FieldsType = TypeVar("FieldsType", bound=Fields)
 
@@ -29,26 +28,26 @@ Name = Annotated[
 """The name of a template or a definition: it becomes a label value, and `append_uuid` adds nine characters."""
 
 Prose = Annotated[str, Meta(max_length=4096)]
-Yaml = Annotated[str, Meta(max_length=64 << 10)]
+Yaml = Annotated[str, Meta(max_length=64 << 10, title="a text with YAML")]
+TemplateText = Annotated[str, Meta(max_length=256 << 10, title="the template: Jinja over a list of Kubernetes objects")]
 
 
 class TemplateBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A task template to register."""
 
     name: Name
-    template: Yaml
+    template: TemplateText
     description: Prose = ""
     deprecated: bool = False
 
 
 class DefinitionBody(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A task definition to register, over a template or a package; three of its fields contain YAML as text."""
+    """A task definition to register, over a template; three of its fields contain YAML as text."""
 
     name: Name
-    task_template_name: Name | None = None
-    package: PackageBody | None = None
-    user_values_description: Yaml | None = None
-    user_values_example: Yaml | None = None
+    task_template_name: Name
+    user_values_description: Yaml
+    user_values_example: Yaml
     system_values: Yaml = ""
     creator: Annotated[str, Meta(max_length=63)] = ""
     description: Prose = ""

@@ -26,12 +26,13 @@ MAX_BYTES = 64 << 10
 
 _MAX_DEPTH = 8
 
-_TYPES = ("string", "integer", "number", "boolean", "quantity", "uri")
-_LEAF = re.compile(rf"\((Required|Optional)(?:: *({'|'.join(_TYPES)}))?\) *(.*)", re.DOTALL)
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+")
-
 SECRET = "secret"  # noqa: S105 - a type
-"""The type of a value that no response, log or manifest shows; only packages have such values."""
+"""The type of a value that no response, log, manifest or template gets: pods read it from the Secret of the job."""
+
+_TYPES = ("string", "integer", "number", "boolean", "quantity", "uri", SECRET)
+_LEAF = re.compile(rf"\((Required|Optional)(?:: *({'|'.join(_TYPES)}))?\) *(.*)", re.DOTALL)
+_SECRET_KEY = re.compile("[A-Za-z0-9_-]{1,60}")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]+")
 
 EVENTS = ("pending", "running", "succeeded", "failed", "deleted")
 """The statuses that an endpoint of type `event` can request."""
@@ -168,6 +169,8 @@ class _DescriptionReader:
         if match is None:
             self._add(here, f"expected a text that begins with (Required) or (Optional), found {show(value)}", _HINT)
             return FreeMapping()
+        if match[2] == SECRET and not all(isinstance(step, str) and _SECRET_KEY.fullmatch(step) for step in here):
+            self._add(here, "a secret has keys of letters, digits, - and _ above it, and is in no list")
         return Leaf(match[1] == "Required", match[2], " ".join(match[3].split()))
 
     def _add(self, here: Location, message: str, hint: str | None = None) -> None:
@@ -460,6 +463,39 @@ def _keys(group: Group) -> tuple[dict[str, Json], list[str]]:
 def _schema_of_mapping(properties: dict[str, Json], required: list[str]) -> dict[str, Json]:
     needed: dict[str, Json] = {"required": [*required]} if required else {}
     return {"type": "object", "properties": properties, "additionalProperties": False, **needed}
+
+
+def secret_places(group: Group, here: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:
+    """Return the places of the secrets in a mapping, which are in no list."""
+    places: list[tuple[str, ...]] = []
+    for key, entry in group.entries:
+        if isinstance(entry, Group):
+            places += secret_places(entry, (*here, key))
+        elif isinstance(entry, Leaf) and entry.type == SECRET:
+            places.append((*here, key))
+    return tuple(places)
+
+
+def without_optional(described: Described, value: object) -> dict[str, Json]:
+    """Return a mapping without the values that its description leaves to its user."""
+    entries = dict(described.entries) if isinstance(described, Group) else {}
+    kept: dict[str, Json] = {}
+    for key, item in value.items() if isinstance(value, dict) else ():
+        entry = entries.get(key)
+        if isinstance(entry, Items) and isinstance(item, list) and entry.required:
+            kinds = [(item, entry.kinds[number]) for item in item if (number := kind_of(entry, item)) is not None]
+            kept[key] = [
+                {**without_optional(kind, item), "type": item["type"]}
+                if "type" in item
+                else without_optional(kind, item)
+                for item, kind in kinds
+                if kind.required and isinstance(item, dict)
+            ]
+        elif isinstance(entry, Group) and entry.required:
+            kept[key] = without_optional(entry, item)
+        elif entry is None or entry.required:
+            kept[key] = item
+    return kept
 
 
 def walk(described: Described, here: Location = ()) -> Iterator[tuple[Location, Described]]:

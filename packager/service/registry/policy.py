@@ -14,7 +14,6 @@ from packager.workloads import structures
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from packager.kubernetes.allowed.values import Facts
     from packager.kubernetes.objects import Object
     from packager.service.registry.refusals import PolicyProblem
     from packager.workloads.pods import Pods
@@ -70,19 +69,16 @@ class Accepted(Value, frozen=True):
         return self.objects[-1]
 
 
-def accept(
-    rendered: Sequence[Object], release: str, application: str, site: Site, package: Facts | None = None
-) -> Accepted:
+def accept(rendered: Sequence[Object], release: str, application: str, site: Site) -> Accepted:
     """Return the objects of a job for the cluster, or the problems for which the policy refuses them.
 
     Args:
-        rendered: The objects from the template or the package.
+        rendered: The objects from the template.
         release: The name of the job.
         application: The application of the job; empty for none.
         site: The settings of the administrator.
-        package: The facts about the package, in addition to its objects; None for a template.
     """
-    source = JobOrigin(release, site.allowed, package)
+    source = JobOrigin(release, site.allowed)
     problems = refusals.of_objects(rendered, source)
     if problems:
         return Accepted(problems=tuple(dict.fromkeys(problems)))
@@ -98,7 +94,7 @@ def accept(
 
 
 def secret(release: str, role: str, content: Mapping[str, str], application: str, site: Site) -> Object:
-    """Return a Secret of a job: `endpoints` with the headers of dataset endpoints, or `package-secrets`."""
+    """Return a Secret of a job: `endpoints` with the headers of dataset endpoints, or `secrets` with filled ones."""
     item = {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -1,4 +1,4 @@
-"""Checks the objects that a template or a package renders for a job.
+"""Checks the objects that a template renders for a job.
 
 The checks of fields, names, references and pods are those of `packager.verify`.
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.base.problems import show, similar
-from packager.base.values import Value, replace
+from packager.base.values import Value
 from packager.kubernetes.allowed import words
 from packager.kubernetes.allowed.values import Facts
-from packager.kubernetes.manifest import Manifest, at, dotted, mapping
+from packager.kubernetes.manifest import Manifest, at, dotted
 from packager.package.declared import Declared
 from packager.rendering.origins import Position
 from packager.rendering.overlay import RenderedOverlay
@@ -22,7 +22,6 @@ from packager.verify import (
     allowed_fields,
     containers,
     credentials,
-    environment,
     names,
     objects,
     podspec,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.kubernetes.podsecurity import Level
 
-OWN_SECRETS = ("endpoints", "package-secrets")
+OWN_SECRETS = ("endpoints", "secrets")
 """The suffixes of the Secrets that the service creates, after the release."""
 
 SECRETS_OWNER = "secrets-owner"
@@ -49,43 +48,20 @@ SECRETS_OWNER = "secrets-owner"
 _METADATA = ("name", "labels", "annotations")
 _VERSION = schema.versions()[-1]
 
-_OF_SITE = (
-    "pod.spec.imagePullSecrets",
-    "pod.spec.priorityClassName",
-    "pod.spec.terminationGracePeriodSeconds",
-    "pod.spec.tolerations",
-)
-"""Fields that a package's options and spec may set, and that give a job something of others: their reserved nodes,
-priority over their pods, a password, or nodes and devices after the job has ended and no limit counts it. In a task
-service, only the site decides about these fields."""
-
-_OF_SITE_ALWAYS = ("pod.spec.priorityClassName",)
-"""The fields of `_OF_SITE` that the table also permits in templates."""
-
-_GRACE_SECONDS = 30
-"""The time that each pod has to end by default."""
-
-_TOLERATED_ANYWAY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-"""The taints for which each pod gets a toleration (the admission plugin DefaultTolerationSeconds)."""
+_PRIORITY = "pod.spec.priorityClassName"
+"""A field that the table permits, and that gives a job priority over the pods of others: only the site decides it."""
 
 
 class JobOrigin(Value, frozen=True):
-    """The template or the package of a job's objects.
+    """The job whose objects are checked.
 
     Attributes:
         release: The name of the job.
         allowed: The entries of `allow`, which permit more than the table.
-        package: The facts about the package, in addition to its objects; None for a template.
     """
 
     release: str
     allowed: frozenset[str] = frozenset()
-    package: Facts | None = None
-
-    @property
-    def noun(self) -> str:
-        """The noun for messages."""
-        return "template" if self.package is None else "package"
 
 
 class PolicyProblem(Value, frozen=True):
@@ -127,31 +103,21 @@ def of_objects(rendered: Sequence[Object], source: JobOrigin) -> list[PolicyProb
 
 def of_fields(rendered: Sequence[Object], source: JobOrigin) -> Iterator[PolicyProblem]:
     """Yield a problem for each field, label and annotation that neither the table nor the site permits."""
-    overlay = _overlay(rendered, source)
-    facts = _facts(overlay, source)
+    overlay = _overlay(rendered)
+    facts = Facts(config_maps=frozenset(overlay.names("ConfigMap")), names=(source.release,), is_template=True)
     for manifest in overlay.manifests:
         for unlisted in allowed_fields.judged(overlay, manifest, facts, source.allowed, (*WORKLOADS, *COMPANIONS)):
-            yield _of_unlisted(manifest, unlisted, source)
+            yield _of_unlisted(manifest, unlisted)
     for pods in overlay.pods:
-        for word in _OF_SITE if source.package else _OF_SITE_ALWAYS:
-            location = (*pods.location, *word.split(".")[1:])
-            if _gives(at(pods.manifest.data, location)) and not words.permits(source.allowed, word):
-                message = f"{pods.manifest}: {dotted(location)}: only the site decides this"
-                yield PolicyProblem(message, _permitted_by(word), allowed_fields.FIELD)
-
-
-def _gives(value: object) -> bool:
-    """Whether the value of a field of `_OF_SITE` gives a pod more than the defaults of every pod."""
-    if isinstance(value, list):
-        return any(mapping(item).get("key") not in _TOLERATED_ANYWAY for item in value)
-    if isinstance(value, int | float):
-        return value > _GRACE_SECONDS
-    return value not in (None, "")
+        location = (*pods.location, *_PRIORITY.split(".")[1:])
+        if at(pods.manifest.data, location) not in (None, "") and not words.permits(source.allowed, _PRIORITY):
+            message = f"{pods.manifest}: {dotted(location)}: only the site decides this"
+            yield PolicyProblem(message, _permitted_by(_PRIORITY), allowed_fields.FIELD)
 
 
 def of_values(items: Sequence[Object], source: JobOrigin, level: Level) -> Iterator[PolicyProblem]:
     """Yield a problem for each value of completed objects that is invalid, refers to nothing, or exceeds the level."""
-    overlay = _overlay(items, source)
+    overlay = _overlay(items)
     for manifest in overlay.manifests:
         for fault in schema.faults(manifest.data, (_VERSION,)):
             key = next((step for step in reversed(fault.location) if isinstance(step, str)), "")
@@ -161,7 +127,6 @@ def of_values(items: Sequence[Object], source: JobOrigin, level: Level) -> Itera
     every_kind = frozenset(manifest.kind for manifest in overlay.manifests)
     for problem in (
         *objects.check(overlay, every_kind),
-        *(environment.check(overlay) if source.package else ()),
         *names.check(overlay),
         *references.check(overlay),
         *containers.check(overlay),
@@ -192,9 +157,9 @@ def _of_object(item: Object, source: JobOrigin) -> Iterator[PolicyProblem]:
         return
     for key in item["metadata"]:
         if key not in _METADATA:
-            yield _not_set(manifest, f"metadata.{key}", source)
+            yield _not_set(manifest, f"metadata.{key}")
     if item.get("status") is not None:
-        yield _not_set(manifest, "status", source)
+        yield _not_set(manifest, "status")
     release, name = source.release, item["metadata"].get("name")
     if name != release and not str(name).startswith(f"{release}-"):
         message = f"expected the release {release!r}, or a name that begins with '{release}-'"
@@ -203,18 +168,18 @@ def _of_object(item: Object, source: JobOrigin) -> Iterator[PolicyProblem]:
         yield PolicyProblem(f"{manifest}: the service creates the Secret of this name")
     if name == f"{release}-{SECRETS_OWNER}" and manifest.kind == "ConfigMap":
         yield PolicyProblem(f"{manifest}: the service creates the ConfigMap of this name")
-    yield from _of_companion(manifest, source)
+    yield from _of_companion(manifest)
 
 
-def _not_set(manifest: Manifest, place: str, source: JobOrigin) -> PolicyProblem:
-    return PolicyProblem(f"{manifest}: {place}: a {source.noun} must not set this field")
+def _not_set(manifest: Manifest, place: str) -> PolicyProblem:
+    return PolicyProblem(f"{manifest}: {place}: a template must not set this field")
 
 
-def _of_companion(manifest: Manifest, source: JobOrigin) -> Iterator[PolicyProblem]:
+def _of_companion(manifest: Manifest) -> Iterator[PolicyProblem]:
     """Yield the problems of a companion object that no site can permit."""
     if manifest.kind == "Secret":
         if "stringData" in manifest.data:
-            yield PolicyProblem(f"{manifest}: stringData: a {source.noun} must not create a Secret from values")
+            yield PolicyProblem(f"{manifest}: stringData: a template must not create a Secret from values")
         if manifest.data.get("type") not in (None, "Opaque"):
             yield PolicyProblem(f"{manifest}: type: expected Opaque")
     if manifest.kind == "Service":
@@ -225,22 +190,10 @@ def _of_companion(manifest: Manifest, source: JobOrigin) -> Iterator[PolicyProbl
             yield PolicyProblem(f"{manifest}: spec.type: expected ClusterIP")
 
 
-def _facts(overlay: RenderedOverlay, source: JobOrigin) -> Facts:
-    """Return the facts about the template or package, with the names of its objects in the job."""
-    config_maps = frozenset(overlay.names("ConfigMap"))
-    if source.package is None:
-        return Facts(config_maps=config_maps, names=(source.release,), is_template=True)
-    claims = source.package.claims
-    if claims is not None:
-        claims |= set(overlay.names("PersistentVolumeClaim"))
-    own = (*source.package.names, source.release)
-    return replace(source.package, config_maps=config_maps, claims=claims, names=own)
-
-
-def _of_unlisted(manifest: Manifest, unlisted: Unlisted, source: JobOrigin) -> PolicyProblem:
+def _of_unlisted(manifest: Manifest, unlisted: Unlisted) -> PolicyProblem:
     message = unlisted.message
     if unlisted.missing:
-        message = f"the {source.noun} has no {unlisted.missing} {show(at(manifest.data, unlisted.location))}"
+        message = f"the template has no {unlisted.missing} {show(at(manifest.data, unlisted.location))}"
     elif unlisted.options == ("queue",):
         message = "the queue of the project decides when its jobs start"
     place = f"{manifest}: {dotted(unlisted.location) or 'kind'}"
@@ -262,8 +215,8 @@ class _Sources:
     start = Position("", 0, 0)
 
 
-def _overlay(items: Sequence[Object], source: JobOrigin) -> RenderedOverlay:
-    return RenderedOverlay(source.noun, tuple(map(Manifest, items)), _Sources())  # type: ignore[arg-type]
+def _overlay(items: Sequence[Object]) -> RenderedOverlay:
+    return RenderedOverlay("template", tuple(map(Manifest, items)), _Sources())  # type: ignore[arg-type]
 
 
 def _of_problem(problem: Problem) -> PolicyProblem:

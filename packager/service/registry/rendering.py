@@ -13,7 +13,6 @@ import re
 import secrets
 import sys
 import time
-from collections import OrderedDict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from packager.base import jsonio, yamlio
 from packager.base.errors import EndedError, HungError, ToolError
 from packager.base.problems import Problem
 from packager.base.values import Fields, Value, convert, field
-from packager.service.registry import sandbox
 from packager.service.registry.helpers import Helpers
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
 
-MAX_TEMPLATE = 64 << 10
+MAX_TEMPLATE = 256 << 10
 MAX_VALUES = 64 << 10
 MAX_RESULT = 512 << 10
 MAX_OBJECTS = 20
@@ -38,11 +36,6 @@ MAX_OBJECTS = 20
 _SECONDS = 60.0
 """The maximum time of a request. A template that never ends is stopped after two seconds of processor time: on a busy
 machine, it takes long until a process of low priority has used these."""
-
-_LONG_SECONDS = 0.01
-_MOST_REMEMBERED = 1_000
-"""The processor seconds after which a template counts as one that takes long, and the most of these that are
-remembered."""
 
 _ANSWER_BYTES = 8 << 20
 
@@ -79,7 +72,7 @@ class _Answer(Fields, frozen=True):
         mark: The start of all words.
         values: The values of the expressions.
         lines: The lines of the expressions.
-        seconds: The processor time.
+        places: The places of the values that a template reads, and whether it cannot do without each.
     """
 
     lacking: list[str] = field(default_factory=list)
@@ -88,7 +81,7 @@ class _Answer(Fields, frozen=True):
     mark: str = ""
     values: list[object] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
-    seconds: float = 0.0
+    places: list[tuple[list[str], bool]] = field(default_factory=list)
 
     @property
     def problems(self) -> list[Problem]:
@@ -112,70 +105,44 @@ class Renderer:
 
     Args:
         rendered: Called with the seconds of each request to a child process.
-        ask: Returns the answer to a request, in place of a child process.
     """
 
-    def __init__(
-        self,
-        rendered: Callable[[float], None] = lambda _seconds: None,
-        ask: Callable[[bytes], bytes] | None = None,
-    ) -> None:
+    def __init__(self, rendered: Callable[[float], None] = lambda _seconds: None) -> None:
         self._rendered = rendered
-        self._sandboxes, self._slow_sandboxes = Helpers(_SANDBOX), Helpers((*_SANDBOX, sandbox.SLOW))
-        self._own = ask
-        self._slow: OrderedDict[int, None] = OrderedDict()
+        self._sandboxes = Helpers(_SANDBOX)
 
     def close(self) -> None:
         """End the child processes."""
         self._sandboxes.close()
-        self._slow_sandboxes.close()
 
     def check(self, template: str) -> list[Problem]:
         """Return the problems of a template that are found without values, each with its line."""
+        return self.check_with_values(template)[0]
+
+    def check_with_values(self, template: str) -> tuple[list[Problem], list[tuple[list[str], bool]]]:
+        """Return the problems of a template, and the places of the values that it reads: whether each is required."""
         if problem := _too_long("template", template, MAX_TEMPLATE):
-            return [problem]
+            return [problem], []
         answer = self._ask({"template": template})
-        return [answer] if isinstance(answer, Problem) else answer.problems
+        return ([answer], []) if isinstance(answer, Problem) else (answer.problems, answer.places)
 
-    def render(self, template: str, values: Mapping[str, object], invented: object = None) -> FilledTemplate:
-        """Render a template with values, and return the objects or the problems.
-
-        Args:
-            template: The text of the template.
-            values: The values.
-            invented: The value in place of each missing one; None to report these as problems.
-        """
+    def render(self, template: str, values: Mapping[str, object]) -> FilledTemplate:
+        """Render a template with values, and return the objects or the problems."""
         problem = _too_long("template", template, MAX_TEMPLATE)
         problem = problem or _too_long("values", json.dumps(values, ensure_ascii=False), MAX_VALUES)
         if problem:
             return FilledTemplate(problems=(problem,))
-        answer = self._ask({"template": template, "values": values, "invented": invented})
+        answer = self._ask({"template": template, "values": values})
         if isinstance(answer, Problem):
             return FilledTemplate(problems=(answer,))
         return FilledTemplate(problems=tuple(answer.problems)) if answer.faults else _objects(answer)
-
-    def _answer(self, line: bytes, template: int) -> _Answer:
-        """Return the answer of a child process to a request. Templates that took long have processes of their own."""
-        if self._own:
-            return _read_answer(self._own(line))
-        helpers = self._slow_sandboxes if template in self._slow else self._sandboxes
-        seconds = _SECONDS
-        try:
-            answer = _read_answer(helpers.ask(line, timeout=_SECONDS, max_bytes=_ANSWER_BYTES))
-            seconds = answer.seconds
-        finally:
-            if seconds > _LONG_SECONDS:
-                self._slow[template] = None
-                if len(self._slow) > _MOST_REMEMBERED:
-                    self._slow.popitem(last=False)
-        return answer
 
     def _ask(self, request: Mapping[str, object]) -> _Answer | Problem:
         """Return the answer of a child process to a request, or the problem if there is none."""
         line = json.dumps(request).encode()
         begun = time.monotonic()
         try:
-            return self._answer(line, hash(request["template"]))
+            return _read_answer(self._sandboxes.ask(line, timeout=_SECONDS, max_bytes=_ANSWER_BYTES))
         except HungError:
             return Problem("template", 0, 0, f"the template takes more than {_SECONDS:g} seconds")
         except EndedError as error:

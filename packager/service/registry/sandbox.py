@@ -18,10 +18,9 @@ import resource
 import secrets
 import shlex
 import sys
-import time
 import traceback
 from bisect import bisect_right
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import jinja2
@@ -32,7 +31,7 @@ from packager.base import jsonio
 from packager.service.registry.confinement import confine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 MAX_TEXT = 512 << 10
 """The maximum number of characters that a template writes."""
@@ -69,17 +68,14 @@ class _PrintedError(jinja2.TemplateError):
 class _Printed:
     """The values of the expressions of one template, in the order in which they were written."""
 
-    def __init__(self, names: Mapping[str, object], invented: object = None) -> None:
+    def __init__(self, names: Mapping[str, object]) -> None:
         self.mark = f"v{secrets.token_hex(6)}n"
         self.values: list[object] = []
         self.lines: list[int] = []
         self.names = names
-        self.invented = invented
         self._room = MAX_JSON
 
     def word(self, value: object, line: int) -> str:
-        if isinstance(value, _Invented):
-            value = self.invented
         if isinstance(value, jinja2.Undefined):
             raise _PrintedError(f"{_path(value, self.names)} is not defined")
         try:
@@ -94,21 +90,6 @@ class _Printed:
         self.values.append(value)
         self.lines.append(line)
         return f"{self.mark}{len(self.values) - 1}e"
-
-
-class _Invented(jinja2.ChainableUndefined):
-    """A missing value in a trial with invented values."""
-
-    __slots__ = ()
-
-    def __int__(self) -> int:  # type: ignore[override] # an undefined value of jinja2 never returns
-        return 1
-
-    def __float__(self) -> float:  # type: ignore[override] # the same
-        return 1.0
-
-    def __str__(self) -> str:
-        return "invented"
 
 
 _PRINTED = "\0printed"
@@ -165,12 +146,11 @@ def _environment() -> jinja2.Environment:
 
 
 _ENVIRONMENT = _environment()
-_INVENTING = _ENVIRONMENT.overlay(undefined=_Invented)
 
 
 @lru_cache(maxsize=64)
-def _compiled(template: str, *, invents: bool = False) -> tuple[jinja2.Template, _Lines]:
-    compiled = (_INVENTING if invents else _ENVIRONMENT).from_string(template)
+def _compiled(template: str) -> tuple[jinja2.Template, _Lines]:
+    compiled = _ENVIRONMENT.from_string(template)
     return compiled, _Lines(compiled)
 
 
@@ -221,17 +201,55 @@ def _attribute(node: nodes.Node) -> str:
     return str(key.value) if isinstance(key, nodes.Const) and isinstance(key.value, str) else ""
 
 
-def fill(template: str, names: Mapping[str, object], invented: object = None) -> dict[str, object]:
-    """Render a template, and return the text with its words and their values, or the fault with its line.
+def places(template: str) -> list[tuple[list[str], bool]]:
+    """Return the place of each value that a template reads, and whether the template cannot do without the value.
 
-    Args:
-        template: The text of the template.
-        names: The values.
-        invented: The value in place of each missing one; None to refuse these.
+    A value that is tested, has an alternative, or is read only where something else is tested, is optional.
     """
-    printed = _Printed(names, invented)
+    found: dict[tuple[str, ...], bool] = {}
+    own = {"range", "loop"}
+
+    def path(node: nodes.Node) -> tuple[str, ...]:
+        """Return the place that a node reads; empty for another node."""
+        if isinstance(node, nodes.Name):
+            return (node.name,)
+        called = node.node if isinstance(node, nodes.Call) else None
+        if isinstance(called, nodes.Getattr) and called.attr == "get":
+            first = next(iter(node.args), None)  # type: ignore[attr-defined]  # a call
+            if not isinstance(first, nodes.Const):
+                return ()
+            above, key = path(called.node), str(first.value)
+        elif isinstance(node, nodes.Getattr | nodes.Getitem):
+            above, key = path(node.node), _attribute(node)
+        else:
+            return ()
+        return (*above, key) if above and key else ()
+
+    def walk(node: nodes.Node, *, is_optional: bool) -> None:
+        if isinstance(node, nodes.For | nodes.Assign):
+            own.update(name.name for name in node.target.find_all(nodes.Name))
+            own.update([node.target.name] if isinstance(node.target, nodes.Name) else [])
+        if (place := path(node)) and place[0] not in own:
+            found[place] = found.get(place, False) or not is_optional
+            return
+        tests = isinstance(node, nodes.Or | nodes.If | nodes.CondExpr | nodes.Test)
+        tests = tests or (isinstance(node, nodes.Filter) and node.name == "default")
+        for child in node.iter_child_nodes():
+            walk(child, is_optional=is_optional or tests)
+
+    walk(_ENVIRONMENT.parse(template), is_optional=False)
+    return [
+        (list(place), is_required)
+        for place, is_required in found.items()
+        if not any(other[: len(place)] == place and other != place for other in found)
+    ]
+
+
+def fill(template: str, names: Mapping[str, object]) -> dict[str, object]:
+    """Render a template, and return the text with its words and their values, or the fault with its line."""
+    printed = _Printed(names)
     try:
-        compiled, code_lines = _compiled(template, invents=invented is not None)
+        compiled, code_lines = _compiled(template)
         parts: list[str] = []
         length = 0
         for part in compiled.generate({**names, _PRINTED: printed}):
@@ -272,8 +290,9 @@ def _outcome(line: bytes, lacking: list[str]) -> dict[str, object]:
     if "template" not in request:
         return {"lacking": lacking}
     if "values" in request:
-        return fill(request["template"], request["values"], request.get("invented"))
-    return {"faults": check(request["template"])}
+        return fill(request["template"], request["values"])
+    faults = check(request["template"])
+    return {"faults": faults, "places": [] if faults else places(request["template"])}
 
 
 def answer(line: bytes, lacking: list[str]) -> bytes:
@@ -286,10 +305,9 @@ def answer(line: bytes, lacking: list[str]) -> bytes:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(usage.ru_utime + usage.ru_stime) + 1 + _CPU_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-    begun = time.process_time()
     try:
         outcome = _outcome(line, lacking)
-        return json.dumps({**outcome, "seconds": time.process_time() - begun}).encode()
+        return json.dumps(outcome).encode()
     except MemoryError:
         return json.dumps(_fault(0, _TOO_MUCH_MEMORY)).encode()
 
@@ -308,27 +326,10 @@ def confine_renderer() -> list[str]:
     return lacking
 
 
-NICENESS = 10
-"""The niceness of processes for work that takes long: others of the server get the processor first."""
-
-SLOW = "slow"
-"""The argument of this program for templates that take long."""
-
-
-def serve(answered: Callable[[bytes], bytes]) -> None:
-    """Answer each line of the input until it ends.
-
-    Args:
-        answered: Returns the answer to a line, without a line feed.
-    """
-    for line in sys.stdin.buffer:
-        left = memoryview(answered(line) + b"\n")
-        while left:
-            left = left[os.write(1, left) :]
-
-
 if __name__ == "__main__":
     warm_up()
-    if SLOW in sys.argv:
-        os.nice(NICENESS)  # only now: on a busy machine, the first request would wait long for the imports
-    serve(partial(answer, lacking=confine_renderer()))
+    missing = confine_renderer()
+    for request in sys.stdin.buffer:
+        left = memoryview(answer(request, missing) + b"\n")
+        while left:
+            left = left[os.write(1, left) :]

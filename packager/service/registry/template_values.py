@@ -14,7 +14,7 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from packager.base.values import Json
 
@@ -35,11 +35,16 @@ LABEL_FORM = "use at most 63 letters, digits and '-_.', with a letter or digit a
 """The form of a name that becomes the value of a label, as a hint."""
 
 LONGEST_RELEASE = 50
-"""The maximum length of a job's name, so that controllers can append to it in the names of pods."""
+_LONGEST_WITH_ROLES = 36
+"""The maximum length of a job's name, so that controllers can append to it in the names of pods; the second one for
+kinds that also append a role and the numbers of a job and a pod."""
+
+_WITH_ROLES = re.compile(r"^kind: *[\"']?(?:JobSet|MPIJob)", re.MULTILINE)
 
 
-def release_name(definition: str, application: str, longest: int = LONGEST_RELEASE) -> str:
-    """Return a new name for a job: a DNS label of at most `longest` characters that begins with a letter."""
+def release_name(definition: str, application: str, template: str = "") -> str:
+    """Return a new name for a job: a DNS label that begins with a letter, short enough for the kinds in a template."""
+    longest = _LONGEST_WITH_ROLES if _WITH_ROLES.search(template) else LONGEST_RELEASE
     words = re.sub("[^a-z0-9]+", "-", f"{definition}-{application}".lower()).strip("-")
     if not re.fullmatch(LETTER_FIRST, words):
         words = f"job-{words}".strip("-")
@@ -120,17 +125,32 @@ def _without_headers(endpoint: Json) -> Json:
     return {key: value for key, value in endpoint.items() if key != "headers"}
 
 
-def masked(filled: Mapping[str, Json], secret_keys: Collection[str] = ()) -> dict[str, Json]:
-    """Return filled values for callers, with *** in place of each value of a header and each secret.
+def value_at(values: object, place: Sequence[str]) -> object:
+    """Return the value at a place in nested mappings; None without one."""
+    for key in place:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
 
-    Args:
-        filled: The filled values.
-        secret_keys: The keys below `env` whose values are secrets.
-    """
+
+def put(values: Mapping[str, Json], place: Sequence[str], value: Json) -> dict[str, Json]:
+    """Return a copy of nested mappings with a value at a place; None removes it."""
+    key, *below = place
+    new = put(mapping(values.get(key)), below, value) if below else value
+    return {**{other: item for other, item in values.items() if other != key}, **({} if new is None else {key: new})}
+
+
+def without(filled: Mapping[str, Json], secret_places: Iterable[Sequence[str]]) -> dict[str, Json]:
+    """Return filled values for a template: without secrets."""
+    for place in secret_places:
+        filled = put(filled, place, None) if value_at(dict(filled), place) is not None else filled
+    return dict(filled)
+
+
+def masked(filled: Mapping[str, Json], secret_places: Iterable[Sequence[str]] = ()) -> dict[str, Json]:
+    """Return filled values for callers, with *** in place of each value of a header and each secret."""
     copy = replaced_headers(filled, lambda _index, headers: dict.fromkeys(headers, MASK))
-    env = copy.get("env")
-    if secret_keys and isinstance(env, dict):
-        copy["env"] = {key: MASK if key in secret_keys else value for key, value in env.items()}
+    for place in secret_places:
+        copy = put(copy, place, MASK) if value_at(copy, place) is not None else copy
     return copy
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, insert, select, text
 
 from packager.base.errors import ToolError
-from packager.service.store.tables import metadata
+from packager.service.store.models import metadata
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Table

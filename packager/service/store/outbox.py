@@ -9,23 +9,21 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, delete, func, insert, or_, select, tuple_, update
 
 from packager.base import jsonio
-from packager.base.values import Value, replace
+from packager.base.values import replace
 from packager.kubernetes.manifest import listing, mapping
-from packager.service.store import prepared
-from packager.service.store.rows import Delivery, columns, read
-from packager.service.store.tables import deliveries, jobs
+from packager.service.store.models import Delivery, columns, deliveries, jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection, Select, Table
 
     from packager.base.values import Json
     from packager.service.store.databases import Database
-    from packager.service.store.rows import NewEvent, StoredJob
+    from packager.service.store.models import NewEvent, StoredJob
 
 ORIGINAL = ("pending", "succeeded", "failed", "deleted")
 """The statuses that are reported to an endpoint without `events`."""
@@ -113,18 +111,20 @@ def _body(status: str, job: StoredJob, event: NewEvent) -> str:
     return jsonio.compact(body)
 
 
-class Busy(Value, frozen=True):
-    """The hosts, projects and endpoints to which no callbacks are sent now.
-
-    Attributes:
-        hosts: The hosts at their limit.
-        projects: The projects at their limit.
-        endpoints: The releases and endpoint indices with a callback that is being sent.
-    """
-
-    hosts: tuple[str, ...] = ()
-    projects: tuple[str, ...] = ()
-    endpoints: tuple[tuple[str, int], ...] = ()
+def _heads(*columns: ColumnElement[object] | Table) -> Select[*tuple[object, ...]]:
+    """Return the statement that selects columns of the first waiting callback of each endpoint of a job."""
+    earlier = deliveries.alias()
+    waits_behind = (
+        select(earlier.c.id)
+        .where(
+            earlier.c.release == deliveries.c.release,
+            earlier.c.endpoint == deliveries.c.endpoint,
+            earlier.c.state == "waiting",
+            earlier.c.sequence < deliveries.c.sequence,
+        )
+        .exists()
+    )
+    return select(*columns).where(deliveries.c.state == "waiting", ~waits_behind)
 
 
 class Outbox:
@@ -133,34 +133,32 @@ class Outbox:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def due(self, time: str, busy: Busy, limit: int) -> list[Delivery]:
-        """Return the due callbacks: for each endpoint of a job, only the first waiting one.
-
-        Projects take turns, and so do the hosts of a project.
+    def due(
+        self, time: str, hosts: Collection[str], endpoints: Collection[tuple[str, int]], limit: int
+    ) -> list[Delivery]:
+        """Return the due callbacks, of each endpoint of a job only the first waiting one, the oldest first.
 
         Args:
             time: The current time.
-            busy: The hosts, projects and endpoints to skip.
+            hosts: The hosts to skip.
+            endpoints: The releases and indexes of the endpoints to skip.
             limit: The maximum number of callbacks.
         """
-        values = {
-            "time": time,
-            "hosts": busy.hosts,
-            "projects": busy.projects,
-            "endpoints": busy.endpoints,
-            "limit": limit,
-        }
-        with self._database.reading() as connection:
-            ids = list(connection.scalars(prepared.DUE, values))
-            if not ids:
-                return []
-            due = {row.id: row for row in read(connection, Delivery, prepared.WAITING, ids=ids)}
-        return [due[identifier] for identifier in ids if identifier in due]
+        statement = (
+            _heads(deliveries)
+            .where(
+                deliveries.c.next_try <= time,
+                deliveries.c.host.not_in(hosts),
+                tuple_(deliveries.c.release, deliveries.c.endpoint).not_in(endpoints),
+            )
+            .order_by(deliveries.c.next_try)
+        )
+        return self._database.rows(Delivery, statement.limit(limit))
 
     def next_time(self) -> str | None:
         """Return the time of the next callback; None if none waits."""
         with self._database.reading() as connection:
-            time = connection.scalar(prepared.NEXT_TRY)
+            time = connection.scalar(_heads(deliveries.c.next_try).order_by(deliveries.c.next_try).limit(1))
         return None if time is None else str(time)
 
     def waiting(self) -> int:
@@ -191,13 +189,6 @@ class Outbox:
         """Return the callbacks of a job, by sequence and endpoint."""
         statement = select(deliveries).where(deliveries.c.release == release)
         return self._database.rows(Delivery, statement.order_by(deliveries.c.sequence, deliveries.c.endpoint))
-
-    def redeliver(self, release: str, identifier: str, time: str) -> Delivery | None:
-        """Make a callback wait again, with all attempts of a new one; return it, or None if it does not exist."""
-        same = and_(deliveries.c.release == release, deliveries.c.id == identifier)
-        with self._database.writing() as connection:
-            connection.execute(update(deliveries).where(same).values(state="waiting", attempts=0, next_try=time))
-            return next(iter(read(connection, Delivery, select(deliveries).where(same))), None)
 
     @staticmethod
     def forget(connection: Connection, release: str) -> None:

@@ -36,6 +36,13 @@ class Share(Value, frozen=True):
     gpus: int
 
 
+class Wait(Value, frozen=True):
+    """The place of a waiting job in the queue of its project, from 1 on, and why it waits."""
+
+    place: int
+    reason: str
+
+
 class _Obstacle(Enum):
     """A limit that leaves no room for a job."""
 
@@ -69,24 +76,29 @@ class _Started:
         return None
 
 
-def obstacle(share: Share, started: Iterable[Share], limits: Quota) -> str:
-    """Return why a new job waits: the limit that other jobs have reached, or the jobs before it.
+def waits(started: Iterable[Share], waiting: Iterable[Share], limits: Quota) -> dict[str, Wait]:
+    """Return for each waiting job its place, and why it waits: the limit that was reached, or the jobs before it.
 
     Args:
-        share: The new job, for which there is no room.
         started: The jobs that have started and not ended.
+        waiting: The waiting jobs, the oldest first.
         limits: The limits of the project.
     """
     others = _Started(started)
-    match others.obstacle(share, limits):
-        case _Obstacle.PER_CREATOR:
-            own = others.owners[share.owner]
-            return f"{own} of at most {limits.running_per_creator} jobs of its creator had started"
-        case _Obstacle.RUNNING:
-            return f"{others.jobs} of at most {limits.running} jobs of the project had started"
-        case _Obstacle.GPUS:
-            return f"it takes {share.gpus} GPUs, and {others.gpus} of the project's {limits.gpus} were in use"
-    return "other jobs were waiting before it"
+    result: dict[str, Wait] = {}
+    for place, share in enumerate(waiting, 1):
+        match others.obstacle(share, limits):
+            case _Obstacle.PER_CREATOR:
+                own = others.owners[share.owner]
+                reason = f"{own} of at most {limits.running_per_creator} jobs of its creator have started"
+            case _Obstacle.RUNNING:
+                reason = f"{others.jobs} of at most {limits.running} jobs of the project have started"
+            case _Obstacle.GPUS:
+                reason = f"it takes {share.gpus} GPUs, and {others.gpus} of the project's {limits.gpus} are in use"
+            case None:
+                reason = "other jobs wait before it" if place > 1 else "it starts soon"
+        result[share.release] = Wait(place, f"waits for room in the project: {reason}")
+    return result
 
 
 def startable(started: Iterable[Share], waiting: Iterable[Share], limits: Quota) -> Iterator[str]:

@@ -5,39 +5,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete as delete_from
-from sqlalchemy import func, insert, select, text, tuple_, update
+from sqlalchemy import func, insert, or_, select, text, tuple_, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from packager.base.errors import MlpackError
+from packager.base.errors import MlpackError, ToolError
 from packager.base.values import Value, replace
-from packager.service.store import databases, migration, outbox, prepared, usage
-from packager.service.store.curves import Measured
-from packager.service.store.databases import AwayError
-from packager.service.store.kept_logs import KeptLogs
-from packager.service.store.quota import Quota, Share, obstacle, startable
-from packager.service.store.revisions import Revisions
-from packager.service.store.rows import (
+from packager.service.store import databases, migration, outbox
+from packager.service.store.models import (
     NewEvent,
     StoredEvent,
     StoredJob,
     StoredStatus,
     Usage,
     columns,
+    definitions,
+    events,
+    jobs,
+    logs,
+    meta,
     read,
     storable,
 )
-from packager.service.store.sessions import StoredSessions
-from packager.service.store.tables import events, jobs, meta
-from packager.service.store.tokens import StoredTokens
+from packager.service.store.quota import Quota, Share, Wait, startable, waits
+from packager.service.store.revisions import Revisions
+from packager.service.store.small import KeptLogs, Measured, StoredTokens
 from packager.service.times import now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy import ColumnElement, Connection, Select
-
-    from packager.service.store.usage import Taken
 
 FINAL = ("succeeded", "failed", "deleted")
 """The statuses of ended jobs."""
@@ -51,6 +49,7 @@ STATUSES = (*ACTIVE, *FINAL)
 GOALS = ("cancel", "delete", "delete-storage")
 """The goals of a job, except `run`; each includes those before it."""
 
+_MOST_CHOICES = 200
 _PROBE = "probe"
 _PROBE_BYTES = 16 << 10
 """The key and the size of the row that tests whether writes succeed: a full disk still accepts a few bytes."""
@@ -67,17 +66,27 @@ class QueueFullError(MlpackError):
     """The maximum number of jobs of the project already wait."""
 
 
-class Filters(Value, frozen=True):
-    """The filters of a list of jobs; None for no filter."""
+class JobQuery(Value, frozen=True):
+    """The filters of a list of jobs; None for all jobs."""
 
     status: str | None = None
     definition: str | None = None
     creator: str | None = None
     application: str | None = None
-    since: str | None = None
-    until: str | None = None
-    q: str | None = None
-    projects: tuple[str, ...] | None = None
+    project: str | None = None
+    since: str | None = None  # the earliest time of creation: a time, or in requests also a duration before now
+    until: str | None = None  # the end of the times of creation, excluded
+    q: str | None = None  # a part of the release or the title
+    limit: int = 50
+    cursor: str | None = None  # the `next` of the previous page
+    ended_since: str | None = None  # the earliest time of the end, as `since`
+
+
+class Taken(Value, frozen=True):
+    """The use of the database by a project."""
+
+    unfinished: Mapping[str, int]  # the jobs that have not ended, by owner
+    size: int  # the bytes of its jobs, their kept logs and its definitions
 
 
 class NewJob(Value, frozen=True):
@@ -94,7 +103,7 @@ class NewJob(Value, frozen=True):
     limits: Quota = _NO_QUOTA
 
 
-_STATE = ("status", "reason", "message", "hint", "pods", "findings", "attempts", "started", "ended")
+_STATE = ("status", "reason", "message", "hint", "log_line", "pods", "findings", "attempts", "started", "ended")
 """The columns of a job that the control loop changes."""
 
 
@@ -108,7 +117,6 @@ class Store:
         outbox: The callbacks.
         logs: The kept logs.
         measured: The curves of jobs.
-        sessions: The sessions of the page.
     """
 
     def __init__(self, where: str | Path, *, is_served: bool = False, migrates: bool = True) -> None:
@@ -116,7 +124,7 @@ class Store:
 
         Args:
             where: A path, `sqlite:PATH` or `postgresql://…`.
-            is_served: Whether to lock a database that is not PostgreSQL, so that no other server can use it.
+            is_served: Whether to lock the database, so that no other server can use it.
             migrates: Whether to migrate a database of an older mlpack.
 
         Raises:
@@ -131,15 +139,14 @@ class Store:
         self.outbox = outbox.Outbox(self.database)
         self.logs = KeptLogs(self.database)
         self.measured = Measured(self.database)
-        self.sessions = StoredSessions(self.database)
         try:
             if is_served:
                 self.database.claim()
-            with self._writing(is_patient=True) as connection:
+            with self._writing() as connection:
                 self.was_migrated = migration.upgrade(connection, is_allowed=migrates)
         except DBAPIError as error:
             self.close()
-            raise databases.cannot_be_used(self.database, error) from None
+            raise ToolError(f"the database {self.shown} cannot be used: {error.orig}") from None
         except BaseException:
             self.close()
             raise
@@ -177,51 +184,39 @@ class Store:
         """Write a consistent copy of the database to a new file. Raises ToolError, also if the file exists."""
         self.database.backup(file)
 
-    def setting(self, key: str, default: Callable[[], str]) -> str:
-        """Return a stored value; if there is none, store the default and return it."""
-        with self._writing() as connection:
-            value = connection.execute(select(meta.c.value).where(meta.c.key == key)).scalar()
-            if value is None:
-                value = default()
-                connection.execute(insert(meta).values(key=key, value=value))
-            return str(value)
-
     def taken(self, project: str) -> Taken:
-        """Return the use of the database by the jobs of a project."""
+        """Return the use of the database by a project."""
+        own = jobs.c.project == project
+        counted = select(jobs.c.owner, func.count()).where(own, jobs.c.status.in_(ACTIVE)).group_by(jobs.c.owner)
+        sizes = (
+            select(func.sum(func.length(jobs.c.filled) + func.length(jobs.c.manifests))).where(own),
+            select(func.sum(logs.c.size)).join_from(logs, jobs, jobs.c.release == logs.c.release).where(own),
+            select(func.sum(func.length(definitions.c.body))).where(definitions.c.project == project),
+        )
         with self._reading() as connection:
-            return usage.taken(connection, project, ACTIVE)
+            owners = {str(owner): int(count) for owner, count in connection.execute(counted)}
+            return Taken(owners, sum(int(connection.execute(size).scalar() or 0) for size in sizes))
 
-    def add_jobs(self, new_jobs: Sequence[NewJob]) -> list[StoredJob | Exception]:
-        """Store jobs in one transaction, each with its first event.
+    def add_job(self, new: NewJob) -> StoredJob:
+        """Store a job with its first event, and return it.
 
-        Returns:
-            The complete job or the error, for each new job: an error of one job does not affect the others.
+        Raises:
+            SameNameError: Another job has its name or the key of its request.
+            QueueFullError: The maximum number of jobs of the project already wait.
         """
         try:
             with self._writing() as connection:
-                return [self._add_job(connection, new) for new in new_jobs]
-        except AwayError as error:
-            return [error] * len(new_jobs)
-        except Exception as error:  # noqa: BLE001 - it is unknown which job has caused it
-            if len(new_jobs) == 1:
-                new = new_jobs[0].job
-                is_taken = isinstance(error, IntegrityError) and (
-                    self.job(new.release) or (new.request_key and self.job_of_request(new.request_key))
-                )
-                return [SameNameError(f"the job {new.release!r} exists") if is_taken else error]
-        return [outcome for new in new_jobs for outcome in self.add_jobs([new])]
-
-    def _add_job(self, connection: Connection, new: NewJob) -> StoredJob | QueueFullError:
-        job = replace(new.job, created=new.job.created or now())
-        if new.limits != _NO_QUOTA:
-            try:
-                job = self._queued(connection, job, new.limits)
-            except QueueFullError as error:
-                return error
-        connection.execute(prepared.INSERT_JOB, columns(job))
-        first = NewEvent(release=job.release, sequence=1, status=job.status, reason="Created", actor=new.actor)
-        outbox.announce(connection, job, self._add_event(connection, first), None)
-        return job
+                job = replace(new.job, created=new.job.created or now())
+                if new.limits != _NO_QUOTA:
+                    job = self._queued(connection, job, new.limits)
+                connection.execute(insert(jobs).values(columns(job)))
+                first = NewEvent(release=job.release, sequence=1, status=job.status, reason="Created", actor=new.actor)
+                outbox.announce(connection, job, _add_event(connection, first), None)
+                return job
+        except IntegrityError:
+            if self.job(new.job.release) or (new.job.request_key and self.job_of_request(new.job.request_key)):
+                raise SameNameError(f"the job {new.job.release!r} exists") from None
+            raise
 
     def _queued(self, connection: Connection, job: StoredJob, limits: Quota) -> StoredJob:
         """Return a new job, with the status `queued` if there is no room for it. Raises QueueFullError."""
@@ -234,8 +229,7 @@ class Store:
             if job.release in startable(started, [*waiting, share], limits):
                 return job
             queued = len(waiting)
-            message = f"waits for room in the project: {obstacle(share, started, limits)} when it was created"
-            job = replace(job, status="queued", reason="NoRoom", message=message)
+            job = replace(job, status="queued", reason="NoRoom", message="waits for room in the project")
         if limits.queued is not None and queued >= limits.queued:
             raise QueueFullError(f"{queued} jobs of the project {job.project!r} wait, and no more may")
         return job
@@ -264,8 +258,29 @@ class Store:
             for release in releases:
                 fields = {"status": "pending", "reason": None, "message": None}
                 connection.execute(update(jobs).where(jobs.c.release == release).values(**fields))
-                self._add_event(connection, NewEvent(release=release, status="pending", reason="Admitted"))
+                _add_event(connection, NewEvent(release=release, status="pending", reason="Admitted"))
             return releases
+
+    def waits(self, project: str, limits: Quota) -> dict[str, Wait]:
+        """Return the place in the queue of each job that waits for room in a project, and why it waits now."""
+        with self._reading() as connection:
+            return waits(*self._shares(connection, project), limits)
+
+    def choices(self, projects: Sequence[str] | None) -> dict[str, list[str]]:
+        """Return the values by which the jobs of some projects, None for all, can be filtered."""
+        with self._reading() as connection:
+            result = {}
+            for key in ("definition", "application", "creator", "project"):
+                statement = select(jobs.c[key]).distinct().order_by(jobs.c[key]).limit(_MOST_CHOICES)
+                if projects is not None:
+                    statement = statement.where(jobs.c.project.in_(projects))
+                result[key] = [value for value in connection.execute(statement).scalars() if value]
+            return result
+
+    def rename_job(self, release: str, title: str | None) -> None:
+        """Set the title of a job, if it exists."""
+        with self._writing() as connection:
+            connection.execute(update(jobs).where(jobs.c.release == release).values(title=title))
 
     def usage(self, project: str) -> list[Usage]:
         """Return the current numbers of jobs and GPUs of a project, by status and owner, with a creator of each."""
@@ -294,47 +309,42 @@ class Store:
         """Return the current numbers of jobs and GPUs, by project and status."""
         return self.database.rows(Usage, _usage())
 
-    def _add_event(self, connection: Connection, event: NewEvent) -> NewEvent:
-        """Store an event, and return it with its time and, unless it has one, the next sequence of its job."""
-        sequence = event.sequence
-        if not sequence:
-            sequence = 1 + (connection.execute(prepared.LAST_EVENT, {"release": event.release}).scalar() or 0)
-        added = storable(replace(event, sequence=sequence, time=now()), ("reason", "message", "actor"))
-        connection.execute(prepared.INSERT_EVENT, columns(added))
-        self.database.tell(connection, event.release)
-        return added
-
     def job(self, release: str) -> StoredJob | None:
         """Return a job; None if it does not exist."""
-        return self.database.row(StoredJob, prepared.JOB, release=release)
+        return self.database.row(StoredJob, select(jobs).where(jobs.c.release == release))
 
     def job_of_request(self, key: str) -> StoredJob | None:
         """Return the job that a request with an idempotency key has created; see `RequestKey`."""
         return self.database.row(StoredJob, select(jobs).where(jobs.c.request_key == key))
 
-    def jobs(self, filters: Filters, limit: int, after: tuple[str, str] | None = None) -> list[StoredJob]:
+    def jobs(
+        self, query: JobQuery, projects: Sequence[str] | None = None, after: tuple[str, str] | None = None
+    ) -> list[StoredJob]:
         """Return jobs, the newest first.
 
         Args:
-            filters: The filters.
-            limit: The maximum number of jobs.
+            query: The filters, with times in the format of the database.
+            projects: The projects whose jobs are returned; None for all.
             after: The creation time and the release of the last job on the previous page.
         """
-        statement = select(jobs).order_by(jobs.c.created.desc(), jobs.c.release.desc()).limit(limit)
-        for key in ("status", "definition", "creator", "application"):
-            value = getattr(filters, key)
+        statement = select(jobs).order_by(jobs.c.created.desc(), jobs.c.release.desc()).limit(query.limit)
+        for key in ("status", "definition", "creator", "application", "project"):
+            value = getattr(query, key)
             if value is not None:
                 statement = statement.where(jobs.c[key] == value)
-        if filters.projects is not None:
-            statement = statement.where(jobs.c.project.in_(filters.projects))
-        if filters.since is not None:
-            statement = statement.where(jobs.c.created >= filters.since)
-        if filters.until is not None:
-            statement = statement.where(jobs.c.created < filters.until)
-        if filters.q is not None and "\0" in filters.q:  # SQLite ends a pattern at NUL
+        if projects is not None:
+            statement = statement.where(jobs.c.project.in_(projects))
+        if query.since is not None:
+            statement = statement.where(jobs.c.created >= query.since)
+        if query.until is not None:
+            statement = statement.where(jobs.c.created < query.until)
+        if query.ended_since is not None:
+            statement = statement.where(jobs.c.ended >= query.ended_since)
+        if query.q is not None and "\0" in query.q:  # SQLite ends a pattern at NUL
             return []
-        if filters.q is not None:
-            statement = statement.where(jobs.c.release.icontains(filters.q, autoescape=True))
+        if query.q is not None:
+            found = (jobs.c.release, jobs.c.title)
+            statement = statement.where(or_(*(text.icontains(query.q, autoescape=True) for text in found)))
         if after is not None:
             statement = statement.where(tuple_(jobs.c.created, jobs.c.release) < tuple_(*after))
         return self.database.rows(StoredJob, statement)
@@ -373,7 +383,7 @@ class Store:
             if job is not None and is_new:
                 reason = "Cancelling" if goal == "cancel" else "Deleting"
                 event = NewEvent(release=release, status=job.status, reason=reason, actor=actor)
-                self._add_event(connection, event)
+                _add_event(connection, event)
             return job
 
     def change_job(self, changed: StoredJob) -> bool:
@@ -394,7 +404,7 @@ class Store:
             if (after.status, after.reason) == (before.status, before.reason):
                 return False
             event = NewEvent(release=after.release, status=after.status, reason=after.reason, message=after.message)
-            outbox.announce(connection, after, self._add_event(connection, event), before.status)
+            outbox.announce(connection, after, _add_event(connection, event), before.status)
             return True
 
     def settle(self, release: str) -> bool:
@@ -445,7 +455,18 @@ class Store:
 
 
 def _job(connection: Connection, release: str) -> StoredJob | None:
-    return next(iter(read(connection, StoredJob, prepared.JOB, release=release)), None)
+    return next(iter(read(connection, StoredJob, select(jobs).where(jobs.c.release == release))), None)
+
+
+def _add_event(connection: Connection, event: NewEvent) -> NewEvent:
+    """Store an event, and return it with its time and, unless it has one, the next sequence of its job."""
+    sequence = event.sequence
+    if not sequence:
+        last = select(func.max(events.c.sequence)).where(events.c.release == event.release)
+        sequence = 1 + (connection.execute(last).scalar() or 0)
+    added = storable(replace(event, sequence=sequence, time=now()), ("reason", "message", "actor"))
+    connection.execute(insert(events).values(columns(added)))
+    return added
 
 
 def _failed(projects: Sequence[str], since: str) -> tuple[ColumnElement[bool], ...]:

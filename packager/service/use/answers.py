@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
-from packager.base.values import UNSET, Fields, UnsetType, as_dict, convert
+from packager.base.values import Fields, Meta, convert
 from packager.kubernetes.objects import Object
+from packager.service.access import permissions
+from packager.service.registry.bodies import NamedDefinition, TemplateBody
 from packager.service.registry.catalog import Outcome
-from packager.service.registry.packages.content import PackageBody, PackageOrigin
-from packager.service.store.revisions import PACKAGE
+from packager.service.store.models import LONGEST_TITLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from packager.diagnosis.curves.points import Curve
     from packager.service.access.projects import Project
-    from packager.service.store.rows import Delivery, StoredDefinition, StoredJob, StoredTemplate, StoredToken, Usage
+    from packager.service.access.tokens import Caller
+    from packager.service.store.models import Delivery, StoredDefinition, StoredJob, StoredTemplate, StoredToken, Usage
+    from packager.service.store.quota import Wait
+    from packager.service.store.store import Store
 
 
 class Revision(Fields, frozen=True, kw_only=True):
@@ -27,50 +31,30 @@ class Revision(Fields, frozen=True, kw_only=True):
     revision: int
 
 
-class RegisteredTemplate(Revision, frozen=True, kw_only=True):
-    """A registered template."""
+class RegisteredTemplate(TemplateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A registered template; `required_values` has the values that it reads, each with its meaning at its place."""
 
-    template: str
-    description: str
-    deprecated: bool
+    revision: int
     created: str
     author: str
+    required_values: dict[str, Any] = {}
     warnings: list[str] = []
 
 
-class RegisteredDefinition(Revision, frozen=True, kw_only=True):
-    """A registered definition over a template or a package; `origin` is the package as read at the registration."""
+class RegisteredDefinition(NamedDefinition, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A registered definition."""
 
-    task_template_name: str | None = None
-    package: PackageBody | None = None
-    origin: PackageOrigin | UnsetType = UNSET
-    user_values_description: str
-    user_values_example: str
-    system_values: str
-    creator: str
-    description: str
-    application: str
-    append_uuid: bool | int | str
-    project: str | None = None
+    revision: int
     created: str
     author: str
     warnings: list[str] = []
-
-
-class ObjectProblem(Fields, frozen=True, kw_only=True):
-    """A problem of the objects of a template that no values can repair, with its line in the template if known."""
-
-    detail: str
-    hint: str | None
-    line: int | None
 
 
 class TemplateTrial(Fields, frozen=True, kw_only=True):
-    """The outcome of registering a template, and its problems: with invented values, and with those of definitions."""
+    """The outcome of registering a template, and its problems with the examples of definitions."""
 
     outcome: Outcome
     definitions: dict[str, list[str]]
-    problems: list[ObjectProblem]
 
 
 class DefinitionTrial(Fields, frozen=True, kw_only=True):
@@ -89,14 +73,6 @@ class WorkloadName(Fields, frozen=True, kw_only=True):
     name: str
 
 
-class PackageRevision(Fields, frozen=True, kw_only=True):
-    """The package from which the objects of a job are made."""
-
-    name: str
-    overlay: str
-    digest: str
-
-
 class Job(Fields, frozen=True, kw_only=True):
     """A job."""
 
@@ -105,13 +81,16 @@ class Job(Fields, frozen=True, kw_only=True):
     reason: str | None
     message: str | None
     hint: str | None
+    log_line: str | None  # of a failed job, for callers who may read its log: the line that explains the failure
+    title: str
     definition: Revision
-    template: Revision | None
-    package: PackageRevision | None
+    template: Revision
     application: str
     creator: str
     owner: str
     project: str
+    gpus: int
+    place: int | None  # in the queue of the project; null for a job that does not wait for room in it
     values: Mapping[str, object]
     workload: WorkloadName
     created: str
@@ -120,6 +99,12 @@ class Job(Fields, frozen=True, kw_only=True):
     attempts: int | None
     pods: list[Object]
     findings: list[Object]
+
+
+class JobChanges(Fields, frozen=True, kw_only=True):
+    """The changes of a job; an empty title stands for the description in its values."""
+
+    title: Annotated[str, Meta(max_length=LONGEST_TITLE, title="a text (at most 200)")]
 
 
 class JobPreview(Fields, frozen=True, kw_only=True):
@@ -227,38 +212,13 @@ class Health(Fields, frozen=True, kw_only=True):
     status: str
 
 
-class TemplateList(Fields, frozen=True, kw_only=True):
-    """A list of templates."""
-
-    items: list[RegisteredTemplate]
-    next: str | None = None
+Item = TypeVar("Item")
 
 
-class DefinitionList(Fields, frozen=True, kw_only=True):
-    """A list of definitions."""
+class Page(Fields, Generic[Item], frozen=True, kw_only=True):
+    """A list, or a part of one; `next` is the cursor of the following part."""
 
-    items: list[RegisteredDefinition]
-    next: str | None = None
-
-
-class JobList(Fields, frozen=True, kw_only=True):
-    """A page of jobs."""
-
-    items: list[Job]
-    next: str | None = None
-
-
-class ProjectList(Fields, frozen=True, kw_only=True):
-    """A list of projects."""
-
-    items: list[ProjectLimits]
-    next: str | None = None
-
-
-class EventList(Fields, frozen=True, kw_only=True):
-    """A list of events."""
-
-    items: list[JobEvent]
+    items: list[Item]
     next: str | None = None
 
 
@@ -272,25 +232,36 @@ class Metric(Fields, frozen=True, kw_only=True):
     highest: float | None
 
 
-class MetricList(Fields, frozen=True, kw_only=True):
-    """The curves of a job."""
-
-    items: list[Metric]
-    next: str | None = None
+class TemplateList(Page[RegisteredTemplate], frozen=True, kw_only=True):
+    """A page of templates."""
 
 
-class CallbackList(Fields, frozen=True, kw_only=True):
-    """A list of callbacks."""
-
-    items: list[Callback]
-    next: str | None = None
+class DefinitionList(Page[RegisteredDefinition], frozen=True, kw_only=True):
+    """A page of definitions."""
 
 
-class TokenList(Fields, frozen=True, kw_only=True):
-    """A list of tokens."""
+class JobList(Page[Job], frozen=True, kw_only=True):
+    """A page of jobs."""
 
-    items: list[Token]
-    next: str | None = None
+
+class EventList(Page[JobEvent], frozen=True, kw_only=True):
+    """A page of events."""
+
+
+class CallbackList(Page[Callback], frozen=True, kw_only=True):
+    """A page of callbacks."""
+
+
+class MetricList(Page[Metric], frozen=True, kw_only=True):
+    """A page of numbers."""
+
+
+class TokenList(Page[Token], frozen=True, kw_only=True):
+    """A page of tokens."""
+
+
+class ProjectList(Page[ProjectLimits], frozen=True, kw_only=True):
+    """A page of projects."""
 
 
 def template(stored: StoredTemplate, warnings: list[str] | None = None) -> RegisteredTemplate:
@@ -300,10 +271,7 @@ def template(stored: StoredTemplate, warnings: list[str] | None = None) -> Regis
 
 def definition(stored: StoredDefinition, warnings: list[str] | None = None) -> RegisteredDefinition:
     """Return a stored definition."""
-    body = json.loads(stored.body)
-    for key in ("user_values_description", "user_values_example"):
-        body[key] = body[key] or ""  # missing values come from the package
-    return convert({**body, **_revision(stored, warnings)}, RegisteredDefinition)
+    return convert({**json.loads(stored.body), **_revision(stored, warnings)}, RegisteredDefinition)
 
 
 def _revision(stored: StoredTemplate, warnings: list[str] | None) -> dict[str, object]:
@@ -311,39 +279,42 @@ def _revision(stored: StoredTemplate, warnings: list[str] | None) -> dict[str, o
     return {**own, "warnings": warnings or []}
 
 
-def job(stored: StoredJob) -> Job:
-    """Return a stored job."""
-    columns = as_dict(stored)
+_MADE = {"place", "definition", "template", "values", "workload", "pods", "findings"}
+_COPIED = tuple(key for key in Job.__struct_fields__ if key not in _MADE)
+"""The keys of an answer that are made from columns of a job, and those that are columns."""
+
+
+def jobs(caller: Caller, rows: Sequence[StoredJob], store: Store, projects: Mapping[str, Project]) -> list[Job]:
+    """Return stored jobs as a caller may see them, with the places and the reasons of those that wait for room now."""
+    waits: dict[str, Wait] = {}
+    for name in {row.project for row in rows if row.reason == "NoRoom"} & projects.keys():
+        waits |= store.waits(name, projects[name].own_limits)
+    return [job(caller, row, waits.get(row.release)) for row in rows]
+
+
+def job(caller: Caller, stored: StoredJob, wait: Wait | None = None) -> Job:
+    """Return a stored job as a caller may see it; `wait` is why it waits for room in its project."""
+    values = stored.values
+    columns = {key: getattr(stored, key) for key in _COPIED} | {
+        "message": wait.reason if wait else stored.message,
+        "title": stored.title or str(values.get("description") or ""),
+        "log_line": stored.log_line if permissions.owns(caller, stored.owner, stored.project) else None,
+    }
     return Job(
-        **{key: columns[key] for key in _COPIED},
+        **columns,
+        place=wait.place if wait else None,
         definition=Revision(name=stored.definition, revision=stored.definition_revision),
-        template=None if _is_package(stored) else Revision(name=stored.template, revision=stored.template_revision),
-        package=_package(stored) if _is_package(stored) else None,
-        values=stored.values,
+        template=Revision(name=stored.template, revision=stored.template_revision),
+        values=values,
         workload=WorkloadName(kind=stored.kind, namespace=stored.namespace, name=stored.workload),
         pods=json.loads(stored.pods),
         findings=json.loads(stored.findings),
     )
 
 
-_MADE = {"definition", "template", "package", "values", "workload", "pods", "findings"}
-_COPIED = tuple(key for key in Job.__struct_fields__ if key not in _MADE)
-"""The keys of an answer that are made from columns of a job, and those that are columns."""
-
-
-def _is_package(stored: StoredJob) -> bool:
-    return stored.template.startswith(PACKAGE)
-
-
-def _package(stored: StoredJob) -> PackageRevision:
-    name, overlay, digests = stored.template.removeprefix(PACKAGE).split(":", 2)
-    return PackageRevision(name=name, overlay=overlay, digest=digests.rpartition(":")[0])
-
-
 def callback(delivery: Delivery) -> Callback:
     """Return a stored callback."""
-    columns = as_dict(delivery)
-    return Callback(**{key: columns[key] for key in Callback.__struct_fields__})
+    return Callback(**{key: getattr(delivery, key) for key in Callback.__struct_fields__})
 
 
 def metric(curve: Curve) -> Metric:
@@ -354,8 +325,7 @@ def metric(curve: Curve) -> Metric:
 
 def token(stored: StoredToken) -> Token:
     """Return a stored token."""
-    columns = as_dict(stored)
-    return Token(**{key: columns[key] for key in Token.__struct_fields__})
+    return Token(**{key: getattr(stored, key) for key in Token.__struct_fields__})
 
 
 def project(project: Project) -> ProjectLimits:

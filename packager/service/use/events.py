@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 
     from packager.service.access.tokens import Caller
-    from packager.service.jobs.pulse import Pulse
-    from packager.service.sealing import Sealer
-    from packager.service.store.rows import StoredEvent
+    from packager.service.jobs.waiting import Pulse
+    from packager.service.store.models import StoredEvent
     from packager.service.store.store import Store
 
     Authenticate = Callable[[], Awaitable[Caller]]
@@ -28,7 +27,6 @@ _SILENCE = 15.0
 """Seconds without events after which an empty list is sent, so that proxies keep a stream open."""
 
 _MOST = 1000
-_PURPOSE = "event"
 
 
 class JobEvents:
@@ -37,18 +35,15 @@ class JobEvents:
     Args:
         store: The database.
         pulse: Notifies of new events.
-        sealer: Encrypts the numbers of events, which count the events of all projects.
     """
 
-    def __init__(self, store: Store, pulse: Pulse, sealer: Sealer) -> None:
+    def __init__(self, store: Store, pulse: Pulse) -> None:
         self._store = store
         self._pulse = pulse
-        self._sealer = sealer
 
     async def position(self) -> str:
-        """Return the value of `after` for future events; two values do not reveal whether an event was between them."""
-        number = await asyncio.to_thread(self._store.last_event)
-        return self._sealer.hide_number(number, _PURPOSE, is_repeatable=False)
+        """Return the value of `after` for future events."""
+        return str(await asyncio.to_thread(self._store.last_event))
 
     async def read(self, caller: Caller, release: str | None, after: str | None = None) -> EventList:
         """Return the events of a job, or of all jobs that the caller may see, the oldest first.
@@ -62,24 +57,14 @@ class JobEvents:
             Failure: The caller may not see the job, or `after` is not the id of an event.
         """
         projects = await self._projects(caller, release)
-        stored = await asyncio.to_thread(self._store.events, release, self._number(after), _MOST, projects)
-        items = [self._event(event) for event in stored]
+        stored = await asyncio.to_thread(self._store.events, release, _number(after), _MOST, projects)
+        items = [_event(event) for event in stored]
         return EventList(items=items, next=items[-1].id if len(items) == _MOST else None)
 
     async def latest(self, caller: Caller, release: str, limit: int) -> list[JobEvent]:
         """Return the newest events of a job, the oldest first. Raises Failure if the caller may not see the job."""
         await self._projects(caller, release)
-        return [self._event(event) for event in await asyncio.to_thread(self._store.last_events, release, limit)]
-
-    def _event(self, event: StoredEvent) -> JobEvent:
-        return JobEvent(**{**as_dict(event), "id": self._sealer.hide_number(event.id, _PURPOSE)})
-
-    def _number(self, after: str | None) -> int:
-        """Return the number of the event with an id; 0 for None. Raises Failure."""
-        number = 0 if after is None else self._sealer.show_number(after, _PURPOSE)
-        if number is None:
-            raise Failure("invalid-query", "after: expected the id of an event")
-        return number
+        return [_event(event) for event in await asyncio.to_thread(self._store.last_events, release, limit)]
 
     async def follow(
         self, authenticate: Authenticate, release: str | None, after: str | None = None
@@ -96,7 +81,7 @@ class JobEvents:
         Raises:
             Failure: The same as for `read`.
         """
-        number = self._number(after)
+        number = _number(after)
         projects = await self._projects(await authenticate(), release)
 
         async def check() -> None:
@@ -125,7 +110,7 @@ class JobEvents:
             if events:
                 after = events[-1].id
                 told = monotonic()
-                yield [self._event(event) for event in events]
+                yield [_event(event) for event in events]
             elif release is not None and (job is None or job.status in FINAL):
                 return
             elif monotonic() - told >= _SILENCE:  # also if jobs of other projects have events
@@ -133,3 +118,14 @@ class JobEvents:
                 yield []
             else:
                 await self._pulse.wait(generation, max(0.0, told + _SILENCE - monotonic()))
+
+
+def _event(event: StoredEvent) -> JobEvent:
+    return JobEvent(**{**as_dict(event), "id": str(event.id)})
+
+
+def _number(after: str | None) -> int:
+    """Return the number of the event with an id; 0 for None. Raises Failure."""
+    if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):
+        raise Failure("invalid-query", "after: expected the id of an event")
+    return int(after or 0)

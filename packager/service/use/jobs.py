@@ -1,4 +1,4 @@
-"""The use cases of jobs: create, run again, list, cancel and delete jobs, and send their callbacks again."""
+"""The use cases of jobs: create, run again, list, cancel and delete jobs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Literal
 
 from packager.base import durations, jsonio
 from packager.base.problems import show
-from packager.base.values import Value
+from packager.base.values import replace
 from packager.kubernetes.manifest import mapping
-from packager.service import times
 from packager.service.access import permissions
 from packager.service.failures import Failure
 from packager.service.jobs import records
-from packager.service.jobs.preparation import Filled
-from packager.service.registry.packages.content import ENV
-from packager.service.store.store import FINAL, STATUSES, Filters
+from packager.service.jobs.make import Filled
+from packager.service.store.models import LONGEST_TITLE
+from packager.service.store.store import FINAL, STATUSES, JobQuery
+from packager.service.times import as_text
 from packager.service.use import answers
-from packager.service.use.answers import Callback, CallbackList, Job, JobList, JobPreview
+from packager.service.use.answers import CallbackList, Job, JobList, JobPreview
+from packager.service.work import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,41 +29,14 @@ if TYPE_CHECKING:
     from packager.base.values import Json
     from packager.diagnosis.curves.points import Curve
     from packager.kubernetes.objects import Object
+    from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
-    from packager.service.callbacks.courier import Courier
-    from packager.service.jobs.recorder import Recorder
-    from packager.service.jobs.tasks import Tasks
+    from packager.service.jobs.logs import LogReader
+    from packager.service.jobs.make import Tasks
     from packager.service.sealing import Sealer
-    from packager.service.store.rows import RequestKey, StoredJob
+    from packager.service.store.models import RequestKey, StoredJob
     from packager.service.store.store import Store
-
-
-class JobQuery(Value, frozen=True):
-    """The filters of a list of jobs; None for all jobs.
-
-    Attributes:
-        status: The status of the jobs.
-        definition: The name of the definition.
-        creator: The name of the creator.
-        application: The name of the application.
-        project: The name of the project.
-        since: The earliest time of creation: a time, or a duration before now.
-        until: The end of the times of creation, excluded: a time, or a duration before now.
-        q: A part of the release.
-        limit: The most jobs in a page.
-        cursor: The `next` of the previous page.
-    """
-
-    status: str | None = None
-    definition: str | None = None
-    creator: str | None = None
-    application: str | None = None
-    project: str | None = None
-    since: str | None = None
-    until: str | None = None
-    q: str | None = None
-    limit: int = 50
-    cursor: str | None = None
+    from packager.service.work import Work
 
 
 class Jobs:
@@ -74,22 +48,32 @@ class Jobs:
         store: The database.
         tasks: Creates and stops jobs.
         sealer: Decrypts headers and secrets.
-        recorder: Reads the curves of jobs.
-        courier: Sends callbacks.
+        reader: Reads the curves of jobs.
+        work: The threads in which long lists are read.
+        projects: The projects of the server, by name.
     """
 
-    def __init__(self, store: Store, tasks: Tasks, sealer: Sealer, recorder: Recorder, courier: Courier) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
+        self,
+        store: Store,
+        tasks: Tasks,
+        sealer: Sealer,
+        reader: LogReader,
+        work: Work,
+        projects: Mapping[str, Project],
+    ) -> None:
+        self._work = work
+        self._projects = projects
         self._store = store
         self._tasks = tasks
         self._sealer = sealer
-        self._recorder = recorder
-        self._courier = courier
+        self._reader = reader
 
     async def create(self, caller: Caller, filled: Mapping[str, Json], key: RequestKey | None = None) -> Job:
         """Create a job from filled values, which may name its `project`; see `Tasks.create`. Raises Failure."""
         permissions.check_role(caller, "user")
         project = self._tasks.project(filled.get("project"), caller)
-        return answers.job(await self._tasks.create(Filled(_without_project(filled), caller, project), key))
+        return await self._job(caller, await self._tasks.create(Filled(_without_project(filled), caller, project), key))
 
     async def preview(self, caller: Caller, filled: Mapping[str, Json]) -> JobPreview:
         """Return the manifests that `create` would create. Raises Failure."""
@@ -121,9 +105,9 @@ class Jobs:
         revisions = (job.definition_revision, job.template_revision) if is_pinned else None
         creator = str(filled.get("creator") or caller.name)  # as of every new job
         owner = job.owner if creator != caller.name else None  # the owner of the other job
-        sealed = frozenset(mapping(self._sealer.open(job.secrets, job.release).get(ENV)))
+        sealed = frozenset(mapping(self._sealer.open(job.secrets, job.release).get(records.SECRETS)))
         request = Filled(filled, caller, project, revisions, owner, sealed)
-        return answers.job(await self._tasks.create(request, key))
+        return await self._job(caller, await self._tasks.create(request, key))
 
     def _check_knows_secrets(self, caller: Caller, job: StoredJob) -> None:
         """Refuse to give the secrets of a job to callers other than its owner and the person who filled them in.
@@ -141,30 +125,37 @@ class Jobs:
         permissions.check_role(caller, "viewer")
         if query.status is not None and query.status not in STATUSES:
             raise Failure("invalid-query", f"status: expected {', '.join(STATUSES)}; found {show(query.status)}")
-        visible = permissions.projects_of(caller, "viewer")
-        if query.project is not None:
-            visible = (query.project,) if visible is None or query.project in visible else ()
-        filters = Filters(
-            query.status,
-            query.definition,
-            query.creator,
-            query.application,
-            _moment("since", query.since),
-            _moment("until", query.until),
-            query.q,
-            visible,
-        )
-        return await asyncio.to_thread(self._page, filters, query.limit, _decoded(query.cursor))
+        times = {key: _moment(key, getattr(query, key)) for key in ("since", "until", "ended_since")}
+        after, visible = _decoded(query.cursor), permissions.projects_of(caller, "viewer")
 
-    def _page(self, filters: Filters, limit: int, after: tuple[str, str] | None) -> JobList:
-        """Return a page of jobs; see `Store.jobs`. A thread makes it: 200 jobs would block the event loop for long."""
-        jobs = self._store.jobs(filters, limit + 1, after)
-        following = _encoded(jobs[limit - 1]) if len(jobs) > limit else None
-        return JobList(items=[answers.job(job) for job in jobs[:limit]], next=following)
+        def page() -> JobList:  # 200 jobs would block the event loop for long
+            found = self._store.jobs(replace(query, limit=query.limit + 1, **times), visible, after)
+            shown = found[: query.limit]
+            following = _encoded(shown[-1]) if len(found) > query.limit else None
+            return JobList(items=answers.jobs(caller, shown, self._store, self._projects), next=following)
+
+        return await self._work.run(Owner(caller.key), page)
+
+    async def last_values(self, jobs: Sequence[Job]) -> dict[str, dict[str, float | None]]:
+        """Return the last value of each metric of jobs that the caller sees, by release and name."""
+        return await self._reader.last_values([job.release for job in jobs])
+
+    async def choices(self, caller: Caller) -> dict[str, list[str]]:
+        """Return the values by which the jobs that the caller may see can be filtered. Raises Failure."""
+        permissions.check_role(caller, "viewer")
+        return await asyncio.to_thread(self._store.choices, permissions.projects_of(caller, "viewer"))
+
+    async def rename(self, caller: Caller, release: str, title: str) -> Job:
+        """Change the title of a job; an empty one stands for the description in its values. Raises Failure."""
+        await self._own(caller, release, "change jobs of others")
+        if len(title) > LONGEST_TITLE:
+            raise Failure("invalid-body", f"title: expected at most {LONGEST_TITLE} characters")
+        await asyncio.to_thread(self._store.rename_job, release, title.strip() or None)
+        return await self.job(caller, release)
 
     async def job(self, caller: Caller, release: str) -> Job:
         """Return a job. Raises Failure."""
-        return answers.job(await self._visible(caller, release))
+        return await self._job(caller, await self._visible(caller, release))
 
     async def manifests(self, caller: Caller, release: str) -> list[Object]:
         """Return the applied objects of a job, without secrets. Raises Failure."""
@@ -173,7 +164,7 @@ class Jobs:
 
     async def curves(self, caller: Caller, release: str) -> Sequence[Curve]:
         """Return the curves of a job. Raises Failure."""
-        return await self._recorder.curves(await self._visible(caller, release))
+        return await self._reader.curves(await self._visible(caller, release))
 
     async def cancel(self, caller: Caller, release: str) -> Job:
         """Stop a job; its record and its claims stay. Raises Failure."""
@@ -181,7 +172,7 @@ class Jobs:
         job = await self._tasks.want(release, "cancel", caller)
         if job.status in FINAL:
             raise Failure("conflict", f"the job has ended: it is {job.status}")
-        return answers.job(job)
+        return await self._job(caller, job)
 
     async def delete(self, caller: Caller, release: str, storage: str = "keep") -> Job:
         """Stop a job, and delete its objects and its record.
@@ -199,7 +190,7 @@ class Jobs:
         if storage not in goals:
             raise Failure("invalid-query", "storage: expected keep or delete")
         await self._own(caller, release, "change jobs of others")
-        return answers.job(await self._tasks.want(release, goals[storage], caller))
+        return await self._job(caller, await self._tasks.want(release, goals[storage], caller))
 
     async def callbacks(self, caller: Caller, release: str) -> CallbackList:
         """Return the callbacks of a job, in their order. Raises Failure."""
@@ -207,14 +198,8 @@ class Jobs:
         deliveries = await asyncio.to_thread(self._store.outbox.of_job, release)
         return CallbackList(items=[answers.callback(delivery) for delivery in deliveries])
 
-    async def redeliver(self, caller: Caller, release: str, identifier: str) -> Callback:
-        """Send a callback of a job again now, in any state. Raises Failure."""
-        await self._own(caller, release, "send the callbacks of others")
-        delivery = await asyncio.to_thread(self._store.outbox.redeliver, release, identifier, times.now())
-        if delivery is None:
-            raise Failure("not-found", f"callback {identifier!r} not found")
-        self._courier.wake()
-        return answers.callback(delivery)
+    async def _job(self, caller: Caller, job: StoredJob) -> Job:
+        return (await asyncio.to_thread(answers.jobs, caller, [job], self._store, self._projects))[0]
 
     async def _visible(self, caller: Caller, release: str) -> StoredJob:
         """Return a job that the caller may see. Raises Failure."""
@@ -232,7 +217,7 @@ def _without_project(filled: Mapping[str, Json]) -> dict[str, Json]:
 def _moment(key: str, text: str | None) -> str | None:
     """Return a time or a duration before now in the format of the database. Raises Failure."""
     try:
-        return None if text is None else times.as_text(durations.moment(text, datetime.now(UTC), zone=UTC))
+        return None if text is None else as_text(durations.moment(text, datetime.now(UTC), zone=UTC))
     except ValueError as error:
         raise Failure("invalid-query", f"{key}: {error}") from None
 

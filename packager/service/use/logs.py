@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from packager.base import durations
@@ -14,107 +12,95 @@ from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value, replace
 from packager.service.access import permissions
 from packager.service.failures import Failure
-from packager.service.fair_queues import count_down
-from packager.service.jobs import kept_logs
 from packager.service.jobs.kube import LogOptions, RefusedError, pods_of
+from packager.service.jobs.logs import MOST_PODS, kept_lines
 from packager.service.store.databases import AwayError
 from packager.service.store.store import FINAL
-from packager.service.use.streams import guarded, interrupted
+from packager.service.use.streams import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
     from collections.abc import Set as AbstractSet
+    from typing import TypeAlias
 
     from packager.service.access.tokens import Caller
     from packager.service.jobs.kube import Cluster
-    from packager.service.store.rows import StoredJob, StoredLog
+    from packager.service.store.models import StoredJob, StoredLog
     from packager.service.store.store import Store
 
     Authenticate = Callable[[], Awaitable[Caller]]
+    Chunks: TypeAlias = AsyncIterator[str]
 
-    _Opened = Callable[[], Awaitable["LogOfPod"]]
-
-
-_LINES_AHEAD = 100
-"""The most lines of several pods that wait for a slow reader."""
+_AHEAD = 100
+"""The most chunks of several pods that wait for a slow reader."""
 
 _POLL_SECONDS = 2.0
-
 _FIRST_LINE_SECONDS = 1.0
 
-_MOST_FOLLOWED = (400, 120, 40)
-"""The most logs that are followed at a time: of all jobs, of the jobs of a project, and by a caller. Each takes a
-connection to the cluster."""
+
+class LogQuery(Value, frozen=True):
+    """The part of the log of a job to read."""
+
+    pod: str | None = None  # None for all pods: with several, each line begins with the name of its pod
+    container: str | None = None  # None for the only one, or the default one
+    tail: int | None = None  # the number of lines from the end; None for all
+    since: str | None = None  # the time of the first line: a time, or a duration such as 10m
+    is_previous: bool = False  # whether the log of a container before its last restart is read
+    is_following: bool = False  # whether to wait for further lines, and with all pods also for pods that start later
+    has_times: bool = False  # whether each line begins with its time
 
 
-class LogOfPod(Value, frozen=True):
-    """The log of a pod, whose first line is read before the answer begins.
+class JobLog(Value, frozen=True):
+    """The log of a job, in chunks of whole lines."""
 
-    Attributes:
-        pod: The pod.
-        first: The first line; None if it is not read separately, or the log is empty.
-        rest: The other lines.
-        is_kept: Whether the log comes from the database instead of the cluster.
-    """
-
-    pod: str
-    first: str | None
-    rest: AsyncIterator[str]
-    is_kept: bool
+    lines: Chunks
+    is_archived: bool = False  # whether the log was kept, and the pods were deleted
 
 
-class JobLogs(Value, frozen=True):
-    """The source of the requested logs of a job.
-
-    Attributes:
-        store: The database.
-        cluster: The cluster in which the job runs.
-        job: The job.
-        options: The requested part of the logs.
-        kept: The kept logs, without their content.
-        live: The names of the existing pods.
-    """
+class _Source(Value, frozen=True):
+    """The source of the requested logs of a job: the cluster for existing pods, and the database."""
 
     store: Store
     cluster: Cluster
     job: StoredJob
     options: LogOptions
-    kept: Sequence[StoredLog]
-    live: AbstractSet[str]
+    kept: Sequence[StoredLog]  # without their content
+    live: AbstractSet[str]  # the names of the existing pods
 
-    async def opened(self, pod: str) -> LogOfPod:
-        """Return the log of a pod, or the kept log if the pod or log was deleted. Raises Failure or ClusterError."""
+    async def opened(self, pod: str) -> tuple[Chunks, bool]:
+        """Return the log of a pod, whose first lines are read, and whether it is the kept one.
+
+        Raises:
+            Failure: There is no such log.
+            ClusterError: The cluster does not answer.
+        """
         if pod not in self.live:
-            return await self._from_kept(pod)
+            return await self._from_kept(pod), True
         stream = self.cluster.log(pod, self.job.namespace, self.options)
         try:
-            return LogOfPod(pod, await anext(stream, None), stream, is_kept=False)
+            return _after(await anext(stream, b""), stream), False
         except ClusterError as error:
             if any(entry.pod == pod for entry in self.kept):
-                return await self._from_kept(pod)
+                return await self._from_kept(pod), True
             if isinstance(error, RefusedError):
                 raise Failure("no-log" if error.is_about_start else "conflict", str(error)) from None
             raise
 
-    async def started(self, pod: str) -> LogOfPod:
+    async def started(self, pod: str) -> tuple[Chunks, bool]:
         """Return the log of a pod after waiting for its container to start. Raises as `opened`."""
         while True:
             try:
                 return await self.opened(pod)
             except Failure as failure:
-                if failure.kind != "no-log" or await self._has_ended():
+                if failure.kind != "no-log":
                     raise
+                with suppress(AwayError):
+                    job = await asyncio.to_thread(self.store.job, self.job.release)
+                    if job is None or job.status in FINAL:
+                        raise
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _has_ended(self) -> bool:
-        """Whether the job has ended; False if the database does not answer."""
-        try:
-            job = await asyncio.to_thread(self.store.job, self.job.release)
-        except AwayError:
-            return False
-        return job is None or job.status in FINAL
-
-    async def _from_kept(self, pod: str) -> LogOfPod:
+    async def _from_kept(self, pod: str) -> Chunks:
         options = self.options
         instance = "previous" if options.is_previous else "current"
         entries = [entry for entry in self.kept if (entry.pod, entry.instance) == (pod, instance)]
@@ -129,44 +115,27 @@ class JobLogs(Value, frozen=True):
             raise Failure("conflict", f"no such log of {pod} was kept: the containers are {names}")
         if len(main) > 1:
             raise Failure("conflict", f"choose a container of {pod}: the containers are {names}")
-        content = await asyncio.to_thread(self.store.logs.content, main[0])
-        lines = kept_logs.kept_lines(content, tail=options.tail, since=options.since, has_times=options.has_times)
-        return LogOfPod(pod, None, kept_logs.as_stream(lines), is_kept=True)
+
+        def read() -> str:
+            content = self.store.logs.content(main[0])
+            lines = kept_lines(content, tail=options.tail, since=options.since, has_times=options.has_times)
+            return "".join(lines)
+
+        return _after((await asyncio.to_thread(read)).encode())
 
 
-class LogQuery(Value, frozen=True):
-    """The part of the log of a job to read.
-
-    Attributes:
-        pod: The name of the pod; None for all pods: with several, each line begins with the name of its pod.
-        container: The name of the container; None for the only one, or the default one.
-        tail: The number of lines from the end; None for all.
-        since: The time of the first line: a time, or a duration such as 10m; None for all.
-        is_previous: Whether the log of a container before its last restart is read.
-        is_following: Whether to wait for further lines: of all pods until the job has ended, including pods that start
-            later; of one pod until its container ends.
-        has_times: Whether each line begins with its time.
-    """
-
-    pod: str | None = None
-    container: str | None = None
-    tail: int | None = None
-    since: str | None = None
-    is_previous: bool = False
-    is_following: bool = False
-    has_times: bool = False
+async def _after(first: bytes, rest: AsyncIterator[bytes] | None = None) -> AsyncGenerator[str]:
+    if first:
+        yield first.decode(errors="replace")
+    if rest is not None:
+        async for chunk in rest:
+            yield chunk.decode(errors="replace")
 
 
-class JobLog(Value, frozen=True):
-    """The log of a job.
-
-    Attributes:
-        lines: The lines, as they are read.
-        is_archived: Whether the log was kept, and the pods were deleted.
-    """
-
-    lines: AsyncIterator[str]
-    is_archived: bool = False
+def _named(pod: str, chunk: str) -> str:
+    """Return a chunk of lines, each with the name of its pod."""
+    end = "\n" if chunk.endswith("\n") else ""
+    return f"{pod}: " + chunk.removesuffix("\n").replace("\n", f"\n{pod}: ") + end
 
 
 class Logs:
@@ -176,16 +145,12 @@ class Logs:
         store: The database.
         cluster: The cluster in which jobs run.
         server: The name of the server in the labels of its objects.
-
-    Attributes:
-        places: The places for logs that are followed.
     """
 
     def __init__(self, store: Store, cluster: Cluster, server: str) -> None:
         self._store = store
         self._cluster = cluster
         self._server = server
-        self.places = Places()
 
     async def open(self, authenticate: Authenticate, release: str, query: LogQuery) -> JobLog:
         """Return the log of a job that the caller owns, or in whose project they act for others.
@@ -201,51 +166,38 @@ class Logs:
             ClusterError: The cluster does not answer.
         """
 
-        async def check() -> tuple[Caller, StoredJob]:
-            caller = await authenticate()
-            return caller, await asyncio.to_thread(
-                permissions.own_job, caller, release, self._store.job, "read the logs of others", "viewer"
-            )
+        async def check() -> StoredJob:
+            caller, read = await authenticate(), self._store.job
+            action = "read the logs of others"
+            return await asyncio.to_thread(permissions.own_job, caller, release, read, action, "viewer")
 
-        caller, job = await check()
+        job = await check()
         kept = await asyncio.to_thread(self._store.logs.of_job, release)
-        live = await self._live_pods(job, has_kept=bool(kept))
-        chosen = _chosen({*live, *(entry.pod for entry in kept)}, query.pod, follow=query.is_following)
-        logs = JobLogs(self._store, self._cluster, job, _options(query), kept, live)
-        if not query.is_following:
-            first = await logs.opened(chosen[0])  # an error becomes the status of the answer
-            return JobLog(interrupted(_in_turn(chosen, first, logs.opened)), first.is_kept and not set(chosen) & live)
-        owner = (job.project, caller.key)
-        if not self.places.has_room(*owner):
-            raise Failure("too-many-requests", f"too many logs are followed: {_limits_of_followed()}")
-        followed, is_kept = await self._followed(logs, chosen, query, owner)
-        return JobLog(guarded(followed, check), is_kept and not set(chosen) & live)
-
-    async def _followed(
-        self, logs: JobLogs, chosen: Sequence[str], query: LogQuery, owner: tuple[str, str]
-    ) -> tuple[AsyncGenerator[str], bool]:
-        """Return lines as they are written, and whether the log was kept."""
-        begun: dict[str, _Opened] = {name: partial(logs.started, name) for name in chosen}
-        is_kept = False
-        if len(chosen) == 1:
-            # An error becomes the status of the answer. But a kubelet does not answer before the first line, for which
-            # the request must not wait in the place of others.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_FIRST_LINE_SECONDS):
-                    first = await logs.opened(chosen[0])
-                begun, is_kept = {chosen[0]: partial(_at_hand, first)}, first.is_kept
-        is_growing = query.pod is None and not query.is_previous and logs.job.status not in FINAL
-        return Followed(logs, self.places, owner).lines(begun, is_growing=is_growing or len(chosen) > 1), is_kept
-
-    async def _live_pods(self, job: StoredJob, *, has_kept: bool) -> set[str]:
-        """Return the names of a job's pods; no names if the cluster does not answer and logs were kept."""
         try:
-            items = await pods_of(self._cluster, job.namespace, job.release, self._server)
+            live = {
+                pod["metadata"]["name"] for pod in await pods_of(self._cluster, job.namespace, release, self._server)
+            }
         except UnreachableError:
-            if has_kept:
-                return set()
-            raise
-        return {item["metadata"]["name"] for item in items}
+            if not kept:
+                raise
+            live = set()
+        pods = _chosen({*live, *(entry.pod for entry in kept)}, query)
+        source = _Source(self._store, self._cluster, job, _options(query), kept, live)
+        if query.is_following:
+            begun: dict[str, tuple[Chunks, bool]] = {}
+            if len(pods) == 1:
+                # An error becomes the status of the answer. But a kubelet does not answer before the first line, for
+                # which the request must not wait in the place of others.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_FIRST_LINE_SECONDS):
+                        begun[pods[0]] = await source.opened(pods[0])
+            is_growing = query.pod is None and not query.is_previous and job.status not in FINAL
+            lines = guarded(_Followed(source, pods, begun).lines(is_growing=is_growing), check)
+        else:
+            begun = {pods[0]: await source.opened(pods[0])}  # an error becomes the status of the answer
+            lines = _in_turn(source, pods, begun[pods[0]][0])
+        is_kept = any(is_kept for _, is_kept in begun.values())
+        return JobLog(lines, is_kept and not set(pods) & live)
 
 
 def _options(query: LogQuery) -> LogOptions:
@@ -257,166 +209,98 @@ def _options(query: LogQuery) -> LogOptions:
     return LogOptions(query.container, query.tail, begin, query.is_previous, query.is_following, query.has_times)
 
 
-async def _at_hand(log: LogOfPod) -> LogOfPod:
-    return log
-
-
-async def _in_turn(
-    pods: Sequence[str], first: LogOfPod, opened: Callable[[str], Awaitable[LogOfPod]]
-) -> AsyncGenerator[str]:
-    """Yield the lines of the first pod, whose log is open, and then of the other pods."""
-    for name in pods:
-        prefix = f"{name}: " if len(pods) > 1 else ""
-        try:
-            log = first if name == pods[0] else await opened(name)
-            if log.first is not None:
-                yield prefix + log.first
-            async for line in log.rest:
-                yield prefix + line
-        except (ClusterError, Failure) as error:
-            yield f"{prefix}[{error}]\n"
-
-
-def _chosen(pods: set[str], pod: str | None, *, follow: bool) -> list[str]:
+def _chosen(pods: set[str], query: LogQuery) -> list[str]:
     """Return the names of the requested pods: one, or all. Raises Failure."""
     names = sorted(pods)
     if not names:
         raise Failure("no-log", "the job has no pod: it has not started, or its pods were deleted")
-    if pod is not None and pod not in names:
-        raise Failure("not-found", f"pod {pod!r} not found: the pods are {', '.join(names)}")
-    if follow and pod is None and len(names) > kept_logs.MOST_PODS:
-        raise Failure("conflict", f"follow takes {kept_logs.MOST_PODS} pods at most: name one of {', '.join(names)}")
-    return names if pod is None else [pod]
+    if query.pod is not None and query.pod not in names:
+        raise Failure("not-found", f"pod {query.pod!r} not found: the pods are {', '.join(names)}")
+    if query.is_following and query.pod is None and len(names) > MOST_PODS:
+        raise Failure("conflict", f"follow takes {MOST_PODS} pods at most: name one of {', '.join(names)}")
+    return names if query.pod is None else [query.pod]
 
 
-class Followed:
-    """The logs of the existing pods of a job and of pods that start later, merged as lines are written.
+async def _in_turn(source: _Source, pods: Sequence[str], first: Chunks) -> AsyncGenerator[str]:
+    """Yield the log of the first pod, which is open, and then those of the other pods."""
+    for pod in pods:
+        try:
+            chunks = first if pod == pods[0] else (await source.opened(pod))[0]
+            async for chunk in chunks:
+                yield _named(pod, chunk) if len(pods) > 1 else chunk
+        except (ClusterError, Failure) as error:
+            yield f"{pod}: [{error}]\n" if len(pods) > 1 else f"[{error}]\n"
 
-    With several pods, each line begins with the name of its pod.
+
+class _Followed:
+    """The logs of pods, merged as lines are written; with several pods, each line begins with the name of its pod.
 
     Args:
-        logs: The source of the logs.
-        places: The places for followed logs; a log without a place waits for one.
-        owner: The project of the job and the key of the caller.
+        source: The source of the logs.
+        pods: The pods whose logs are read first.
+        begun: The logs of these pods that are open.
     """
 
-    def __init__(self, logs: JobLogs, places: Places, owner: tuple[str, str]) -> None:
-        self._logs = logs
-        self._places = places
-        self._owner = owner
-        self._lines: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue(_LINES_AHEAD)
+    def __init__(self, source: _Source, pods: Sequence[str], begun: dict[str, tuple[Chunks, bool]]) -> None:
+        self._source = source
+        self._pods = pods
+        self._opened = begun
+        self._chunks: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue(_AHEAD)
+        self._known = source.job.pod_names | {*pods}
         self._readers: dict[str, asyncio.Task[None]] = {}
-        self._begun = logs.job.pod_names
         self._open = 0
 
-    async def lines(self, begun: Mapping[str, _Opened], *, is_growing: bool) -> AsyncGenerator[str]:
-        """Yield the lines until all logs have ended.
-
-        Args:
-            begun: The functions that open the logs of the existing pods, by the names of the pods.
-            is_growing: Whether the logs of pods that start later are read too, until the job has ended.
-        """
-        for pod, opened in begun.items():
-            self._begin(pod, opened)
+    async def lines(self, *, is_growing: bool) -> AsyncGenerator[str]:
+        """Yield chunks until all logs have ended; with `is_growing`, also of pods that start before the job ends."""
+        for pod in self._pods:
+            self._begin(pod, self._source)
         later = [asyncio.create_task(self._begin_later())] if is_growing else []
         self._open += len(later)
         try:
             while self._open:
-                pod, line = await self._lines.get()
-                if line is None:
+                pod, chunk = await self._chunks.get()
+                if chunk is None:
                     self._open -= 1
                 else:
-                    yield f"{pod}: {line}" if len(self._readers) > 1 else line
+                    yield _named(pod, chunk) if len(self._readers) > 1 else chunk
         finally:
             tasks = (*later, *self._readers.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, pod: str, opened: _Opened) -> None:
-        self._begun.add(pod)
+    def _begin(self, pod: str, source: _Source) -> None:
+        self._known.add(pod)
         self._open += 1
-        self._readers[pod] = asyncio.create_task(self._read(pod, opened))
+        self._readers[pod] = asyncio.create_task(self._read(pod, source))
 
     async def _begin_later(self) -> None:
         """Begin to read the logs of pods that start later, until the job has ended."""
-        is_over = self._logs.job.status in FINAL
+        source, is_over = self._source, False
         while not is_over:
             await asyncio.sleep(_POLL_SECONDS)
             with suppress(AwayError):
-                is_over = await self._look()
-        await self._lines.put(("", None))
+                job = await asyncio.to_thread(source.store.job, source.job.release)
+                if job is None:
+                    break
+                is_over = job.status in FINAL
+                live = job.pod_names - self._known
+                kept = await asyncio.to_thread(source.store.logs.of_job, job.release) if live or is_over else []
+                gone = {entry.pod for entry in kept} - self._known - live if is_over else set()
+                room = max(0, MOST_PODS - sum(not reader.done() for reader in self._readers.values()))
+                whole = replace(source, options=replace(source.options, tail=None), kept=kept, live=live)
+                for pod in sorted(live | gone)[:room]:
+                    self._begin(pod, whole)
+        await self._chunks.put(("", None))
 
-    async def _look(self) -> bool:
-        """Begin to read the logs of new pods; return whether the job has ended."""
-        release, store = self._logs.job.release, self._logs.store
-        job = await asyncio.to_thread(store.job, release)
-        if job is None:
-            return True
-        is_over = job.status in FINAL
-        live = job.pod_names - self._begun
-        kept = await asyncio.to_thread(store.logs.of_job, release) if live or is_over else []
-        gone = {entry.pod for entry in kept} - self._begun - live if is_over else set()
-        room = kept_logs.MOST_PODS - sum(not reader.done() for reader in self._readers.values())
-        logs = replace(self._logs, options=replace(self._logs.options, tail=None), kept=kept, live=live)
-        for pod in sorted(live | gone)[: max(0, room)]:
-            self._begin(pod, partial(logs.started, pod))
-        return is_over
-
-    async def _read(self, pod: str, opened: _Opened) -> None:
-        """Put the lines of a log into the queue, and None at its end."""
-        is_waiting = False
-        while not self._places.take(*self._owner):
-            if not is_waiting:
-                await self._lines.put((pod, f"[waits until fewer logs are followed: {_limits_of_followed()}]\n"))
-            is_waiting = True
-            await asyncio.sleep(_POLL_SECONDS)
+    async def _read(self, pod: str, source: _Source) -> None:
+        """Put the chunks of a log into the queue, and None at its end."""
         try:
-            log = await opened()
-            if log.first is not None:
-                await self._lines.put((pod, log.first))
-            async for line in log.rest:
-                await self._lines.put((pod, line))
+            chunks, _ = self._opened.get(pod) or await source.started(pod)
+            async for chunk in chunks:
+                await self._chunks.put((pod, chunk))
         except (ClusterError, Failure) as error:
-            await self._lines.put((pod, f"[{error}]\n"))
+            await self._chunks.put((pod, f"[{error}]\n"))
         except AwayError:  # the message may name hosts and users
-            await self._lines.put((pod, "[the database does not answer]\n"))
-        finally:
-            self._places.free(*self._owner)
-        await self._lines.put((pod, None))
-
-
-def _limits_of_followed() -> str:
-    everybody, project, caller = _MOST_FOLLOWED
-    return f"at most {caller} by a caller, {project} of a project and {everybody} of all"
-
-
-class Places:
-    """Counts the logs that are followed.
-
-    Attributes:
-        projects: The number of followed logs of each project.
-        callers: The number of logs that each caller follows, by key.
-    """
-
-    def __init__(self) -> None:
-        self.projects: Counter[str] = Counter()
-        self.callers: Counter[str] = Counter()
-
-    def has_room(self, project: str, caller: str) -> bool:
-        """Whether there is a place."""
-        counts = (self.projects.total(), self.projects[project], self.callers[caller])
-        return all(count < most for count, most in zip(counts, _MOST_FOLLOWED, strict=True))
-
-    def take(self, project: str, caller: str) -> bool:
-        """Take a place, if there is one."""
-        if not self.has_room(project, caller):
-            return False
-        self.projects[project] += 1
-        self.callers[caller] += 1
-        return True
-
-    def free(self, project: str, caller: str) -> None:
-        """Give back a place."""
-        count_down(self.projects, project)
-        count_down(self.callers, caller)
+            await self._chunks.put((pod, "[the database does not answer]\n"))
+        await self._chunks.put((pod, None))

@@ -75,15 +75,15 @@ class Projects:
     async def overview(self, caller: Caller) -> Overview:
         """Return the jobs that run, wait, and have failed in the last 24 hours, in the projects of the caller."""
         names = self.names(caller, "viewer")
-        return await asyncio.to_thread(self._overview, names, as_text(datetime.now(UTC) - _DAY))
+        return await asyncio.to_thread(self._overview, caller, names, as_text(datetime.now(UTC) - _DAY))
 
-    def _overview(self, names: list[str], since: str) -> Overview:
+    def _overview(self, caller: Caller, names: list[str], since: str) -> Overview:
         failures = self._store.failures(names, since)
         uses = [(answers.project_use(self._projects[name], self._store.usage(name)), name) for name in names]
         return Overview(
             projects=tuple(ProjectOverview(use, failures.get(name, 0)) for use, name in uses),
-            waiting=tuple(map(answers.job, self._store.waiting(names, _SHOWN))),
-            failed=tuple(map(answers.job, self._store.failed(names, since, _SHOWN))),
+            waiting=tuple(answers.jobs(caller, self._store.waiting(names, _SHOWN), self._store, self._projects)),
+            failed=tuple(answers.job(caller, job) for job in self._store.failed(names, since, _SHOWN)),
         )
 
     async def use(self, caller: Caller, project: str) -> ProjectUse:

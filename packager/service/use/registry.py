@@ -9,19 +9,18 @@ from packager.base.values import replace
 from packager.service.access import permissions
 from packager.service.complaints import Complaint
 from packager.service.failures import Failure, over_limit
-from packager.service.fair_queues import ALL, Owner
 from packager.service.jobs import records
 from packager.service.registry.catalog import read_definition
 from packager.service.use import answers
 from packager.service.use.answers import (
     DefinitionList,
     DefinitionTrial,
-    ObjectProblem,
     RegisteredDefinition,
     RegisteredTemplate,
     TemplateList,
     TemplateTrial,
 )
+from packager.service.work import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,13 +28,12 @@ if TYPE_CHECKING:
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
     from packager.service.config import LimitsConfig
-    from packager.service.fair_queues import FairPool
-    from packager.service.jobs.tasks import Tasks
+    from packager.service.jobs.make import Tasks
     from packager.service.registry.bodies import DefinitionBody, TemplateBody
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.definitions import Definition
-    from packager.service.registry.policy import Accepted
-    from packager.service.store.rows import StoredDefinition
+    from packager.service.store.models import StoredDefinition
+    from packager.service.work import Work
 
 Checked = TypeVar("Checked")
 
@@ -47,12 +45,12 @@ class TaskTemplates:
 
     Args:
         catalog: The templates of the server.
-        rendering: The threads in which templates are checked.
+        work: The threads in which templates are checked.
     """
 
-    def __init__(self, catalog: Catalog, rendering: FairPool) -> None:
+    def __init__(self, catalog: Catalog, work: Work) -> None:
         self._catalog = catalog
-        self._rendering = rendering
+        self._work = work
 
     async def read(self, caller: Caller) -> TemplateList:
         """Return the current revision of each template."""
@@ -76,17 +74,13 @@ class TaskTemplates:
     async def add(self, caller: Caller, body: TemplateBody) -> RegisteredTemplate:
         """Register a template."""
         permissions.check_admin(caller, None)
-        row, warnings = await self._checked(caller, lambda: self._catalog.add_template(body, caller.name))
-        return answers.template(row, warnings)
+        return answers.template(await self._checked(caller, lambda: self._catalog.add_template(body, caller.name)))
 
     async def trial(self, caller: Caller, body: TemplateBody) -> TemplateTrial:
         """Return the outcome of registering a template, without registering it."""
         permissions.check_admin(caller, None)
         tried = await self._checked(caller, lambda: self._catalog.try_template(body))
-        problems = [
-            ObjectProblem(detail=item.detail, hint=item.hint, line=item.line or None) for item in tried.complaints
-        ]
-        return TemplateTrial(outcome=tried.outcome, definitions=tried.problems, problems=problems)
+        return TemplateTrial(outcome=tried.outcome, definitions=tried.problems)
 
     async def change(self, caller: Caller, name: str, body: TemplateBody, expected: int | None) -> RegisteredTemplate:
         """Register the next revision of a template whose current revision is `expected`; None for any revision."""
@@ -102,7 +96,7 @@ class TaskTemplates:
 
     async def _checked(self, caller: Caller, work: Callable[[], Checked]) -> Checked:
         """Run `work`, which checks a template, in a thread that delays no other request, and return its result."""
-        return await self._rendering.run(Owner(ALL, caller.key), work)
+        return await self._work.run(Owner(caller.key), work)
 
 
 class TaskDefinitions:
@@ -112,40 +106,32 @@ class TaskDefinitions:
 
     Args:
         catalog: The definitions of the server.
-        tasks: Compares definitions with the cluster.
+        tasks: Compares definitions with projects and the cluster.
         projects: The projects of the server, by name.
-        checking: The threads that wait for checks of definitions.
-        reading: The threads in which packages are read, from registries that may be slow.
+        work: The threads in which definitions are checked.
         limits: The limits of the server, such as the number of definitions of a project: each list reads them all.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
-        self,
-        catalog: Catalog,
-        tasks: Tasks,
-        projects: Mapping[str, Project],
-        checking: FairPool,
-        reading: FairPool,
-        limits: LimitsConfig,
+    def __init__(
+        self, catalog: Catalog, tasks: Tasks, projects: Mapping[str, Project], work: Work, limits: LimitsConfig
     ) -> None:
         self._catalog = catalog
         self._tasks = tasks
         self._projects = projects
-        self._checking = checking
-        self._reading = reading
+        self._work = work
         self._limits = limits
 
     async def read(self, caller: Caller) -> DefinitionList:
         """Return the current revision of each definition that the caller may see."""
         permissions.check_role(caller, "viewer")
-        return await asyncio.to_thread(self._listed, caller)
+        projects = permissions.projects_of(caller, "viewer")
 
-    def _listed(self, caller: Caller) -> DefinitionList:
-        """Return the definitions that a caller may see. A thread makes the list: thousands take seconds to parse."""
-        rows = self._catalog.revisions.definitions()
-        return DefinitionList(
-            items=[answers.definition(row) for row in rows if permissions.sees_definition(caller, row)]
-        )
+        def listed() -> DefinitionList:  # many definitions take long to parse
+            return DefinitionList(
+                items=[answers.definition(row) for row in self._catalog.revisions.definitions(projects)]
+            )
+
+        return await self._work.run(Owner(caller.key), listed)
 
     async def definition(self, caller: Caller, name: str, revision: int | None = None) -> RegisteredDefinition:
         """Return a revision of a definition, or the current one."""
@@ -168,26 +154,16 @@ class TaskDefinitions:
         """Register a definition, whose example is filled in as a trial."""
         permissions.check_role(caller, "developer")
         body = await self._placed(caller, body, body.project)
-        row, trial = await self._checked(caller, body, lambda: self._added(body, caller.name))
-        return answers.definition(row, await self._tasks.warnings(trial))
+        await self._check_room(body.project, is_new=True)
+        row, trial = await self._checked(caller, lambda: self._catalog.add_definition(body, caller.name))
+        return answers.definition(row, await self._tasks.warnings(row, trial))
 
-    def _added(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
-        """Register a definition, and return it with the objects of its example. Raises Failure."""
-        self._check_room(body.project, is_new=True)
-        return self._catalog.add_definition(body, author)
-
-    def _changed(
-        self, name: str, body: DefinitionBody, author: str, expected: int | None
-    ) -> tuple[StoredDefinition, Accepted]:
-        """Register a revision, and return it with the objects of its example. Raises Failure."""
-        self._check_room(body.project, is_new=False)
-        return self._catalog.change_definition(name, body, author, expected)
-
-    def _check_room(self, project: str | None, *, is_new: bool) -> None:
+    async def _check_room(self, project: str | None, *, is_new: bool) -> None:
         """Raise Failure if a project has no room for another revision, or for a new definition."""
         if project is None:
             return
-        count, revisions = self._catalog.revisions.count_definitions(f"{project}.")
+        await self._tasks.room.check_size(project)
+        count, revisions = await asyncio.to_thread(self._catalog.revisions.count_definitions, project)
         if revisions >= self._limits.project_revisions:
             detail = f"the project {project!r} has {revisions:,} revisions of definitions, also of removed ones"
             raise over_limit("project_revisions", f"{detail}: an admin of the server can raise the limit")
@@ -200,15 +176,15 @@ class TaskDefinitions:
         asked = body.project
         before = await asyncio.to_thread(self._catalog.revisions.definition, body.name)
         if asked is None and before is not None and permissions.sees_definition(caller, before):
-            asked = permissions.definition_project(before)
+            asked = before.project
         body = await self._placed(caller, body, asked)
         if before is not None:
             permissions.check_changes_definition(caller, before)
-        tried = await self._checked(caller, body, lambda: self._catalog.try_definition(body, caller.name))
+        tried = await self._checked(caller, lambda: self._catalog.try_definition(body, caller.name))
         return DefinitionTrial(
             outcome=tried.outcome,
             manifests=records.redacted(tried.trial.objects),
-            warnings=await self._tasks.warnings(tried.trial),
+            warnings=await self._tasks.warnings(tried.row, tried.trial),
         )
 
     async def problems(self, caller: Caller, body: DefinitionBody) -> Sequence[Complaint]:
@@ -216,7 +192,7 @@ class TaskDefinitions:
         permissions.check_role(caller, "developer")
         try:
             placed = replace(body, project=permissions.project_of_definition(caller, body.project, self._projects))
-            await self._checked(caller, placed, lambda: self._catalog.try_definition(placed, caller.name))
+            await self._checked(caller, lambda: self._catalog.try_definition(placed, caller.name))
         except Failure as failure:
             if failure.kind not in ("invalid-body", "invalid-definition"):
                 raise
@@ -228,22 +204,20 @@ class TaskDefinitions:
     ) -> RegisteredDefinition:
         """Register the next revision of a definition whose current revision is `expected`; None for any revision."""
         before = await self._changeable(caller, name)
-        body = await self._placed(caller, body, body.project or permissions.definition_project(before))
-        row, trial = await self._checked(caller, body, lambda: self._changed(name, body, caller.name, expected))
-        return answers.definition(row, await self._tasks.warnings(trial))
+        body = await self._placed(caller, body, body.project or before.project)
+        await self._check_room(body.project, is_new=False)
+        change = self._catalog.change_definition
+        row, trial = await self._checked(caller, lambda: change(name, body, caller.name, expected))
+        return answers.definition(row, await self._tasks.warnings(row, trial))
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove a definition; jobs that were made with it stay."""
         await self._changeable(caller, name)
         await asyncio.to_thread(self._catalog.remove_definition, name)
 
-    async def _checked(self, caller: Caller, body: DefinitionBody, work: Callable[[], Checked]) -> Checked:
-        """Run `work`, which checks a definition, in a thread that delays no other request, and return its result.
-
-        A definition over a template is checked in a child process, for which the thread waits.
-        """
-        pool = self._checking if body.package is None else self._reading
-        return await pool.run(Owner(body.project or ALL, caller.key), work)
+    async def _checked(self, caller: Caller, work: Callable[[], Checked]) -> Checked:
+        """Run `work`, which checks a definition, in a thread that delays no other request, and return its result."""
+        return await self._work.run(Owner(caller.key), work)
 
     async def _placed(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:
         """Return a definition with its project, whose name and a dot must be the start of the definition's name.

@@ -21,20 +21,6 @@ LOOK_SECONDS = 15.0
 _REFUSED = frozenset({401, 403, 404})
 
 
-_AT_ONCE = 50
-"""The items after which a stream lets other requests continue."""
-
-
-async def interrupted(items: AsyncIterator[Item]) -> AsyncIterator[Item]:
-    """Yield items, with breaks for other requests: a chunk of a log may have 65,536 lines, for which nothing waits."""
-    count = 0
-    async for item in items:
-        yield item
-        count += 1
-        if count % _AT_ONCE == 0:
-            await asyncio.sleep(0)
-
-
 async def guarded(items: AsyncGenerator[Item], check: Callable[[], Awaitable[object]]) -> AsyncIterator[Item]:
     """Yield items for as long as their caller may read them.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packager.base.values import as_plain
 from packager.service.access import permissions, tokens
 from packager.service.failures import Failure, over_limit
-from packager.service.store.tokens import TokensFullError
+from packager.service.store.small import TokensFullError
 from packager.service.use import answers
 from packager.service.use.answers import NewToken, TokenList
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
     from packager.service.registry.bodies import TokenBody
-    from packager.service.store.rows import StoredToken
+    from packager.service.store.models import StoredToken
     from packager.service.store.store import Store
 
 

@@ -7,6 +7,7 @@ Tests: workloads/jobset/test_structure.py.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -180,12 +181,27 @@ def _counts(job: dict[str, Any], counts: dict[str, int]) -> Iterator[Fault]:
         if expected is not None and "value" in variable and variable["value"] != str(expected):
             message = f"{variable['name']}: expected {str(expected)!r}, the number of pods of {role}"
             yield Fault((*place, "value"), f"{message}, found {show(variable['value'])}")
+        if variable.get("name") == "TF_CONFIG":
+            yield from _hosts(place, text(variable.get("value")), counts)
         if variable.get("name") == LEAST:
             yield from _least(place, variable.get("value"), _pods_of_job(job))
     replicas = number_of_pods(job.get("replicas"))
     if is_counted and replicas > 1:
         hint = "edit parallelism and completions instead: each Job counts its pods from 0 on"
         yield Fault(("replicas",), f"expected 1, found {replicas}", hint)
+
+
+def _hosts(place: Location, value: str, counts: dict[str, int]) -> Iterator[Fault]:
+    """Check that TF_CONFIG has as many hosts of each role as there are pods."""
+    try:
+        cluster = mapping(json.loads(value.replace("$(TF_TASK_INDEX)", "0"))["cluster"])
+    except (ValueError, KeyError, TypeError):
+        yield Fault((*place, "value"), "TF_CONFIG: expected JSON with the key 'cluster'")
+        return
+    for role, hosts in cluster.items():
+        if len(listing(hosts)) != counts.get(role):
+            message = f"TF_CONFIG: expected {counts.get(role, 0)} hosts of {role}, its number of pods"
+            yield Fault((*place, "value"), f"{message}, found {len(listing(hosts))}", "build the package again")
 
 
 def _least(place: Location, value: Any, most: int) -> Iterator[Fault]:

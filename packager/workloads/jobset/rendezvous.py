@@ -4,6 +4,7 @@ torch: torchrun reads PET_<FLAG> for each of its flags (torch/distributed/argpar
 Kubeflow's trainer sets (kubeflow/trainer, pkg/constants/constants.go). The rendezvous is static: with `c10d` each agent
 has to find out by its host's name whether it is the endpoint, which goes wrong in pods (pytorch/pytorch#73656). Where
 the option elastic is on it is `c10d`, and a script says which node is the endpoint (templates/…/base/torchrun.sh).
+A program that torchrun does not start finds the variables that torchrun would set for one process on each node.
 torchrun of PyTorch 1 looks only every five seconds whether a process has failed: until then, the Job may have stopped
 the node that failed first, because of another one that lost its connection to it.
 
@@ -13,16 +14,19 @@ is given a name, listen on all addresses; without DMLC_NODE_HOST the others take
 jax: what jax.distributed.initialize() takes. JAX 0.12 itself reads only the address (jax/_src/distributed.py); programs
 pass the others on. xgboost: what its tracker's clients take.
 
+tensorflow: TF_CONFIG of tf.distribute, as training-operator writes it: the hosts of all roles, but for the evaluator.
+
 Tests: workloads/jobset/test_values.py.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
 from packager.workloads.indexed import ANNOTATION, BY_KUBERNETES, VARIABLE
-from packager.workloads.launchers import PROCESSES, by_dmlc, by_jax, by_torchrun
+from packager.workloads.launchers import PROCESSES, by_dmlc, by_jax, by_tensorflow, by_torchrun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -62,20 +66,30 @@ class Rendezvous(Value, frozen=True):
     # the roles whose success is the success of the set; empty if the spec has to name them
     success: tuple[str, ...] = ()
     variables: tuple[PodVariable, ...] = ()  # the variables in the environment of the pods
+    plain: tuple[PodVariable, ...] = ()  # the same, of a program that no launcher starts
+    meets: str = "followers"  # the pods that have to connect to another one: `all`, or all but the first of each role
     # returns the reason why no environment may set a variable; None if it may set all others
     reserved: Callable[[str], str | None] | None = None
 
-    def environment(self, role: str, port: int | None, counts: Mapping[str, int]) -> Iterator[PodVariable]:
-        """Yield the variables of a role's pods, their values filled in."""
+    def environment(
+        self, role: str, port: int | None, counts: Mapping[str, int], *, is_plain: bool
+    ) -> Iterator[PodVariable]:
+        """Yield the variables of a role's pods, with their values; `is_plain` if no launcher starts the program."""
         yield PodVariable(NAME, _NAME_FIELD, is_field=True)
-        for variable in self.variables:
+        values = {**counts, "tf_config": _tf_config(role, port, counts)}
+        for variable in (*self.variables, *(self.plain if is_plain else ())):
             if not variable.roles or role in variable.roles:
-                value = variable.value if variable.is_field else variable.value.format(role=role, port=port, **counts)
+                value = variable.value if variable.is_field else variable.value.format(role=role, port=port, **values)
                 yield PodVariable(variable.name, value, is_field=variable.is_field)
 
-    def names(self, role: str) -> Iterator[str]:
+    def meets_of(self, role: str) -> str:
+        """Return the pods of a role that have to connect to another one: `all`, `followers` or `none`."""
+        return "none" if role == "evaluator" else self.meets
+
+    def names(self, role: str, *, is_plain: bool) -> Iterator[str]:
         """Yield the names of the variables that `environment` yields, and of those that Kubernetes adds."""
         yield from (NAME, VARIABLE)
+        yield from (variable.name for variable in (self.plain if is_plain else ()))
         yield from (variable.name for variable in self.variables if not variable.roles or role in variable.roles)
 
     def refused(self, key: str) -> str | None:
@@ -96,6 +110,17 @@ def _host(role: str) -> str:
     return f"$({NAME})-{role}-0-0.$({NAME})"
 
 
+def _tf_config(role: str, port: int | None, counts: Mapping[str, int]) -> str:
+    """Return TF_CONFIG of a role's pods; Kubernetes replaces the index, which is a variable above it."""
+    cluster = {
+        name: [f"$({NAME})-{name}-0-{index}.$({NAME}):{port}" for index in range(count)]
+        for name, count in counts.items()
+        if name != "evaluator"
+    }
+    task = f'{{"type":"{role}","index":$(TF_TASK_INDEX)}}'
+    return f'{{"cluster":{json.dumps(cluster, separators=(",", ":"))},"task":{task},"environment":"cloud"}}'
+
+
 RENDEZVOUS: dict[str, Rendezvous] = {
     "none": Rendezvous(),
     "torch": Rendezvous(
@@ -111,6 +136,15 @@ RENDEZVOUS: dict[str, Rendezvous] = {
             PodVariable("PET_MASTER_ADDR", _host("node")),
             PodVariable("PET_MASTER_PORT", "{port}"),
             PodVariable("PET_MONITOR_INTERVAL", "1"),
+        ),
+        plain=(
+            PodVariable("MASTER_ADDR", _host("node")),
+            PodVariable("MASTER_PORT", "{port}"),
+            _index("RANK"),
+            PodVariable("WORLD_SIZE", "{node}"),
+            PodVariable("LOCAL_RANK", "0"),
+            PodVariable("LOCAL_WORLD_SIZE", "1"),
+            _index("NODE_RANK"),
         ),
         reserved=by_torchrun,
     ),
@@ -132,6 +166,7 @@ RENDEZVOUS: dict[str, Rendezvous] = {
             PodVariable("DMLC_NODE_HOST", _ADDRESS_FIELD, ("server", "worker"), is_field=True),
             _index("DMLC_WORKER_ID", "worker"),
         ),
+        meets="all",
         reserved=by_dmlc,
     ),
     "jax": Rendezvous(
@@ -146,6 +181,12 @@ RENDEZVOUS: dict[str, Rendezvous] = {
             _index("JAX_PROCESS_ID"),
         ),
         reserved=by_jax,
+    ),
+    "tensorflow": Rendezvous(
+        port=2222,
+        variables=(_index("TF_TASK_INDEX"), PodVariable("TF_CONFIG", "{tf_config}")),
+        meets="all",
+        reserved=by_tensorflow,
     ),
     "xgboost": Rendezvous(
         roles=("worker",),
@@ -173,7 +214,7 @@ def named(keys: Collection[str]) -> Rendezvous:
 COUNTS = {
     variable.name: variable.value[1:-1]
     for way in RENDEZVOUS.values()
-    for variable in way.variables
+    for variable in (*way.variables, *way.plain)
     if variable.value[1:-1] in way.roles
 }
 """The variables that contain the number of pods of a role, each with the role."""

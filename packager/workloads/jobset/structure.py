@@ -10,7 +10,7 @@ from packager.workloads import podgroups
 from packager.workloads.indexed import VARIABLE
 from packager.workloads.jobset import checks
 from packager.workloads.jobset.rendezvous import NAME, NODES, named
-from packager.workloads.launchers import PROCESSES, TORCHRUN, says_processes, torchrun_faults
+from packager.workloads.launchers import PROCESSES, TORCHRUN, says_processes, torchrun_faults, without_meet
 from packager.workloads.pods import Pods
 from packager.workloads.structure import Structure
 
@@ -117,7 +117,8 @@ class JobSet(Structure):
 
 def _starts_torchrun(container: dict[str, Any]) -> bool:
     names = {mapping(variable).get("name") for variable in listing(container.get("env"))}
-    return at(container, ("command", 0)) == TORCHRUN and NODES in names
+    words = [text(word) for word in listing(container.get("command"))]
+    return without_meet(words)[:1] == [TORCHRUN] and NODES in names
 
 
 def _processes(manifest: Manifest, container: Location) -> Location | None:

@@ -13,8 +13,8 @@ from packager.kubernetes.environment import refusal_reason
 from packager.workloads import amounts
 from packager.workloads.amounts import PER_GPU, Amount
 from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
-from packager.workloads.launchers import PROCESSES, TORCHRUN, says_processes
-from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
+from packager.workloads.launchers import MEET, PROCESSES, TORCHRUN, says_processes, without_meet
+from packager.workloads.overlay import Deadline, OverlaySpec, PrebuiltImage, TimeToLive
 from packager.workloads.pods import named
 from packager.workloads.program import TORCHRUN_DEFAULTS, Program, Run, Workdir, directory, of_script
 
@@ -80,6 +80,10 @@ class JobSetRole(Fields, frozen=True):
     environment: Annotated[
         Environment, Meta(description="Variables of these pods alone. They replace those in mlops.env.")
     ] = {}
+    image: Annotated[
+        PrebuiltImage | None,
+        Meta(description="The image of these pods, in place of the overlay's: ROLE_IMAGE in mlops.env."),
+    ] = None
     gpu: Annotated[
         bool | None,
         Meta(
@@ -98,10 +102,11 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     """Pods in roles on several nodes, which find each other by name; needs JobSet in the cluster."""
 
     rendezvous: Annotated[
-        Literal["torch", "dmlc", "jax", "xgboost", "none"],
+        Literal["torch", "dmlc", "jax", "xgboost", "tensorflow", "none"],
         Meta(
             description="How the pods find each other: `torch` for torchrun, `dmlc` for a scheduler, servers and "
-            "workers (MXNet, BytePS), `jax`, `xgboost`, or `none` for a program that does so by itself."
+            "workers (MXNet, BytePS), `jax`, `xgboost`, `tensorflow` for TF_CONFIG, or `none` for a program that does "
+            "so by itself."
         ),
     ]
     roles: Annotated[
@@ -109,7 +114,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         Meta(
             min_length=1,
             description="The pods, by what they do: `node` for torch and jax, `scheduler`, `server` and `worker` for "
-            "dmlc, `worker` for xgboost, any for none.",
+            "dmlc, `worker` for xgboost, any for none; `chief`, `worker`, `ps`, `evaluator` for tensorflow.",
             examples=[{"node": {"replicas": 2}}],
         ),
     ]
@@ -120,16 +125,24 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         Annotated[int, Meta(ge=1, le=65_535)] | None,
         Meta(
             description="Where the first pod listens for the others. Without it, 29500 for torch, 9091 for dmlc and "
-            "xgboost, 8476 for jax."
+            "xgboost, 8476 for jax, 2222 for tensorflow."
         ),
     ] = None
     processes_per_node: Annotated[
         Annotated[int, Meta(ge=1, le=1_000)] | Literal["auto", "per-gpu"] | None,
         Meta(
             description="With torch, how many processes torchrun starts in each pod; `per-gpu`, the default, for one "
-            "for each GPU, or 1 without GPUs; `auto` for one for each GPU, or for each core without GPUs."
+            "for each GPU, or 1 without GPUs; `auto` for one for each GPU, or for each core without GPUs. A command of "
+            "Python is started by torchrun if there are several; others find the number in PET_NPROC_PER_NODE."
         ),
     ] = None
+    checks_world: Annotated[
+        bool,
+        Meta(
+            description="Whether a pod fails if its program ends well and has never been connected to another pod: it "
+            "has worked alone. Set it to false for programs that share work without connecting."
+        ),
+    ] = True
     retries: Annotated[
         int,
         Meta(
@@ -158,7 +171,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         Annotated[list[Label], Meta(min_length=1)] | None,
         Meta(
             description="The roles of which all pods have to end well for the set to succeed. Without it, `node` for "
-            "torch and jax, `worker` for dmlc and xgboost; none has to say."
+            "torch and jax, `worker` for dmlc and xgboost; tensorflow and none have to say."
         ),
     ] = None
 
@@ -193,7 +206,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
 
     def traits_of(self, run: Run) -> frozenset[str]:
         """Return the traits, with `elastic` if all pods start torchrun, which can go on without some of them."""
-        commands = {self.program_of(role, run).command[:1] for role in self.roles}
+        commands = {tuple(without_meet(self.program_of(role, run).command)[:1]) for role in self.roles}
         is_elastic = self.rendezvous == "torch" and commands == {(TORCHRUN,)}
         return self.traits | {"elastic"} if is_elastic else self.traits
 
@@ -238,7 +251,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
 
     def amounts(self, run: Run) -> Iterator[Amount]:
         """Yield the number of pods of each role that may have several, of torchrun's processes, resources, deadline."""
-        yield from (self._count(role) for role in self.roles if self.count_key(role))
+        yield from (self._count(role, run) for role in self.roles if self.count_key(role))
         if processes := self._processes(self.roles, run):
             description = (
                 "The number of processes in each pod; per-gpu: one for each GPU, or 1; auto: one for each GPU, or core."
@@ -269,15 +282,16 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         return tuple(f"{_container(role)}.env.{named(PROCESSES)}.value" for role in roles)
 
     def count_key(self, role: str) -> str | None:
-        """Return the key in mlops.env for the number of pods of a role; None for a role that has one pod always."""
-        return None if self.way.single and role == self.way.leader else _key(role)
+        """Return the key in mlops.env for the number of pods of a role; None if it cannot be changed there."""
+        is_fixed = self.rendezvous == "tensorflow" or (self.way.single and role == self.way.leader)
+        return None if is_fixed else _key(role)
 
-    def _count(self, role: str) -> Amount:
+    def _count(self, role: str, run: Run) -> Amount:
         """Return the number of pods of a role: of its Job, and in the variables of all roles that contain it."""
         variables = [
             f"{_container(name)}.env.{named(variable.name)}.value"
             for name in self.roles
-            for variable in self.way.variables
+            for variable in (*self.way.variables, *(self.way.plain if not self.run_of(name, run).scripts else ()))
             if variable.value == f"{{{role}}}" and (not variable.roles or name in variable.roles)
         ]
         fields = (f"{_job(role)}.parallelism", f"{_job(role)}.completions", *variables)
@@ -293,12 +307,12 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         """The number of pod templates: one for each role."""
         return len(self.roles)
 
-    def environment_of(self, role: str) -> Sequence[PodVariable]:
+    def environment_of(self, role: str, run: Run) -> Sequence[PodVariable]:
         """Return the variables that address the pods of other roles, and the role's own variables."""
         counts = {name: entry.replicas for name, entry in self.roles.items()}
         variables = self.roles[role].environment
         values = {key: entry.value if isinstance(entry, Parameter) else entry for key, entry in variables.items()}
-        way = self.way.environment(role, self.listens, counts)
+        way = self.way.environment(role, self.listens, counts, is_plain=not self.run_of(role, run).scripts)
         number = self.processes_per_node
         if number in (None, PER_GPU):
             number = amounts.gpus(self.resources_of(role))
@@ -335,15 +349,54 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def program_of(self, role: str, run: Run) -> Program:
         """Return the program of a role's pods, if the overlay has `run`."""
         entry, of_role = self.roles[role], self.run_of(role, run)
+        # Without variables, the pods do not meet in a known way; but for torch, the script also decides about torchrun.
+        is_alone = self.rendezvous == "tensorflow" and self.pods == 1
+        meets = self.way.meets_of(role) if self.checks_world and not is_alone else "none"
+        meet = (MEET, meets) if self.way.variables and (self.checks_world or self.rendezvous == "torch") else ()
         if not of_role.scripts:
             alone = entry.command is not None or entry.args is not None
             command = entry.command if alone else self.command
-            return Program(tuple(command or ()), of_role.args, directory(of_role.workdir))
+            words = (*meet, *command) if command else ()
+            return Program(words, of_role.args, directory(of_role.workdir))
         if self.rendezvous != "torch":
-            return of_script(of_role)
+            return of_script(of_role, meet)
         # Both torch 1.13 and later ones know the flag in this spelling.
         python = () if of_role.scripts[0].endswith(".py") else ("--no_python",)
-        return of_script(of_role, (TORCHRUN, *python))
+        return of_script(of_role, (*meet, TORCHRUN, *python))
+
+    def has_meeting(self, run: Run) -> bool:
+        """Return whether pods are started by the script that checks whether they meet, if the overlay has `run`."""
+        return any(self.program_of(role, run).command[:1] == (MEET,) for role in self.roles)
+
+    def unchecked(self, run: Run) -> tuple[str, ...]:
+        """Return the roles of which it is not checked whether their pods meet, if the overlay has `run`."""
+        if not self.way.variables or not self.checks_world:
+            return ()
+        return tuple(role for role in self.roles if not self.program_of(role, run).command)
+
+    def checked(self, run: Run) -> str:
+        """Return the sentence of the README about the number of pods that meet."""
+        if not self.checks_world or any(self.program_of(role, run).command[:1] != (MEET,) for role in self.roles):
+            return "It is not checked whether the pods have found each other."
+        return "A pod whose program has never been connected to another one fails: it has worked alone."
+
+    @property
+    def images(self) -> dict[str, Parameter]:
+        """The images of roles in mlops.env, and their registries if they have their own, by their keys."""
+        images = {}
+        for name, role in self.roles.items():
+            if role.image:
+                key, description = amounts.prefix(name), f"image of the role {name}"
+                images[f"{key}IMAGE"] = Parameter(value=role.image.reference, description=f"The {description}.")
+                if role.image.registry:
+                    registry = f"The registry of the {description}."
+                    images[f"{key}REGISTRY"] = Parameter(value=role.image.registry, description=registry)
+        return images
+
+    def image_keys_of(self, role: str) -> tuple[str, str]:
+        """Return the keys in mlops.env of the image of a role, and of its registry."""
+        image, registry = (f"{amounts.prefix(role)}{key}" for key in super().image_keys_of(role))
+        return image if image in self.images else "IMAGE", registry if registry in self.images else "REGISTRY"
 
     def program_faults(self, run: Run) -> Iterator[Fault]:
         """Yield a fault when torchrun would have to start Python for some of the scripts, and not for others."""
@@ -353,7 +406,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
 
     def reserved(self, key: str) -> str | None:
         """Return the reason why the environment may not set a variable of the rendezvous."""
-        return self.way.refused(key)
+        return "it is the image of a role" if key in self.images else self.way.refused(key)
 
     def executed(self, run: Run) -> Iterator[str]:
         """Yield the scripts of all roles that are started themselves; torchrun starts Python for its own."""
@@ -371,7 +424,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
 
     def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
         """Yield the words that several roles start, with the variables that all of them have, and each role's own."""
-        variables = {name: {*self.way.names(name), *role.environment} for name, role in self.roles.items()}
+        variables = {name: self._names(name) for name in self.roles}
         alike = [variables[name] for name, role in self.roles.items() if not role.has_program]
         for location, words, _ in super().words():
             yield location, words, set.intersection(*alike) if alike else ()
@@ -379,9 +432,14 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             for key in ("command", "args"):
                 yield ("roles", name, key), getattr(role, key) or (), variables[name]
 
+    def _names(self, role: str) -> set[str]:
+        """Return the names of the variables of a role's pods, besides those of mlops.env."""
+        is_plain = self.command is not None or self.roles[role].command is not None
+        return {*self.way.names(role, is_plain=is_plain), *self.roles[role].environment}
+
     def missing_reason(self, key: str) -> str | None:
         """Return the roles that have a variable, or the reason why its name is taken."""
-        roles = [name for name, role in self.roles.items() if key in (*self.way.names(name), *role.environment)]
+        roles = [name for name in self.roles if key in self._names(name)]
         if not roles:
             return self.reserved(key)
         return f"only the pods of {' and '.join(roles)} have it: write the command there"
@@ -401,7 +459,8 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             elif name in (self.success or ())[:index]:
                 yield Fault(("success", index), f"duplicate entry {name!r}", "remove one of them")
         if not self.successful:
-            yield Fault((), "the key 'success' is missing: rendezvous none has no roles of its own", names)
+            message = f"the key 'success' is missing: rendezvous {self.rendezvous} has no roles of its own"
+            yield Fault((), message, names)
         if self.port and not self.way.port:
             message = f"rendezvous {self.rendezvous} uses no port"
             yield Fault(("port",), message, "remove it: a program that listens chooses its port itself", at_key=True)

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import math
 
-from packager.diagnosis.curves.figure import HEIGHT, WIDTH, figures, number
+import pytest
+
+from packager.diagnosis.curves.figure import HEIGHT, LEFT, RIGHT, WIDTH, Figure, figures, number
 from packager.diagnosis.curves.points import Curve, Point
 
 
@@ -34,15 +36,42 @@ def test_points_and_ticks_are_drawn_inside_the_figure() -> None:
         [(0, 1.0), (1, 1.0 + 1e-15)],
     ]
     for points in cases:
-        (figure,) = figures([made(*points)])
-        for tick in (*figure.across, *figure.up):
-            assert 0 <= tick.at <= WIDTH
-        for run in figure.lines[0].runs:
-            for pair in run.split():
-                x, y = map(float, pair.split(","))
-                assert 0 <= x <= WIDTH
-                assert 0 <= y <= HEIGHT
+        figure = check(points, is_logarithmic=False)
         assert len(" ".join(figure.lines[0].runs)) < 6_000
+        check([*points, (10**16, 2.0), (10**16 + 1, 1e308)], is_logarithmic=True)
+
+
+def check(points: list[Point], *, is_logarithmic: bool) -> Figure:
+    """Return the figure of a curve, after a check that everything is inside."""
+    (figure,) = figures([made(*points)], is_logarithmic=is_logarithmic)
+    for tick in (*figure.across, *figure.up):
+        assert 0 <= tick.at <= WIDTH
+    for run in figure.lines[0].runs:
+        for pair in run.split():
+            x, y = map(float, pair.split(","))
+            assert 0 <= x <= WIDTH
+            assert 0 <= y <= HEIGHT
+    assert 1 <= len(figure.strips) <= 81
+    assert sum(strip.width for strip in figure.strips) == pytest.approx(WIDTH - LEFT - RIGHT, abs=5)
+    return figure
+
+
+def test_logarithmic_scale_has_round_ticks_and_gaps_below_zero() -> None:
+    points: list[Point] = [(0, 0.03), (1, 0.0), (2, -1.0), (3, 0.4), (4, 0.3)]
+    figure = check(points, is_logarithmic=True)
+    assert [tick.text for tick in figure.up] == ["0.02", "0.05", "0.1", "0.2", "0.5"]
+    assert (len(figure.lines[0].runs), len(figure.lines[0].dots)) == (1, 1)
+    (wide,) = figures([made((0, 1e-4), (1, 264.0))], is_logarithmic=True)
+    assert [tick.text for tick in wide.up] == ["0.0001", "0.01", "1", "100"]
+
+
+def test_strip_has_the_values_of_all_curves_that_reach_its_step() -> None:
+    (figure,) = figures([made((0, 1.0), (10, 2.0)), made((0, 5.0), (4, None), pod="q")])
+    assert [strip.text.split("\n") for strip in figure.strips] == [
+        ["step 0", "p: 1", "q: 5"],
+        ["step 4", "p: 1", "q: not a number"],
+        ["step 10", "p: 2"],
+    ]
 
 
 def test_gap_divides_a_line_and_lone_point_is_a_dot() -> None:

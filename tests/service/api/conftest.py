@@ -17,11 +17,10 @@ from litestar.events import SimpleEventEmitter
 from packager.service.access.tokens import EVERY, ROLES, Caller, create
 from packager.service.api import app
 from packager.service.api.document import OpenApiDocument
-from packager.service.api.rate_limits import Door
-from packager.service.callbacks.transport import Reply
-from packager.service.config import LimitsConfig, ServerConfig
+from packager.service.api.limits import Door
+from packager.service.callbacks.courier import Reply
+from packager.service.config import CallbacksConfig, LimitsConfig, ServerConfig
 from packager.service.registry import rendering
-from packager.service.registry.checker import Checker
 from packager.service.registry.helpers import Helpers
 from packager.service.sealing import Sealer
 from packager.service.server import Server
@@ -55,8 +54,10 @@ class Endpoints:
 _PATIENCE = 120.0
 """Seconds that a busy machine may take."""
 
-_QUICK = LimitsConfig(caller_requests_per_second=10_000, project_requests_per_second=10_000)
+_QUICK = LimitsConfig(caller_requests_per_second=10_000)
 """Limits for tests of other things, which send hundreds of requests without a pause."""
+
+CALLBACKS = CallbacksConfig(allow=["hooks.example.com", "h.example", "proud-squid-71.localtunnel.me"])
 
 COUNTDOWN = {
     "name": "countdown",
@@ -75,10 +76,8 @@ class _Shared(Helpers):
         return
 
 
-CHECKER = Checker()
 SANDBOXES = _Shared(rendering._SANDBOX)  # noqa: SLF001
 """The processes of all services in the tests, so that they are started once."""
-atexit.register(CHECKER.close)
 atexit.register(Helpers.close, SANDBOXES)
 
 
@@ -95,7 +94,7 @@ def _empty_database() -> bytes:
 def _routes(make: Callable[[Server], Any]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         parts: Any = (FakeCluster(), Sealer(b"k" * 32))
-        return make(Server(ServerConfig(), Store(Path(folder, "server.db")), *parts, emit=print, checker=CHECKER))
+        return make(Server(ServerConfig(), Store(Path(folder, "server.db")), *parts, emit=print))
 
 
 def application(make: Callable[[Server], Any], server: Server) -> Any:
@@ -134,7 +133,7 @@ class Service:
         settings = ServerConfig(
             storage_classes={"aws-efs": "shared"},
             node_selectors={"kops.k8s.io/ml-instance=true": {}},
-            **{"limits": _QUICK, **more},
+            **{"limits": _QUICK, "callbacks": CALLBACKS, **more},
         )
         caller = Caller("anonymous", "anonymous", {EVERY: "admin"}, is_trusted=True) if trusted else None
         self.endpoints = Endpoints()
@@ -150,7 +149,6 @@ class Service:
             transport=transport,
             issuer=issuer,
             client=client,
-            checker=CHECKER,
         )
         base = "http://127.0.0.1" if trusted else "http://testserver.local"
         self.server._renderer._sandboxes = SANDBOXES  # noqa: SLF001

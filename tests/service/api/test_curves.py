@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import UnreachableError
-from packager.service.jobs import recorder
+from packager.service.jobs import logs
 from tests.service.api.conftest import COUNTDOWN, Service
 from tests.service.conftest import BOTH
 
@@ -28,7 +28,7 @@ def curve(service: Service, release: str, role: str = "viewer") -> list[int]:
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make recorded curves outdated at each request."""
-    monkeypatch.setattr(recorder, "_FRESH", -1.0)
+    monkeypatch.setattr(logs, "_FRESH", -1.0)
 
 
 @BOTH
@@ -56,7 +56,7 @@ def test_job_curve_grows_and_outlives_the_pods(service: Service) -> None:
 
 
 def test_curves_are_recorded_without_requests_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "ROUND", 0.05)
+    monkeypatch.setattr(logs, "ROUND", 0.05)
     service = Service(tmp_path / "server.db")
     with service.client:
         assert service.post("/v1/definitions", COUNTDOWN).status_code == 201

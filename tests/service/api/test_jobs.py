@@ -13,7 +13,7 @@ import pytest
 from packager.base.errors import UnreachableError
 from packager.base.values import replace
 from packager.service.jobs import follower
-from packager.service.registry import policy, template_values
+from packager.service.registry import template_values
 from packager.service.store.store import Store
 from tests.service import bodies
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
@@ -21,9 +21,7 @@ from tests.service.conftest import BOTH
 from tests.service.stored import add_job
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    from packager.service.store.rows import StoredStatus
+    from packager.service.store.models import StoredStatus
 
 
 @BOTH
@@ -322,56 +320,6 @@ def test_deleted_job_keeps_its_claim_unless_storage_delete_is_requested(
     assert digits.call("DELETE", f"/v1/jobs/{release}{query}").status_code == 202
     digits.until(lambda: digits.get(f"/v1/jobs/{release}").status_code == 404, "the end of the record")
     assert {kind for kind, _ in digits.cluster.objects} == ({"PersistentVolumeClaim"} if kept else set())
-
-
-def unapplied(service: Service, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, Any]]:
-    """Return a job whose Job cannot be applied, and its Job, which another replica may still apply."""
-    apply = service.cluster.apply
-
-    async def unanswered(item: dict[str, Any], namespace: str, *, dry_run: bool = False) -> dict[str, Any]:
-        if item["kind"] == "Job" and not dry_run:
-            raise UnreachableError("the cluster does not answer in time")
-        return await apply(item, namespace, dry_run=dry_run)
-
-    monkeypatch.setattr(service.cluster, "apply", unanswered)
-    release = service.post("/v1/jobs", FILLED).json()["release"]
-    item = copy.deepcopy(service.get(f"/v1/jobs/{release}/manifests").json()[-1])
-    item["metadata"] |= {"uid": "late", "namespace": "tests", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    service.until(lambda: any("does not answer in time" in line for line in service.log), "the attempt to apply")
-    return release, item
-
-
-@pytest.mark.parametrize("goal", ["cancel", "delete"])
-def test_job_that_is_applied_after_its_stop_is_deleted_again(
-    service: Service, monkeypatch: pytest.MonkeyPatch, goal: str
-) -> None:
-    """The request of an earlier leader may arrive after the next leader has looked for the Job."""
-    release, item = unapplied(service, monkeypatch)
-    if goal == "cancel":
-        service.post(f"/v1/jobs/{release}/cancel")
-        service.status(release, "deleted")
-    else:
-        service.call("DELETE", f"/v1/jobs/{release}")
-        service.until(lambda: service.get(f"/v1/jobs/{release}").status_code == 404, "the record to be deleted")
-    service.cluster.put(item)
-    service.until(lambda: ("Job", release) not in service.cluster.objects, "the deletion of the late Job")
-
-
-def test_late_jobs_of_other_servers_and_of_unlisted_records_stay(
-    ticks: list[int], service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    release, item = unapplied(service, monkeypatch)
-    service.post(f"/v1/jobs/{release}/cancel")
-    service.status(release, "deleted")
-    foreign, unlisted = copy.deepcopy(item), copy.deepcopy(item)
-    foreign["metadata"]["labels"][policy.SERVER] = "another"
-    unlisted["metadata"] |= {"name": "countdown-abc123", "uid": "unlisted"}
-    unlisted["metadata"]["labels"][policy.JOB] = "countdown-abc123"
-    service.cluster.put(foreign)
-    service.cluster.put(unlisted)
-    ticks.clear()
-    service.until(lambda: len(ticks) > 5, "five rounds")
-    assert {("Job", release), ("Job", "countdown-abc123")} <= service.cluster.objects.keys()
 
 
 def test_delete_keeps_an_object_of_others_with_the_name_of_the_job(digits: Service) -> None:

@@ -149,7 +149,7 @@ def test_follow_includes_pods_that_start_later(service: Service, monkeypatch: py
 
 
 def test_follow_refuses_too_many_pods(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.service.jobs.kept_logs.MOST_PODS", 1)
+    monkeypatch.setattr("packager.service.use.logs.MOST_PODS", 1)
     release, pod = ended(service, ["1\n"])
     item = service.cluster.objects["Pod", pod]
     service.cluster.put({**item, "metadata": {**item["metadata"], "name": f"{release}-a1b2c", "uid": "other"}})

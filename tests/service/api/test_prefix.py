@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.service.config import OWN_PATHS, ServerConfig
+from packager.service.config import ServerConfig
 from tests.service.api.conftest import COUNTDOWN, FILLED
 from tests.service.page.conftest import Site
 
@@ -116,11 +116,6 @@ def test_api_locations_and_links_are_below_the_prefix(proxied: Proxied) -> None:
 def test_paths_with_a_similar_prefix_are_not_found(proxied: Proxied) -> None:
     for path in ("/mlpackage/v1/jobs", "/mlpack/mlpack/v1/jobs", "/MLPACK/v1/jobs"):
         assert proxied.get(path).status_code == 404
-
-
-def test_own_paths_list_the_first_segment_of_every_route(proxied: Proxied) -> None:
-    paths = {route.path.split("/")[1] for route in proxied.client.app.routes}
-    assert paths - {""} == OWN_PATHS
 
 
 def test_prefix_is_the_path_of_the_configured_url() -> None:

@@ -196,8 +196,8 @@ def test_jobs_over_the_limit_are_queued_and_start_in_order(service: Projects) ->
     states = [service.held(release) for release in releases]
     assert [job["status"] for job in states] == ["pending", "pending", "queued", "queued"]
     assert states[2]["reason"] == "NoRoom"
-    message = "waits for room in the project: 2 of at most 2 jobs of its creator had started when it was created"
-    assert states[2]["message"] == message
+    message = "waits for room in the project: 2 of at most 2 jobs of its creator have started"
+    assert [(job["place"], job["message"]) for job in states[2:]] == [(1, message), (2, message)]
     refused = service.job("research")
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
     assert refused.json()["type"] == "urn:mlpack:problem:quota"
@@ -217,6 +217,7 @@ def test_jobs_over_the_limit_are_queued_and_start_in_order(service: Projects) ->
     service.cluster.pod(releases[0], "Succeeded", exit_code=0)
     service.cluster.end(releases[0], "Complete")
     service.until(lambda: ("Job", releases[2]) in service.cluster.objects, "the third, when there is room")
+    assert service.get(f"/v1/jobs/{releases[3]}").json()["place"] == 1
     assert ("Job", releases[3]) not in service.cluster.objects
     assert service.post(f"/v1/jobs/{releases[3]}/cancel").status_code == 202
     service.status(releases[3], "deleted")

@@ -52,11 +52,6 @@ def test_dry_run_registers_nothing(digits: Service) -> None:
     tried = digits.post("/v1/templates?dry_run=true", TEMPLATE)
     outcome = tried.json()
     assert (tried.status_code, outcome["outcome"], outcome["definitions"]) == (200, "created", {})
-    assert outcome["problems"][1] == {
-        "detail": "expected one Job, JobSet, MPIJob or Pod, found none",
-        "hint": None,
-        "line": None,
-    }
     assert digits.get("/v1/templates/own").status_code == 404
     unfit = digits.post("/v1/templates?dry_run=true", {"name": "digits-task", "template": "a: {{ nothing }}"}).json()
     assert unfit["outcome"] == "changed"
@@ -78,9 +73,7 @@ def test_template_that_breaks_a_definition_is_registered_with_a_warning(digits: 
     tried = digits.post("/v1/templates?dry_run=true", body).json()["definitions"]["digits"]
     put = digits.call("PUT", "/v1/templates/digits-task", json=body)
     assert (put.status_code, put.json()["revision"]) == (200, 2)
-    warnings = put.json()["warnings"]
-    assert warnings[-len(tried) :] == [f"definition 'digits': {problem}" for problem in tried]
-    assert "expected one Job, JobSet, MPIJob or Pod, found none" in warnings
+    assert put.json()["warnings"] == [f"definition 'digits': {problem}" for problem in tried]
     assert digits.get("/v1/templates/digits-task").json()["warnings"] == []
 
 

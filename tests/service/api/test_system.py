@@ -93,30 +93,31 @@ NAME = "a name of letters, digits and - _ . between them, such as train-resnet (
 @pytest.mark.parametrize(
     ("path", "body", "detail", "pointer"),
     [
-        ("jobs", b"null", "expected a mapping", ""),
+        ("jobs", b"null", "expected a mapping, found nothing", None),
         ("templates", b'{"name": "x", "template": "a: 1", "a/b": 1}', "/a~1b: unknown key 'a/b'", "/a~1b"),
-        ("templates", b'{"name": 5, "template": 1}', f"/name: expected {NAME}", "/name"),
+        ("templates", b'{"name": 5, "template": "a"}', f"/name: expected {NAME}, found the number 5", "/name"),
         (
             "definitions",
-            b'{"name": "a", "task_template_name": ""}',
-            f"/task_template_name: expected {NAME}",
+            b'{"name": "a", "task_template_name": "", "user_values_description": "", "user_values_example": ""}',
+            f"/task_template_name: expected {NAME}, found ''",
             "/task_template_name",
-        ),
-        (
-            "definitions",
-            b'{"name": "x", "package": {"source": "a", "options": [1]}}',
-            "/package/options/0: expected the name of a site option in lower-case letters, digits and '-', such as gpu",
-            "/package/options/0",
         ),
     ],
 )
 def test_invalid_body_is_refused_with_a_pointer(
-    service: Service, path: str, body: bytes, detail: str, pointer: str
+    service: Service, path: str, body: bytes, detail: str, pointer: str | None
 ) -> None:
     answer = service.call("POST", f"/v1/{path}", content=body, headers={"Content-Type": "application/json"})
     problem = answer.json()
     assert (answer.status_code, problem["detail"]) == (422, detail)
-    assert [item["pointer"] for item in problem["errors"]] == [pointer]
+    assert [item["pointer"] for item in problem["errors"]] == ([] if pointer is None else [pointer])
+
+
+def test_all_faults_of_a_body_are_reported_at_once(service: Service) -> None:
+    body = {"name": "-", "template": 5, "deprecated": "no", "more": 1}
+    answer = service.post("/v1/templates", body)
+    assert (answer.status_code, answer.json()["detail"]) == (422, "4 problems in the body")
+    assert sorted(item["pointer"] for item in answer.json()["errors"]) == ["/deprecated", "/more", "/name", "/template"]
 
 
 def test_empty_body_is_refused_as_invalid_json(service: Service) -> None:

@@ -4,27 +4,65 @@ from typing import Any
 
 import pytest
 
-from packager.service.callbacks.addresses import Allowed
-from packager.service.callbacks.endpoints import complaints
+from packager.service.callbacks.endpoints import InvalidAddressError, complaints, read_receivers
+
+LISTED = read_receivers(["h.example", "10.1.0.0/16", "fd00::1"])[0]
 
 
 def told(**item: Any) -> list[tuple[str, str]]:
     filled = {"endpoints": [{"endpoint": "s3://b/x", "type": "dataset"}, {"type": "event", **item}]}
-    return [(complaint.pointer, complaint.detail) for complaint in complaints(filled, Allowed())]
+    return [(complaint.pointer, complaint.detail) for complaint in complaints(filled, LISTED)]
 
 
 def test_complaints_accept_endpoints_with_headers() -> None:
     assert told(endpoint="https://h.example/x", headers={"x-api-key": "123qweasd", "Authorization": "Bearer a b"}) == []
     assert told(endpoint=None) == told() == []
-    assert complaints({}, Allowed()) == complaints({"endpoints": "x"}, Allowed()) == []
+    assert complaints({}, LISTED) == complaints({"endpoints": "x"}, LISTED) == []
 
 
 def test_complaints_name_faulty_addresses() -> None:
     place = "/endpoints/1/endpoint"
-    assert told(endpoint="http://h.example/x") == [(place, "expected https, found http")]
+    assert told(endpoint="http://h.example/x") == []
     assert told(endpoint=7) == [(place, "expected an address, found the number 7")]
-    message = "169.254.169.254 is not a public address, or has one that is not"
+    message = "callbacks are not sent to '169.254.169.254'"
     assert told(endpoint="https://169.254.169.254/latest") == [(place, message)]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://h.example/x",
+        "http://H.EXAMPLE:8080/x?y=%20",
+        "https://10.1.2.3/",
+        "http://[fd00::1]:80",
+        "https://[FD00:0::1]/",
+    ],
+)
+def test_listed_receivers_get_callbacks(url: str) -> None:
+    LISTED.check(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://other.example/", "https://x.h.example/", "https://h.example.evil/", "https://h.example@evil/",
+     "https://evil/@h.example", "https://h.example\\@evil/", "https://h.example:1:2/", "https://10.2.0.1/",
+     "https://0x0a.1.2.3/", "https://10.1/", "https://010.1.2.3/", "https://167903747/", "https://[::ffff:10.1.2.3]/",
+     "ftp://h.example/", "//h.example/", "https://", "https://h.example/a b", "https://h.example/ä", "https://h.example./",
+     "https://h.example/#x", "https://h.example/" + "x" * 2048],
+)  # fmt: skip
+def test_callbacks_go_to_no_other_address(url: str) -> None:
+    with pytest.raises(InvalidAddressError):
+        LISTED.check(url)
+
+
+def test_receivers_have_the_listed_ports_and_faulty_entries_are_named() -> None:
+    allowed, problems = read_receivers(["h.example", "x_y", "10.1.0.1/16", "1.2.3"], [443, 8443])
+    assert {index: message.split(" such as")[0] for index, message in problems.items()} == dict.fromkeys(
+        (1, 2, 3), "expected a host, an address or a network"
+    )
+    allowed.check("https://h.example:8443/")
+    with pytest.raises(InvalidAddressError, match=r"^expected port 443 or 8443, found 80$"):
+        allowed.check("http://h.example/")
 
 
 @pytest.mark.parametrize(
@@ -58,4 +96,4 @@ def test_complaints_name_too_many_headers_and_endpoints() -> None:
         ("/endpoints/1/headers/x-A", "the header x-A is there twice")
     ]
     many = {"endpoints": [{"endpoint": url, "type": "event"}] * 11}
-    assert [item.detail for item in complaints(many, Allowed())] == ["expected at most 10 of type 'event', found 11"]
+    assert [item.detail for item in complaints(many, LISTED)] == ["expected at most 10 of type 'event', found 11"]

@@ -36,7 +36,8 @@ async def ended(job: dict[str, Any]) -> tuple[list[str], list[str], str]:
         async for _, pod in cluster.watch("Pod", "demo", "0", {"mlpack.dev/job": "digits"}):
             phases.append(pod["status"]["phase"])
             if phases[-1] in ("Succeeded", "Failed"):
-                lines = [line async for line in cluster.log(pod["metadata"]["name"], "demo")]
+                text = b"".join([chunk async for chunk in cluster.log(pod["metadata"]["name"], "demo")])
+                lines = text.decode().splitlines(keepends=True)
                 break
         async for _, item in cluster.watch("Job", "demo", "0"):
             if "status" in item:

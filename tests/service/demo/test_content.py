@@ -11,7 +11,7 @@ from packager.service.demo import content
 from packager.service.demo.cluster import SimulatedCluster
 from packager.service.sealing import Sealer
 from packager.service.server import Server
-from packager.service.store.store import Filters, Store
+from packager.service.store.store import JobQuery, Store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def test_demonstration_has_jobs_that_run_fail_succeed_and_wait(tmp_path: Path) -
             await content.fill(server, ADMIN)
             seen: set[str] = set()
             while not {"running", "failed", "succeeded", "queued"} <= seen:
-                seen |= {row.status for row in await asyncio.to_thread(server.store.jobs, Filters(), 50)}
+                seen |= {row.status for row in await asyncio.to_thread(server.store.jobs, JobQuery())}
                 await asyncio.sleep(0.05)
             return seen
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from packager.service.jobs.kube import RefusedError
-from packager.service.jobs.queues import Queues
+from packager.service.jobs.mirror import Queues
 
 JOB: dict[str, Any] = {
     "kind": "Job",

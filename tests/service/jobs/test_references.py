@@ -8,7 +8,7 @@ import pytest
 
 from packager.service.access.tokens import create
 from packager.service.config import ProjectConfig
-from packager.service.jobs.references import ObjectReference, of_objects
+from packager.service.jobs.apply import ObjectReference, of_objects
 from tests.service import bodies
 from tests.service.api.conftest import Service
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from packager.base.values import replace
 from packager.service.config import RetentionConfig
 from packager.service.jobs.sweeper import Sweeper
-from packager.service.store.rows import StoredLog
+from packager.service.store.models import StoredLog
 from packager.service.store.store import Store
 from packager.service.times import as_text
 from tests.service.conftest import BOTH

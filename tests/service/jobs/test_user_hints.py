@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.base.values import convert, replace
+from packager.base.values import convert
 from packager.kubernetes.remedy import Action, Remedy
 from packager.service.jobs.user_hints import HINTS, hint_for_user
 from packager.service.registry import definitions
 from packager.service.registry.bodies import DefinitionBody
-from packager.service.registry.packages.content import PackageOrigin
 
 if TYPE_CHECKING:
     from packager.service.registry.definitions import Definition
-
-ORIGIN = PackageOrigin(source="p", name="p", digest="0" * 64, overlay="single-node", options=[], keys=[])
 
 VALUES = {
     name: f"some-{name}"
@@ -38,7 +34,6 @@ def definition(description: str) -> Definition:
 
 
 OF_TEMPLATE = definition("process: {}")
-OF_PACKAGE = replace(definition("resources: {}"), origin=ORIGIN)
 
 
 @pytest.mark.parametrize(
@@ -72,26 +67,19 @@ def test_memory_hints_name_the_value_to_fill_in(description: str, filled: dict[s
         assert hint_for_user(remedy, filled, definition(description)) == hint
 
 
-def test_memory_hint_names_the_package_of_a_definition() -> None:
-    expected = "raise limits.memory in the package, and register its definition again, or reduce the memory use"
-    assert hint_for_user(Remedy(Action.RAISE_MEMORY), {}, OF_PACKAGE) == expected
-
-
 @pytest.mark.parametrize(
-    ("action", "of_template", "of_package"),
+    ("action", "hint"),
     [
-        (Action.REQUEST_LESS, "request less in the template digits-task", "request less in the package"),
-        (Action.RUN_AGAIN, "run it again", "run it again"),
+        (Action.REQUEST_LESS, "request less in the template digits-task"),
+        (Action.RUN_AGAIN, "run it again"),
         (
             Action.REACH_REGISTRY,
             "the node cannot reach the registry: check the image in the definition or in the template digits-task",
-            "the node cannot reach the registry: check env.REGISTRY in the definition's system_values",
         ),
     ],
 )
-def test_hints_name_the_source_of_the_objects(action: Action, of_template: str, of_package: str) -> None:
-    assert hint_for_user(Remedy(action), {}, OF_TEMPLATE) == of_template
-    assert hint_for_user(Remedy(action), {}, OF_PACKAGE) == of_package
+def test_hints_name_the_source_of_the_objects(action: Action, hint: str) -> None:
+    assert hint_for_user(Remedy(action), {}, OF_TEMPLATE) == hint
 
 
 def test_hints_on_requests_name_the_values_that_users_fill_in() -> None:
@@ -101,8 +89,8 @@ def test_hints_on_requests_name_the_values_that_users_fill_in() -> None:
 
 
 def test_hints_for_users_need_neither_kubectl_nor_files_of_a_package() -> None:
-    for action, source in itertools.product(Action, (OF_TEMPLATE, OF_PACKAGE)):
-        hint = hint_for_user(Remedy.of(action, **VALUES), {}, source)
+    for action in Action:
+        hint = hint_for_user(Remedy.of(action, **VALUES), {}, OF_TEMPLATE)
         for word in ("kubectl", "mlpack ", "mlops.env", "overlay", "--replace", "{", "deploy"):
             assert word not in hint
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from litestar.testing import TestClient
 
-from packager.service.api import rate_limits
+from packager.service.api import limits
 from packager.service.page import app
 from tests.service import bodies
 from tests.service.api.conftest import COUNTDOWN, Service, application
@@ -63,7 +63,7 @@ def text_of(answer: Any) -> str:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site for the tests of a module that do not change it, and may send many requests without a pause."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rate_limits, "_ANONYMOUS_PER_SECOND", 10_000)
+        patch.setattr(limits, "_ANONYMOUS_PER_SECOND", 10_000)
         site = Site(tmp_path_factory.mktemp("shared") / "server.db")
     with site.client:
         assert site.post("/v1/definitions", COUNTDOWN).status_code == 201

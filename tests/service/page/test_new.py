@@ -10,16 +10,18 @@ from tests.service.page.conftest import Site, text_of
 if TYPE_CHECKING:
     import pytest
 
+ENDPOINTS = """\
+- {endpoint: "s3://bucket/digits/", type: dataset}
+- endpoint: https://hooks.example.com/v1/ml/train/callback
+  type: event
+  headers: {x-api-key: secret-word}
+"""
 # The inputs that a browser sends for `bodies.filled`.
 FORM = {
     "/description": "Trains on digits",
     "/name": "demo",
     "/creator": "ada",
-    "/endpoints:0:0/endpoint": "s3://bucket/digits/",
-    "/endpoints:1:0/endpoint": "https://hooks.example.com/v1/ml/train/callback",
-    "/endpoints:1:0/headers": "x-api-key: secret-word\r\n",
-    "count:/endpoints:0": "1",
-    "count:/endpoints:1": "1",
+    "/endpoints": ENDPOINTS,
     "/process/train/maxStep": "100",
     "/process/train/saveStep": "20",
     "/process/eval/batchSize": "10",
@@ -52,7 +54,7 @@ def test_form_creates_a_job_and_hides_secrets(digits: Site) -> None:
 def test_required_values_come_first_with_the_example_as_a_hint(digits: Site) -> None:
     answer = digits.view("/new/digits")
     names = names_in(answer)
-    assert names[:4] == ["/description", "/name", "/creator", "/endpoints:0:0/endpoint"]
+    assert names[:4] == ["/description", "/name", "/creator", "/endpoints"]
     required, optional = answer.text.split("<h2>Optional</h2>")
     assert "/process/export/signatureMap" in required
     assert "/process/train/maxStep" in optional
@@ -63,11 +65,18 @@ def test_required_values_come_first_with_the_example_as_a_hint(digits: Site) -> 
     assert 'name="/creator" value="admin"' in required
 
 
-def test_example_is_filled_in_on_request(digits: Site) -> None:
-    assert 'href="/new/digits?example=true"' in digits.view("/new/digits").text
-    filled = digits.view("/new/digits?example=true").text
+def test_example_replaces_inputs_only_after_a_question(digits: Site) -> None:
+    empty = {"action": "example", "/creator": "ada", "/process/train/maxStep": ""}
+    filled = digits.send("/new/digits", empty).text
     assert 'value="predict_images"' in filled
     assert 'value="2048Mi"' in filled
+    assert 'value="ada"' in filled
+    asked = digits.send("/new/digits", {**empty, "/process/train/maxStep": "7"})
+    assert "Replace what you have filled in with the example?" in text_of(asked)
+    assert 'value="7"' in asked.text
+    replaced = digits.send("/new/digits", {**empty, "/process/train/maxStep": "7", "action": "replace"}).text
+    assert 'value="predict_images"' in replaced
+    assert 'value="7"' not in replaced
 
 
 def test_errors_are_shown_at_their_fields_and_inputs_are_kept(digits: Site) -> None:
@@ -78,7 +87,7 @@ def test_errors_are_shown_at_their_fields_and_inputs_are_kept(digits: Site) -> N
         "/process/eval/batchSize": "ten",
         "/creator": "a b",
     }
-    form["/endpoints:0:0/endpoint"] = ""
+    form["/endpoints"] = ""
     answer = digits.send("/new/digits", form)
     assert answer.status_code == 422
     for name, text in {
@@ -100,26 +109,15 @@ def test_errors_are_shown_at_their_fields_and_inputs_are_kept(digits: Site) -> N
     assert digits.get("/v1/jobs").json()["items"] == []
 
 
-def test_errors_of_a_list_item_are_shown_in_its_slot(digits: Site) -> None:
-    form = {**FORM, "count:/endpoints:0": "2", "/endpoints:0:0/endpoint": "", "/endpoints:0:1/headers": "x-key: 1"}
-    answer = digits.send("/new/digits", form)
+def test_errors_of_a_list_item_are_shown_at_the_list(digits: Site) -> None:
+    answer = digits.send("/new/digits", {**FORM, "/endpoints": "- {endpoint: 5, type: event, header: x}"})
     assert answer.status_code == 422
-    tag = next(tag for tag in re.findall(r"<input [^>]*>", answer.text) if 'name="/endpoints:0:1/endpoint"' in tag)
+    assert "1.header: unknown key 'header'; did you mean 'headers'?" in text_of(answer)
+    assert "needs an item of type 'dataset'" in text_of(answer)
+    tag = next(tag for tag in re.findall(r"<textarea [^>]*>", answer.text) if 'name="/endpoints"' in tag)
     assert "aria-invalid" in tag
-    broken = digits.send("/new/digits", {**FORM, "/endpoints:1:0/headers": "no colon here"})
-    assert "expected lines such as `x-api-key: 1234`" in text_of(broken)
-
-
-def test_list_item_is_added_and_inputs_are_kept(digits: Site) -> None:
-    answer = digits.send("/new/digits", {**FORM, "action": "more:/endpoints:1"})
-    assert answer.status_code == 200
-    names = names_in(answer)
-    assert "/endpoints:1:1/endpoint" in names
-    assert 'value="https://hooks.example.com/v1/ml/train/callback"' in answer.text
-    both = {**FORM, "count:/endpoints:1": "2", "/endpoints:1:1/endpoint": "https://two.example/cb"}
-    release = digits.send("/new/digits", both).headers["location"].removeprefix("/jobs/")
-    endpoints = digits.get(f"/v1/jobs/{release}").json()["values"]["endpoints"]
-    assert [item["type"] for item in endpoints] == ["dataset", "event", "event"]
+    broken = digits.send("/new/digits", {**FORM, "/endpoints": "- a: ["})
+    assert "not valid YAML" in text_of(broken)
 
 
 def test_preview_shows_manifests_and_creates_nothing(digits: Site) -> None:

@@ -16,7 +16,7 @@ from packager.service.access.oidc import Issuer
 from packager.service.access.sessions import Sessions
 from packager.service.access.sign_in import Client
 from packager.service.config import OidcConfig
-from packager.service.page import app, static
+from packager.service.page import app, html
 from packager.service.page.html import visible
 from tests import browser
 from tests.service import bodies, issuer
@@ -71,12 +71,12 @@ class Served(Site):
 @pytest.fixture(scope="module", autouse=True)
 def _short_pauses() -> Iterator[None]:
     """Let the script of the page pause for a tenth of its time."""
-    script = static._FILES["page.js"]  # noqa: SLF001 - what the server answers with
+    script = html._FILES["page.js"]  # noqa: SLF001 - what the server answers with
     for pause in (b"every = 5000;", b"soonest = 1000;"):
         assert script.count(pause) == 1
         script = script.replace(pause, pause.replace(b"0;", b";"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(static._FILES, "page.js", script)  # noqa: SLF001
+        patch.setitem(html._FILES, "page.js", script)  # noqa: SLF001
         yield
 
 
@@ -223,6 +223,48 @@ def test_view_of_a_deleted_job_reports_it_and_stops_its_requests(chromium: Brows
         assert page.evaluate("source") is None
 
 
+def test_five_runs_of_a_definition_are_compared_on_one_page(chromium: Browser, served: Served) -> None:
+    expect.set_options(timeout=PATIENCE)
+    cluster = served.cluster
+    for batch in (8, 16, 32, 64, 128):
+        filled = bodies.filled(creator="marie", description=f"batch of {batch}")
+        filled["process"]["eval"]["batchSize"] = batch
+        release = served.post("/v1/jobs", filled).json()["release"]
+        served.until(lambda release=release: ("Job", release) in cluster.objects, "the Job")  # type: ignore[misc]
+        cluster.logs[f"{release}-x2x9p"] = [
+            f'{{"step": {step}, "loss": {0.04 + 2 / (1 + step * batch / 600):.4f}, "lr": {1 / (9 + step):.4f}}}\n'
+            for step in range(0, 401 - batch, 8)
+        ]
+        cluster.pod(release, "Succeeded", exit_code=0)
+        cluster.end(release, "Complete")
+        served.status(release, "succeeded")
+    with chromium.new_context(viewport={"width": 1280, "height": 1160}) as context:
+        page = signed_in(context.new_page(), served)
+        page.goto(f"{served.origin}/jobs?definition=digits&creator=marie")
+        page.get_by_role("columnheader", name="loss").get_by_role("link").click()
+        first = page.locator("tbody tr").first
+        expect(first).to_contain_text("batch of 128")
+        boxes = page.get_by_role("checkbox")
+        expect(boxes).to_have_count(5)
+        for box in boxes.all():
+            box.check()
+        page.evaluate("document.getElementById('list').append(document.createElement('p')); reload()")
+        expect(page.locator("#list > p")).to_have_count(0)
+        page.get_by_role("button", name="Compare").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("5 jobs compared")
+        expect(page.locator("svg .line.s4")).not_to_have_count(0)
+        page.get_by_role("link", name="logarithmic").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("5 jobs compared")
+        strip = page.locator(".strip").nth(20)
+        strip.hover()
+        assert strip.evaluate("strip => getComputedStyle(strip).fill") != "rgba(0, 0, 0, 0)"
+        assert re.fullmatch(r"step \d+(\nbatch of \d+: [\d.]+){5}", str(strip.text_content()))
+        rows = page.get_by_role("region").get_by_role("row")
+        batches = rows.filter(has_text="process.eval.batchSize").get_by_role("cell")
+        expect(batches).to_have_text(["128", "64", "32", "16", "8"])
+        browser.picture(page, "compare")
+
+
 def test_rerun_sends_its_key_after_the_actions_were_replaced(chromium: Browser, served: Served) -> None:
     expect.set_options(timeout=PATIENCE)
     with chromium.new_context() as context:
@@ -296,6 +338,8 @@ VIEWS = {
     "overview": "/overview",
     "jobs": "/jobs",
     "filters": "/jobs?creator=nothing",
+    "runs": "/jobs?definition=countdown",
+    "comparison": "/compare?job={running}&job={failed}",
     "running": "/jobs/{running}",
     "failed": "/jobs/{failed}",
     "deleted": "/jobs/{deleted}",
@@ -374,7 +418,7 @@ def test_script_shows_log_lines_as_the_server_does_in_linear_time(chromium: Brow
     with chromium.new_context() as context:
         page = context.new_page()
         page.goto("about:blank")
-        page.add_script_tag(path=static.__file__.replace("static.py", "static/page.js"))
+        page.add_script_tag(path=html.__file__.replace("html.py", "static/page.js"))
         assert page.evaluate("lines => lines.map(visible)", LINES) == [visible(line) for line in LINES]
         seconds = """([pump, count]) => {
             const line = pump.repeat(count), begun = performance.now();
@@ -396,7 +440,7 @@ def test_pictures_of_the_documentation_exist_and_are_used(
                 page.goto(served.origin + VIEWS[name].format(**releases))
                 browser.picture(page, PICTURED[name])
     pictures = {path.stem for path in browser.PICTURES.glob("*.png")}
-    assert pictures == set(PICTURED.values())
+    assert pictures == {*PICTURED.values(), "compare"}
     guide = (browser.PICTURES.parent / "service/page.md").read_text(encoding="utf-8")
     assert [name for name in pictures if f"](../pictures/{name}.png)" not in guide] == []
     assert all(path.stat().st_size < 150_000 for path in browser.PICTURES.glob("*.png"))

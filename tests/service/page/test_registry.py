@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+from packager.service.page.registry import compared
+from packager.service.use.answers import RegisteredTemplate
 from tests.service import bodies
 from tests.service.page.conftest import Site, text_of
 
@@ -39,3 +41,28 @@ def test_hostile_template_sources_are_escaped(site: Site) -> None:
         shown = site.view(path).text
         assert "<script>alert" not in shown, path
     assert "{{7*7}}" in site.view("/templates/h").text
+
+
+def template(text: str) -> RegisteredTemplate:
+    return RegisteredTemplate(name="t", template=text, revision=1, created="", author="ada")
+
+
+def test_texts_over_the_line_limit_are_not_compared() -> None:
+    old, new = template("\n" * 3000), template("a\n" * 3000)
+    ((line,),) = [item.lines for item in compared(old, new)]
+    assert line.text == "too long to compare: 3,000 and 3,000 lines"
+    assert compared(old, old) == ()
+
+
+def test_changed_lines_that_begin_with_the_marks_of_headers_are_shown() -> None:
+    old, new = template("a\n---\n-- b\nc\n"), template("a\nc\n+++\n++ d\n")
+    ((*lines,),) = [item.lines for item in compared(old, new)]
+    assert [(line.mark, line.text) for line in lines[1:]] == [
+        (" ", "a"),
+        ("-", "---"),
+        ("-", "-- b"),
+        (" ", "c"),
+        ("+", "+++"),
+        ("+", "++ d"),
+    ]
+    assert lines[0].mark == "@"

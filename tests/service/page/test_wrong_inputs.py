@@ -61,7 +61,12 @@ def test_wrong_query_is_answered_in_words(shared: Site, path: str) -> None:
 
 BODIES = {
     "templates": {"name": "t", "template": "a: 1"},
-    "definitions": {"name": "d", "task_template_name": "countdown-task"},
+    "definitions": {
+        "name": "d",
+        "task_template_name": "countdown-task",
+        "user_values_description": "",
+        "user_values_example": "",
+    },
     "tokens": {"name": "t", "role": "user"},
 }
 
@@ -69,19 +74,17 @@ BODIES = {
 @pytest.mark.parametrize(
     ("path", "body", "detail"),
     [
-        ("templates", {"description": 5}, "expected text of at most 4096 characters"),
-        ("templates", {"template": 5}, "expected text of at most 65536 characters"),
+        ("templates", {"description": 5}, "expected text"),
+        ("templates", {"template": 5}, "expected the template: Jinja over a list of Kubernetes objects"),
         ("templates", {"deprecated": "x"}, "expected true or false"),
         ("definitions", {"append_uuid": []}, "expected true or false, a whole number or text"),
-        ("definitions", {"package": []}, "expected a mapping"),
-        ("tokens", {"role": "x"}, "expected 'admin', 'developer', 'user' or 'viewer'"),
-        ("tokens", {"days": 0}, "expected a whole number of days from 1 to 3650, such as 90"),
+        ("tokens", {"role": "x"}, "expected admin, developer, user or viewer"),
+        ("tokens", {"days": 0}, "expected at least 1"),
     ],
 )
 def test_api_names_the_form_of_a_field(shared: Site, path: str, body: dict[str, object], detail: str) -> None:
-    assert [error["detail"] for error in shared.post(f"/v1/{path}", {**BODIES[path], **body}).json()["errors"]] == [
-        detail
-    ]
+    errors = shared.post(f"/v1/{path}", {**BODIES[path], **body}).json()["errors"]
+    assert [error["detail"].partition(", found")[0] for error in errors] == [detail]
 
 
 @pytest.mark.parametrize(

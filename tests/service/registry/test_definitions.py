@@ -161,14 +161,11 @@ spec:
     [
         (
             "{{ process.train.maxStep }}",
-            ["with process.train.maxStep left out: template, line 6: process.train.maxStep is not defined"],
+            ["with only the required values filled in: template, line 6: process.train.maxStep is not defined"],
         ),
         (
             "{{ endpoints[1].endpoint }}",
-            [
-                "with endpoints.1 left out: template, line 6: list object has no element 1",
-                "with endpoints.1.endpoint left out: template, line 6: endpoint is not defined",
-            ],
+            ["with only the required values filled in: template, line 6: list object has no element 1"],
         ),
         ("{{ process.train.saveStep }} {{ process.train.maxStep or 1000 }} {{ (resources or {}).cpu or 1 }}", []),
     ],
@@ -197,11 +194,7 @@ spec:
     [
         ('command: [bash, -c, "seq {{ process.train.saveStep }}"]', "command[2]"),
         ('command: [/bin/bash]\n    args: [-lc, "{{ process.train.saveStep }}"]', "args[1]"),
-        ('command: [sh, -c, "seq $(STEPS)"]', "command[2]"),
-        ('command: [sh, -c, "seq $$(STEPS)"]', None),
-        ('command: [sh, -c, "seq $(ALL)"]', "command[2]"),
-        ('command: [node, "--eval={{ process.train.saveStep }}"]', "command[1]"),
-        ('command: [bash, -c, "echo \\"{{ process.train.saveStep | sh }}\\""]', "command[2]"),
+        ('command: [node, --eval, "{{ process.train.saveStep }}"]', "command[2]"),
         ('command: [bash, -c, "echo \\"a $(seq {{ process.train.saveStep | sh }})\\" \\\\\\" x"]', None),
         ('command: [bash, -c, "seq {{ process.train.saveStep | sh }}"]', None),
         ('command: [bash, -c, "seq $1", sh, "{{ process.train.saveStep }}"]', None),
@@ -232,14 +225,12 @@ metadata: {name: "{{ global.release }}-x"}
 data:
   run.sh: "echo {{ endpoints[0].endpoint }}"
   start: "#!/bin/sh\\n{{ process.train.saveStep | sh }}"
-  other: "#!/usr/bin/env python3\\nprint({{ endpoints[0].endpoint | sh }})"
   values: "{{ process }}"
 """
     accepted, complaints = definitions.trial(read(), POD.replace("    COMMAND\n", "") + data, renderer, SITE)
     assert complaints == []
     assert [remark.partition(":")[0] for remark in accepted.remarks] == [
         "endpoints.0.endpoint becomes a part of the code in ConfigMap.data.run.sh",
-        "endpoints.0.endpoint becomes a part of the code in ConfigMap.data.other",
     ]
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from packager.base.errors import ToolError
 from packager.service.store import copying
+from packager.service.store.models import StoredTemplate, metadata
 from packager.service.store.store import Store
-from packager.service.store.tables import metadata
 from tests.service.store.test_store import added
 from tests.service.stored import change_job
 
@@ -31,7 +31,7 @@ def test_copy_preserves_all_rows_to_postgresql_and_back(tmp_path: Path, postgres
     for number in range(3):
         store_release = added(first, application=f"a{number}")
     change_job(first, store_release, status="failed", reason="OOMKilled")
-    first.setting("id", lambda: "x")
+    first.check_writable()
     counts = copying.copy(first, second)
     assert (counts["jobs"], counts["job_events"], counts["templates"], counts["meta"]) == (3, 4, 1, 1)
     assert copying.copy(second, third) == counts
@@ -45,7 +45,7 @@ def test_copy_preserves_all_rows_to_postgresql_and_back(tmp_path: Path, postgres
 def test_copy_refuses_a_database_with_rows(tmp_path: Path) -> None:
     first, second = Store(tmp_path / "a.db"), Store(tmp_path / "b.db")
     added(first)
-    second.revisions.add_template("t", "1", "ada")
+    second.revisions.add_template(StoredTemplate(name="t", body="1", author="ada"))
     with pytest.raises(ToolError, match="is not empty: it has rows in templates"):
         copying.copy(first, second)
     assert second.counts() == {}

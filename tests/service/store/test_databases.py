@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from packager.base.errors import ToolError, UsageError
 from packager.base.values import replace
 from packager.service.store import databases
-from packager.service.store.databases import AwayError, Postgres
-from packager.service.store.rows import StoredToken
+from packager.service.store.databases import AwayError
+from packager.service.store.models import StoredToken
 from packager.service.store.store import Store
 from tests.service.conftest import BOTH
 
@@ -145,19 +145,17 @@ def test_failed_transaction_changes_nothing(database: str) -> None:
     with pytest.raises(ZeroDivisionError), store.database.writing() as connection:  # noqa: PT012 - in a transaction
         connection.execute(text("INSERT INTO meta (key, value) VALUES ('a', 'b')"))
         raise ZeroDivisionError
-    assert store.setting("a", lambda: "c") == "c"
-    assert isinstance(store.database, Postgres) == store.database.is_shared
+    with store.database.reading() as connection:
+        assert connection.execute(text("SELECT count(*) FROM meta")).scalar() == 0
     store.close()
 
 
 @pytest.mark.thorough
-def test_lock_of_a_frozen_writer_is_released(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(databases, "FROZEN", "300ms")
+def test_second_server_refuses_a_postgresql_database_until_the_first_has_ended(postgres: Server) -> None:
     address = postgres.create()
-    first, second = Store(address), Store(address)
-    with pytest.raises(AwayError), first.database.writing() as connection:  # noqa: PT012 - in a transaction
-        assert second.setting("a", lambda: "b") == "b"
-        connection.execute(text("SELECT 1"))
-    assert first.setting("a", str) == "b"
-    for store in (first, second):
-        store.close()
+    first = Store(address, is_served=True)
+    with pytest.raises(ToolError, match="another server uses the database postgresql://"):
+        Store(address, is_served=True)
+    Store(address).close()
+    first.close()
+    Store(address, is_served=True).close()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from packager.service.store.quota import Quota, Share, obstacle, startable
+from packager.service.store.quota import Quota, Share, Wait, startable, waits
 
 ADA, EVE = "ada", "eve"
 
@@ -35,13 +35,18 @@ def test_small_job_does_not_overtake_a_large_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "started", "message"),
+    ("limits", "started", "reason"),
     [
-        (Quota(running=1), [share("a", EVE)], "1 of at most 1 jobs of the project had started"),
-        (Quota(running=9, running_per_creator=1), [share("a")], "1 of at most 1 jobs of its creator had started"),
-        (Quota(gpus=4), [share("a", gpus=3)], "it takes 2 GPUs, and 3 of the project's 4 were in use"),
-        (Quota(gpus=4), [share("a", gpus=2)], "other jobs were waiting before it"),
+        (Quota(running=1), [share("a", EVE)], "1 of at most 1 jobs of the project have started"),
+        (Quota(running=9, running_per_creator=1), [share("a")], "1 of at most 1 jobs of its creator have started"),
+        (Quota(gpus=4), [share("a", gpus=3)], "it takes 2 GPUs, and 3 of the project's 4 are in use"),
+        (Quota(gpus=4), [share("a", gpus=2)], "it starts soon"),
     ],
 )
-def test_obstacle_names_the_limit_that_is_reached(limits: Quota, started: list[Share], message: str) -> None:
-    assert obstacle(share("new", gpus=2), started, limits) == message
+def test_waits_name_the_place_and_the_limit_that_was_reached(limits: Quota, started: list[Share], reason: str) -> None:
+    waiting = [share("new", gpus=2), share("later", "zoe")]
+    found = waits(started, waiting, limits)
+    assert found["new"] == Wait(1, f"waits for room in the project: {reason}")
+    assert found["later"].place == 2
+    if "GPUs" in reason:
+        assert found["later"].reason.endswith("other jobs wait before it")

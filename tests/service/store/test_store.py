@@ -12,12 +12,11 @@ from sqlalchemy.exc import IntegrityError
 from packager.base.errors import ToolError
 from packager.base.values import replace
 from packager.service.access.tokens import Caller, caller, create, identifier
+from packager.service.store.models import StoredDefinition, StoredTemplate
 from packager.service.store.quota import Quota
 from packager.service.store.revisions import ExistsError, MismatchError
-from packager.service.store.rows import StoredJob
 from packager.service.store.store import (
-    Filters,
-    NewJob,
+    JobQuery,
     QueueFullError,
     SameNameError,
     Store,
@@ -56,7 +55,7 @@ def test_store_refuses_other_files_links_and_folders(tmp_path: Path) -> None:
 
 def test_backup_is_a_complete_private_database(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
-    store.revisions.add_template("t", "{}", "ada")
+    store.revisions.add_template(template("{}"))
     store.backup(tmp_path / "copy.db")
     copy = Store(tmp_path / "copy.db")
     assert [row.name for row in copy.revisions.templates()] == ["t"]
@@ -73,6 +72,10 @@ def store(database: str) -> Iterator[Store]:
     store.close()
 
 
+def template(body: str) -> StoredTemplate:
+    return StoredTemplate(name="t", body=body, author="ada")
+
+
 def added(store: Store, *, limits: Quota | None = None, **changes: Any) -> str:
     """Add a job with a new release, and return the release."""
     release = f"d-{secrets.token_hex(3)}"
@@ -82,19 +85,18 @@ def added(store: Store, *, limits: Quota | None = None, **changes: Any) -> str:
 
 @BOTH
 def test_template_revisions_are_counted_and_checked(store: Store) -> None:
-    store.revisions.add_template("t", "1", "ada")
+    store.revisions.add_template(template("1"))
     with pytest.raises(ExistsError):
-        store.revisions.add_template("t", "2", "ada")
+        store.revisions.add_template(template("2"))
     with pytest.raises(MismatchError, match="expected revision 7, found 1"):
-        store.revisions.change_template("t", "2", "ada", 7)
-    assert store.revisions.change_template("none", "2", "ada", None) is None
-    row = store.revisions.change_template("t", "2", "ada", 1)
+        store.revisions.change_template(template("2"), 7)
+    assert store.revisions.change_template(replace(template("2"), name="none"), None) is None
+    row = store.revisions.change_template(template("2"), 1)
     assert row
     assert row.revision == 2
     first = store.revisions.template("t", 1)
     assert first
     assert first.body == "1"
-    assert store.setting("id", lambda: "a") == store.setting("id", lambda: "b") == "a"
 
 
 @BOTH
@@ -195,19 +197,19 @@ def test_jobs_are_listed_by_every_filter_and_in_pages(store: Store) -> None:
         for number in range(6)
     ]
 
-    def listed(limit: int = 10, after: tuple[str, str] | None = None, **filters: Any) -> list[int]:
-        return [releases.index(row.release) for row in store.jobs(Filters(**filters), limit, after)]
+    def listed(after: tuple[str, str] | None = None, projects: tuple[str, ...] | None = None, **more: Any) -> list[int]:
+        return [releases.index(row.release) for row in store.jobs(JobQuery(**more), projects, after)]
 
     assert listed() == [5, 4, 3, 2, 1, 0]
     assert listed(creator="c1") == [5, 3, 1]
     assert listed(application="a4") == [4]
     assert listed(projects=("p0", "p1")) == [4, 3, 1, 0]
-    assert listed(projects=()) == []
+    assert listed(projects=()) == listed(project="p0", projects=("p1",)) == []
     assert listed(status="running") == []
     assert listed(q=releases[2][2:]) == listed(q=releases[2].upper()) == [2]
     for text in ("%", "_", "\x00", "'; DROP TABLE jobs; --"):
         assert listed(q=text) == listed(creator=text) == []
-    page = store.jobs(Filters(), 4)
+    page = store.jobs(JobQuery(limit=4))
     assert listed(after=(page[-1].created, page[-1].release)) == [1, 0]
     third = page[2].created
     assert listed(since=third) == [5, 4, 3]
@@ -275,25 +277,23 @@ def test_token_is_accepted_when_the_database_refuses_writes(store: Store) -> Non
     assert [row.last_used for row in store.tokens.all()] == [None]
 
 
-def test_add_jobs_stores_valid_jobs_of_a_batch_and_returns_errors_for_others(store: Store) -> None:
+@BOTH
+def test_job_of_a_missing_definition_or_with_a_taken_name_is_refused(store: Store) -> None:
     release = added(store)
-    first = store.job(release)
-    assert first
-    rows = [replace(first, release=f"d-{number}", project="p") for number in range(4)]
-    limits = Quota(running=2, queued=1)
-    wrong = replace(first, release="d-wrong", definition="none")
-    new = [NewJob(row, "ada", limits) for row in (*rows, wrong)]
-    outcomes = store.add_jobs([*new[:4], NewJob(rows[0], "ada"), new[4]])
-    assert [type(outcome) for outcome in outcomes] == [
-        StoredJob,
-        StoredJob,
-        StoredJob,
-        QueueFullError,
-        SameNameError,
-        IntegrityError,
-    ]
-    jobs = [store.job(row.release) for row in rows]
-    assert [job and job.status for job in jobs] == ["pending", "pending", "queued", None]
-    assert [row.sequence for row in store.events("d-0")] == [1]
-    with pytest.raises(SameNameError, match="the job 'd-0' exists"):
-        add_job(store, rows[0])
+    with pytest.raises(SameNameError, match=f"the job '{release}' exists"):
+        add_job(store, replace(JOB, release=release))
+    with pytest.raises(IntegrityError):
+        add_job(store, replace(JOB, release="d-wrong", definition="none"))
+    assert store.job("d-wrong") is None
+
+
+@BOTH
+def test_definitions_of_other_projects_are_neither_read_nor_counted(store: Store) -> None:
+    added(store)
+    for name, project in (("a.x", "a"), ("a.y", None), ("b.x", "b")):
+        new = StoredDefinition(name=name, body="{" + "}" * 1000, author="ada", template="t", project=project)
+        store.revisions.add_definition(new)
+    assert [row.name for row in store.revisions.definitions(("a",))] == ["a.x", "a.y", "d"]
+    assert sorted(store.revisions.names("b")) == ["a.y", "b.x", "d"]
+    assert store.revisions.count_definitions("a") == (1, 1)
+    assert (store.taken("a").size, store.taken("c").size) == (1001, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 HOST = "$(JOBSET_NAME)-{}-0-0.$(JOBSET_NAME)"
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+MEETING = ("/etc/mlpack/runtime/meet.sh", "followers")
 NAME = ("JOBSET_NAME", "metadata.labels['jobset.sigs.k8s.io/jobset-name']")
 DMLC = "scheduler: {}, server: {replicas: 2}, worker: {replicas: 3}"
 
@@ -35,7 +37,7 @@ def loaded(folder: Path, values: str) -> JobSet:
 
 
 def environment(overlay: JobSet, role: str) -> dict[str, str]:
-    return {variable.name: variable.value for variable in overlay.environment_of(role)}
+    return {variable.name: variable.value for variable in overlay.environment_of(role, Run(("train.py",)))}
 
 
 def test_torch_nodes_get_address_of_the_first(tmp_path: Path) -> None:
@@ -76,7 +78,11 @@ def test_variable_of_torchrun_agrees_with_processes_per_node(tmp_path: Path, val
 def test_torchrun_starts_the_script(tmp_path: Path, values: str, script: str, command: list[str]) -> None:
     overlay = loaded(tmp_path, f"rendezvous: torch, roles: {{node: {{}}}}, {values}")
     *start, program = command
-    assert overlay.program_of("node", Run((script,))).command == (*start, f"$(MODEL_DIR)/quickstart/scripts/{program}")
+    assert overlay.program_of("node", Run((script,))).command == (
+        *MEETING,
+        *start,
+        f"$(MODEL_DIR)/quickstart/scripts/{program}",
+    )
 
 
 def test_dmlc_roles_get_address_of_the_scheduler(tmp_path: Path) -> None:
@@ -134,7 +140,8 @@ def test_other_rendezvous_set_expected_variables(
             [
                 (
                     "8:15: the key 'roles' is missing (the pods, by what they do: `node` for torch and jax, "
-                    "`scheduler`, `server` and `worker` for dmlc, `worker` for xgboost, any for none)"
+                    "`scheduler`, `server` and `worker` for dmlc, `worker` for xgboost, any for none; "
+                    "`chief`, `worker`, `ps`, `evaluator` for tensorflow)"
                 )
             ],
         ),
@@ -309,3 +316,17 @@ def test_rendezvous_variables_cannot_be_set(tmp_path: Path, rendezvous: str, rol
     assert [(problem.message, problem.hint) for problem in error.value.problems] == [
         (f"{key} cannot be set for this role", reason)
     ]
+
+
+def test_tensorflow_gets_the_hosts_of_all_roles_except_evaluator(tmp_path: Path) -> None:
+    roles = "{chief: {}, worker: {replicas: 2}, evaluator: {}}"
+    overlay = loaded(tmp_path, f"rendezvous: tensorflow, success: [chief], roles: {roles}")
+    variables = environment(overlay, "worker")
+    assert list(variables)[:2] == ["JOBSET_NAME", "TF_TASK_INDEX"]  # what Kubernetes replaces in the next one
+    config = json.loads(variables["TF_CONFIG"].replace("$(TF_TASK_INDEX)", "1"))
+    host = "$(JOBSET_NAME)-{}-0-{}.$(JOBSET_NAME):2222"
+    hosts = {"chief": [host.format("chief", 0)], "worker": [host.format("worker", index) for index in range(2)]}
+    assert config == {"cluster": hosts, "task": {"type": "worker", "index": 1}, "environment": "cloud"}
+    assert overlay.count_key("worker") is None
+    run = Run(("train.py",))
+    assert [overlay.program_of(role, run).command[1] for role in overlay.roles] == ["all", "all", "none"]

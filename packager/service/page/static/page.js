@@ -23,7 +23,9 @@ async function reload() {
       if (!other || other.innerHTML === part.innerHTML) continue;
       if (part.querySelector("details[open]")) continue; // somebody is about to decide
       const focused = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
+      const chosen = new Set([...part.querySelectorAll("input:checked")].map((box) => box.value));
       part.replaceChildren(...other.childNodes);
+      for (const box of part.querySelectorAll("input[type=checkbox]")) box.checked = chosen.has(box.value);
       if (focused) part.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
     }
     followLog(fresh.getElementById("log"));

@@ -13,7 +13,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from packager.service.store.columns import Flag, Number, Text
+from packager.service.store.models import Flag, Number, Text
 
 revision = "0001"
 down_revision = None

@@ -3,7 +3,7 @@
 from alembic import op
 from sqlalchemy import Column
 
-from packager.service.store.columns import Text
+from packager.service.store.models import Text
 
 revision = "0002"
 down_revision = "0001"

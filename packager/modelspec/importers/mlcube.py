@@ -1,0 +1,685 @@
+"""Reads mlcube.yaml into a Draft: a Job for each task, and the claims that hold the cube's workspace.
+
+The format is that of mlcommons/mlcube, configuration 2.0, as runners/mlcube_docker reads it; the names of claims and
+the folders below /mnt/mlcube are those of runners/mlcube_k8s and of its documentation.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import stat
+from copy import deepcopy
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from packager.base import plainfiles, yamlio
+from packager.base.errors import UsageError, reason
+from packager.base.fields import ASSET_PATH
+from packager.base.names import is_label
+from packager.base.problems import show, similar
+from packager.base.values import Value, replace
+from packager.kubernetes.configmap import CODE_BYTES, encoded_size, unreadable_reason
+from packager.modelspec.importers.cubepaths import (
+    PATH_SYMBOLS,
+    WORKSPACE_FOLDER,
+    WORKSPACES,
+    CubeError,
+    Place,
+    place,
+    references,
+    resolved,
+    written,
+)
+from packager.modelspec.importers.draft import Draft, DraftFile, named, one_line
+from packager.modelspec.importers.pods import complaint_about
+from packager.modelspec.importers.source import (
+    ForeignValue,
+    Given,
+    Ledger,
+    Source,
+    ValueOrigin,
+    by_option,
+    decided,
+    invalid,
+    printable,
+    read_bytes,
+    template,
+)
+from packager.package.layout import MAX_OVERLAYS, SCRIPTS, WORKSPACE
+from packager.package.options import KEYS
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from packager.base.yamlio import Document, Location
+
+MOUNT = "/mnt/mlcube"
+"""The folder of a container below which each claim is mounted at its name."""
+
+_KIND = "an MLCube"
+_FILE = "mlcube.yaml"
+_REWRITE = "write it as configuration 2.0"
+_RETRIES = 4
+_MOST_SEEDS = 200
+_LONGEST_SEED = 200
+_MOST_GIGABYTES = 1_000_000
+_VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
+_BUILD = "is not carried over: build and push the image as the cube says, it is not in the package"
+_DOCKER_BUILD = ("build_context", "build_file", "build_args", "build_strategy")
+# Settings of docker that other functions read, or that do not change what runs.
+_DOCKER_READ = ("docker", "gpu_args", "cpu_args", "env_args", "image", "--mount_opts", "--gpus")
+_RUN_IGNORED = re.compile("--(gpus|rm|runtime|interactive|tty)|-it?|-t")
+_RUN_WITH_VALUE = re.compile(
+    "--(shm-size|network|net|gpus|runtime|env|volume|ulimit|ipc|memory|cpuset-cpus|security-opt|user|name)|-[evmu]"
+)
+_SIZES = {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi"}
+# For each pair of words up to `--`, copies the first path to the second, unless that exists and is not an empty folder.
+# The copy is made beside the target and then renamed, so the target is never half-written. Only files with the script's
+# own prefix, which no user's file has, are removed.
+_SEEDS = (
+    'while [ "$1" != -- ]; do rmdir "$2" 2>/dev/null || :; if [ ! -e "$2" ]; then mkdir -p "${2%/*}"; '
+    'part="${2%/*}/.mlpack-seed-${2##*/}"; rm -rf "$part"; cp -RL "$1" "$part"; chmod -R u+w "$part"; '
+    'mv "$part" "$2"; fi; shift 2; done; shift; '
+)
+# Creates the folders that the words up to `--` name, and the parent folders of the other words.
+_FOLDERS = 'while [ "$1" != -- ]; do mkdir -p "$1"; shift; done; shift; for file; do mkdir -p "${file%/*}"; done'
+
+
+class Choices(Value, frozen=True):
+    """The user's choices for an import."""
+
+    settings: tuple[str, ...] = ()  # other values of keys of the cube: `a.b=value`
+    parameters: tuple[str, ...] = ()  # other paths of parameters: `[task.]name=path`
+    tasks: tuple[str, ...] | None = None  # to import, in this order; None for all
+    image: str | None = None
+    claim: str | None = None  # that holds the workspace
+    input_claim: str | None = None  # that holds inputs that no task makes, if it is another one
+    parameter_claims: tuple[str, ...] = ()  # claims of parameters: `[task.]name=claim`
+    gpus: int | None = None
+
+
+class Parameter(Value, frozen=True):
+    """A parameter of a task."""
+
+    name: str
+    task: str
+    is_input: bool
+    kind: str | None  # `file` or `directory`; None if the cube does not specify it
+    place: Place
+    read_only: bool
+    entry: ForeignValue
+    origin: ValueOrigin  # of the path
+
+
+class Task(Value, frozen=True):
+    """A task of a cube."""
+
+    name: str
+    overlay: str
+    entry: ForeignValue
+    entrypoint: list[str]
+    parameters: tuple[Parameter, ...]
+
+
+def overlay_of(task: str) -> str:
+    """Return the name of a task's overlay."""
+    return named(task, prefix="task")
+
+
+def read(path: Path, name: str, choices: Choices) -> Draft:
+    """Return the draft of a cube: of its file, or of the folder with `mlcube.yaml`.
+
+    Raises:
+        SpecError: The file is not a valid cube of configuration 2.0.
+        UsageError: A choice names a task or a parameter that the cube does not have.
+    """
+    folder = None
+    if path.is_dir():
+        folder, path, name = path, path / _FILE, f"{name.rstrip('/')}/{_FILE}"
+    text = read_bytes(path, name, folder=folder)
+    document, problems = yamlio.load(text, name)
+    if problems:
+        hint = "make a project of it first: cookiecutter"
+        raise invalid(name, _KIND, list(template(text, name, "cookiecutter", hint)) or problems)
+    _check_format(document, name)
+    document = replace(document, data=_with_settings(document.data, choices.settings))
+    ledger = Ledger()
+    source = Source(document, ledger, path.name)
+    draft = Draft(name, _KIND, f"Imported from {printable(path.name)} by `mlpack import mlcube`.", ledger)
+    _CubeImport(draft, source.root, path.resolve().parent, choices).put()
+    ledger.check(name, _KIND)
+    source.report_unread()
+    return draft
+
+
+def _check_format(document: Document, name: str) -> None:
+    """Refuse the old formats: with `schema_type` and tasks as a list of files (2020), and with `io` in tasks (2021)."""
+    data = document.data
+    place_of: Location = ()
+    hint: str | None = _REWRITE
+    if not isinstance(data, dict):
+        message, hint = f"expected a mapping, found {show(data)}", None
+    elif key := next((key for key in ("schema_type", "schema_version") if key in data), None):
+        message = f"found {key}: this is the format of MLCube 0.0.x before September 2021, which is not read"
+        place_of = (key,)
+    elif not isinstance(data.get("tasks"), dict):
+        shown = "a list of files" if isinstance(data.get("tasks"), list) else show(data.get("tasks"))
+        message, place_of = f"expected tasks as a mapping, found {shown}", ("tasks",)
+        hint = "MLCube 0.0.x before September 2021 had another format" if "tasks" in data else None
+    else:
+        tasks = {key: task for key, task in data["tasks"].items() if isinstance(task, dict)}
+        old = next((key for key, task in tasks.items() if isinstance(task.get("io"), list)), None)
+        if old is None:
+            return
+        message = "found io: this is a format of MLCube 0.0.x of 2021, which is not read"
+        place_of, hint = ("tasks", old, "io"), f"{_REWRITE}: parameters, inputs, outputs"
+    raise invalid(name, _KIND, [document.problem(place_of, message, hint=hint)])
+
+
+def _with_settings(data: Any, settings: Sequence[str]) -> Any:
+    """Return the cube with other values for some keys."""
+    data = deepcopy(data) if settings else data
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        steps = key.split(".")
+        if not equals or not all(steps):
+            raise UsageError(f"-P {setting}: expected KEY=VALUE, such as docker.image=example/image:1")
+        node = data
+        for step in steps[:-1]:
+            node = node.setdefault(step, {})
+            if not isinstance(node, dict):
+                raise UsageError(f"-P {setting}: {step!r} is not a mapping")
+        node[steps[-1]] = yamlio.scalar(value)
+    return data
+
+
+class _CubeImport:
+    """The import of one cube."""
+
+    def __init__(self, draft: Draft, root: ForeignValue, folder: Path, choices: Choices) -> None:
+        self.draft = draft
+        self.root = root
+        self.folder = folder
+        self.choices = choices
+        self.shows_workspace = False  # a text that a program gets contains the path of the workspace
+        self.claim = Given("", decided(""))
+        self.made: set[str] = set()  # the paths that tasks make
+        self.kinds: dict[str, str] = {}  # by path
+        self.seeds: dict[str, str] = {}  # the file of the package, by path
+
+    def put(self) -> None:
+        """Fill in the draft; problems and findings are in the ledger."""
+        self._put_names()
+        settings = {
+            key: (text, entry)
+            for section in ("k8s", "runner")
+            for key in ("pvc", "image", "namespace")
+            if (holder := self.root.at(section)) and (entry := holder.child(key)) and (text := self._text(entry))
+        }
+        if "namespace" in settings:
+            namespace, entry = settings["namespace"]
+            entry.leave("is not in a package", f"mlpack deploy -n {printable(namespace)}; mlpack run uses it")
+            self.draft.namespace = namespace if is_label(namespace) else None
+        self.root.leave_keys({"singularity": ("is not carried over: Kubernetes runs the image of docker", None)})
+        self._put_image(settings.get("image"))
+        self.claim = self._claim(settings.get("pvc"))
+        tasks = self._tasks()
+        self._check_choices(tasks)
+        chosen = [tasks[name] for name in dict.fromkeys(self.choices.tasks or tasks) if name in tasks]
+        if len(chosen) > MAX_OVERLAYS:
+            message = f"expected at most {MAX_OVERLAYS} tasks, found {len(chosen):,}"
+            chosen[MAX_OVERLAYS].entry.refuse(message, "choose some with --task", at_key=True)
+            del chosen[MAX_OVERLAYS:]
+        for task in tasks.values():
+            if task not in chosen:
+                task.entry.leave("is not one of --task")
+        self._put_docker()
+        every = [parameter for task in tasks.values() for parameter in task.parameters]
+        self.made = {one.place.path for one in every if not one.is_input}
+        self.kinds = {one.place.path: one.kind for one in every if one.kind}
+        self._put_overlays(chosen)
+        self._put_platform(chosen)
+        if not chosen and not self.draft.ledger.problems:
+            self.root.refuse("expected at least one task")
+        self.draft.put(("variants", 0, "mode"), "task", "each overlay is a task")
+
+    def _text(self, entry: ForeignValue | None, symbols: Mapping[str, str] | None = None) -> str | None:
+        """Return a scalar with its references replaced; None, with a problem, if that is not possible."""
+        text = entry.text() if entry else None
+        if entry is None or text is None:
+            return None
+        try:
+            for name in references(text):
+                steps = tuple(name.split("."))
+                entry.source.settled.add(steps)
+                entry.source.read.update(steps[:length] for length in range(1, len(steps)))
+            own = text if entry.key == "name" else str(self.root.value.get("name", ""))
+            return resolved(text, self.root.value, {"name": own, **(symbols or {})})
+        except CubeError as error:
+            entry.refuse(str(error), "write the value out, or set it with -P")
+            return None
+
+    def _program(self, entry: ForeignValue | None) -> list[str]:
+        """Return the words of a program, with references to the workspace replaced by the mount of its claim."""
+        folder = f"{MOUNT}/{self.claim.value}"
+        text = self._text(entry, dict.fromkeys(WORKSPACES, folder))
+        if entry is None or text is None:
+            return []
+        self.shows_workspace |= folder in text and text != entry.value
+        try:
+            return shlex.split(text)
+        except ValueError:
+            entry.refuse(f"expected words as a shell reads them, found {show(text)}", "a quote is not closed")
+            return []
+
+    def _put_names(self) -> None:
+        entry = self.root.child("name")
+        text = self._text(entry) or self.folder.name
+        name = named(text, prefix="mlcube")
+        origin = entry.origin if entry else decided("the name of its folder")
+        self.draft.put(("name",), name, origin)
+        if entry and name != text:
+            entry.leave(f"becomes {name!r}, found {show(text)}", "it stays the title")
+        self.draft.put(("title",), one_line(text) or name, origin)
+        self.draft.put(("framework",), "mlcube", "an MLCube does not name one")
+        description = self.root.child("description")
+        lines = [_plain(about)] if (about := self._text(description)) else []
+        for author in self.root.items_at("authors"):
+            if author.is_mapping():
+                name_of, email, org = (self._text(author.child(key)) for key in ("name", "email", "org"))
+                parts = (name_of, f"<{email}>" if email else None, org)
+                lines.append("Author: " + _plain(", ".join(part for part in parts if part)))
+        if lines:
+            described = description or self.root.child("authors") or self.root
+            self.draft.put(("description",), "\n".join(lines).strip()[:20_000], described.origin)
+
+    def _put_image(self, own: tuple[str, ForeignValue] | None) -> None:
+        entry = self.root.at("docker", "image")
+        if self.choices.image is not None:
+            self.draft.put_image(self.choices.image, by_option("--image"))
+            for replaced in (entry, own[1] if own else None):
+                if replaced:
+                    replaced.leave("is replaced by --image")
+        elif own is not None:
+            self.draft.put_image(own[0], own[1].origin)
+            if entry:
+                entry.leave("is replaced by k8s.image")
+        elif entry is None:
+            holder = self.root.child("docker") or self.root
+            holder.refuse("the key 'image' is missing", "--image REPOSITORY:TAG sets one")
+        elif text := self._text(entry):
+            self.draft.put_image(text, entry.origin)
+
+    def _claim(self, own: tuple[str, ForeignValue] | None) -> Given:
+        """Return the claim that holds the workspace."""
+        if self.choices.claim is not None:
+            if own:
+                own[1].leave("is replaced by --claim")
+            return Given(self.choices.claim, by_option("--claim"))
+        if own is None:
+            return Given(self.draft.data["name"], decided("MLCube's default: the cube's name"))
+        text, entry = own
+        name = named(text, prefix="mlcube", longest=63)
+        if name != text:
+            entry.leave(f"becomes {name!r}, found {show(text)}", "--claim names another one")
+        return Given(name, entry.origin)
+
+    def _tasks(self) -> dict[str, Task]:
+        """Return the tasks by name; problems are in the ledger."""
+        options = [entry.string("--mount_opts") for key in ("docker", "runner") if (entry := self._mapping(key))]
+        result: dict[str, Task] = {}
+        overlays: dict[str, str] = {}
+        for entry in self.root.children_at("tasks"):
+            overlay = overlay_of(entry.key)
+            other = overlays.setdefault(overlay, entry.key)
+            if other != entry.key:
+                entry.refuse(f"the tasks {other!r} and {entry.key!r} both become {overlay!r}", "rename one of them")
+            elif overlay != entry.key:
+                entry.note(f"becomes {overlay!r}")
+            if entry.value is not None and not entry.is_mapping():
+                continue
+            words = self._program(entry.child("entrypoint"))
+            parameters = entry.at("parameters")
+            own = [
+                made
+                for direction in ("inputs", "outputs")
+                for parameter in (parameters.children_at(direction) if parameters else ())
+                if (made := self._parameter(entry.key, parameter, direction == "inputs", "ro" in options))
+            ]
+            result[entry.key] = Task(entry.key, overlay, entry, words, tuple(own))
+        return result
+
+    def _mapping(self, key: str) -> ForeignValue | None:
+        entry = self.root.child(key)
+        return entry if entry and isinstance(entry.value, dict) else None
+
+    def _parameter(self, task: str, entry: ForeignValue, is_input: bool, read_only: bool) -> Parameter | None:  # noqa: FBT001
+        path_entry: ForeignValue | None = entry if isinstance(entry.value, str | int | float) else None
+        kind = None
+        if isinstance(entry.value, dict):
+            path_entry, type_entry, options = (entry.child(key) for key in ("default", "type", "opts"))
+            kind = type_entry.text() if type_entry else None
+            if type_entry and kind not in ("file", "directory", "unknown", None):
+                type_entry.refuse(f"expected file or directory, found {show(kind)}")
+                return None
+            read_only = _is_read_only(options, is_input, read_only)
+        elif path_entry is None and entry.value is not None:
+            entry.refuse(f"expected a path, or a mapping with type and default, found {show(entry.value)}")
+            return None
+        text = self._text(path_entry, PATH_SYMBOLS) if path_entry else entry.key
+        origin = (path_entry or entry).origin
+        for key, path in _pairs(self.choices.parameters):
+            if key in (entry.key, f"{task}.{entry.key}"):
+                text, origin = path, decided(f"--param {printable(key)}")
+        if text is None:
+            return None
+        try:
+            where = place(text)
+        except CubeError as error:
+            (path_entry or entry).refuse(f"{error}, found {show(printable(written(text)))}")
+            return None
+        if where.is_outside:
+            shown = show(printable(written(text)))
+            entry.note(f"({shown}) is outside of the workspace, and becomes {where.path} on the claim")
+        is_folder = where.is_folder or str(path_entry.value if path_entry else "").endswith(("/", "\\"))
+        kind = kind if kind in ("file", "directory") else "directory" if is_folder else None
+        return Parameter(entry.key, task, is_input, kind, where, is_input and read_only, entry, origin)
+
+    def _check_choices(self, tasks: dict[str, Task]) -> None:
+        """Raise UsageError for tasks and parameters that the cube does not have."""
+        for name in self.choices.tasks or ():
+            if name not in self.root.value["tasks"]:
+                hint = similar(name, tasks) or f"the tasks are: {', '.join(tasks)}"
+                raise UsageError(f"--task {name}: the cube has no such task", hint=hint)
+        if self.draft.ledger.problems:
+            return
+        every = [parameter for task in tasks.values() for parameter in task.parameters]
+        names = {one.name for one in every} | {f"{one.task}.{one.name}" for one in every}
+        for option, form, values in (
+            ("--param", "PATH", self.choices.parameters),
+            ("--param-claim", "CLAIM", self.choices.parameter_claims),
+        ):
+            for value in values:
+                name, equals, _ = value.partition("=")
+                if not equals:
+                    raise UsageError(f"{option} {value}: expected [TASK.]NAME={form}")
+                if name not in names:
+                    raise UsageError(f"{option} {value}: no task has such a parameter", hint=similar(name, names))
+
+    def _put_docker(self) -> None:
+        section = self._mapping("docker")
+        for entry in section.children() if section else ():
+            if entry.value is not None and entry.key not in _DOCKER_READ:
+                entry.leave(_BUILD if entry.key in _DOCKER_BUILD else "is not carried over")
+        for key in ("env_args", "gpu_args", "cpu_args"):
+            if section and (arguments := section.child(key)):
+                for name, value in _run_options(self._program(arguments)):
+                    shown = f"{name}={value}" if value else name
+                    if key == "env_args" and name in ("-e", "--env"):
+                        self._put_variable(arguments, value)
+                    elif key != "env_args" and name == "--shm-size":
+                        match = re.fullmatch(r"([0-9]{1,9})([bkmgBKMG]?)[bB]?", value)
+                        site = {"SHM_SIZE": match[1] + _SIZES[match[2].lower()]} if match else {}
+                        message = f"--shm-size {value} is the option shared-memory of a site"
+                        hint = self.draft.option("shared-memory", **site)
+                        arguments.leave(message + ("" if match else ", without this size"), hint)
+                    elif key != "env_args" and name in ("--network", "--net") and value == "host":
+                        message = "--network=host is the option host-network of a site"
+                        arguments.leave(message, "--with host-network, if needed")
+                    elif key == "env_args" or not _RUN_IGNORED.fullmatch(name):
+                        arguments.leave(f"{shown} is not carried over")
+                arguments.done()
+
+    def _put_variable(self, entry: ForeignValue, variable: str) -> None:
+        key, equals, text = variable.partition("=")
+        if not equals:
+            entry.leave(f"{show(key)} is not carried over: its value is the user's own")
+        elif complaint := complaint_about(key, text):
+            entry.leave(f"{show(key)} is not carried over: {complaint}")
+        else:
+            self.draft.put(("environment", key), text, entry.origin)
+
+    def _put_overlays(self, chosen: Sequence[Task]) -> None:
+        if len(chosen) > 1 and self.choices.tasks:
+            self.draft.put(("sequence",), [task.overlay for task in chosen], by_option("--task"))
+        parameters = [parameter for task in chosen for parameter in task.parameters]
+        self._carry_seeds(parameters)
+        is_mounted = self.shows_workspace or any(self._claim_of(one).value == self.claim.value for one in parameters)
+        # The package creates the claim, unless the user names one or a task has the name of that overlay.
+        if self.choices.claim is None and is_mounted and WORKSPACE not in (task.overlay for task in chosen):
+            self.draft.put(("workspace",), self.claim.value, self.claim.origin)
+        for task in chosen:
+            overlay: Location = ("overlays", task.overlay)
+            self.draft.put((*overlay, "kind"), "Job", task.entry.origin)
+            retries = "as MLCube's runner for Kubernetes; 0 where a task must not run twice"
+            self.draft.put((*overlay, "retries"), _RETRIES, retries)
+            self._put_program(overlay, task)
+            self._put_claims(overlay, task)
+            for parameter in task.parameters:
+                if self._kind(parameter):
+                    continue
+                if parameter.is_input:
+                    shown = show(printable(parameter.place.path))
+                    parameter.entry.note(f"({shown}) is neither a file nor a directory of the cube yet")
+                else:
+                    parameter.entry.refuse("the type of an output is missing", "type: file or directory")
+
+    def _put_program(self, overlay: Location, task: Task) -> None:
+        words = [_literal(word) for word in task.entrypoint]
+        arguments = words[1:] if words else [_literal(task.name)]
+        entrypoint = task.entry.child("entrypoint")
+        if words and entrypoint:
+            self.draft.put((*overlay, "command"), words[:1], entrypoint.origin)
+        variables: dict[str, str] = {}
+        folders: list[str] = []
+        files: list[str] = []
+        copies: list[str] = []
+        for parameter in task.parameters:
+            variable = "PARAM_" + re.sub(r"[^A-Za-z0-9_]", "_", parameter.name)
+            other = variables.setdefault(variable, parameter.name)
+            if other != parameter.name:
+                message = f"the parameters {other!r} and {parameter.name!r} both become {variable}"
+                parameter.entry.refuse(message, "rename one of them")
+                continue
+            folder = f"{MOUNT}/{self._claim_of(parameter).value}"
+            arguments.append(f"--{_literal(parameter.name)}={folder}/$({variable})")
+            (folders if self._kind(parameter) == "directory" else files).append(f"{folder}/$({variable})")
+            if parameter.is_input and (seed := self.seeds.get(parameter.place.path)):
+                copies += [f"$(MODEL_DIR)/{SCRIPTS}/{seed}", f"{folder}/{parameter.place.path}"]
+            direction = "input" if parameter.is_input else "output"
+            value = {"value": parameter.place.path, "description": f"{direction} {self._kind(parameter) or 'path'}"}
+            self.draft.put((*overlay, "environment", variable), value, parameter.origin)
+        origin = task.entry.origin
+        comment = f"{origin.comment}: its name, and its parameters"
+        self.draft.put((*overlay, "args"), arguments, replace(origin, comment=comment))
+        if variables:
+            reason_of = "MLCube makes the folders of all parameters before a task"
+            script, before = (_SEEDS, [*copies, "--"]) if copies else ("", [])
+            words = ["/bin/sh", "-c", f"set -e; {script}{_FOLDERS}", "sh", *before, *folders, "--", *files]
+            reason_of = f"copies inputs that are not there; {reason_of}" if copies else reason_of
+            self.draft.put((*overlay, "init", "command"), words, reason_of)
+
+    def _claim_of(self, parameter: Parameter) -> Given:
+        """Return the claim of a parameter: its own, or that of inputs that no task makes, or of the workspace."""
+        for key, claim in _pairs(self.choices.parameter_claims):
+            if key in (parameter.name, f"{parameter.task}.{parameter.name}"):
+                return Given(claim, by_option("--param-claim"))
+        if self.choices.input_claim and parameter.is_input and parameter.place.path not in self.made:
+            return Given(self.choices.input_claim, by_option("--input-claim"))
+        return self.claim
+
+    def _put_claims(self, overlay: Location, task: Task) -> None:
+        """Put each claim of a task once, and read-only inputs as additional mounts at their own paths."""
+        claims = [(parameter, self._claim_of(parameter)) for parameter in task.parameters]
+        mounts: dict[str, tuple[dict[str, Any], ValueOrigin]] = {}
+        for claim in (*(claim for _, claim in claims), *([self.claim] if self.shows_workspace else ())):
+            path = f"{MOUNT}/{claim.value}"
+            mounts.setdefault(path, ({"claim": claim.value, "path": path}, claim.origin))
+        for parameter, claim in claims:
+            if parameter.read_only and (sub_path := parameter.place.path):
+                path = f"{MOUNT}/{claim.value}/{sub_path}"
+                mount = {"claim": claim.value, "path": path, "sub_path": sub_path, "read_only": True}
+                mounts[path] = (mount, parameter.entry.origin)
+        for index, (mount, origin) in enumerate(mounts.values()):
+            for key, value in mount.items():
+                self.draft.put((*overlay, "claims", index, key), value, origin)
+
+    def _kind(self, parameter: Parameter) -> str | None:
+        """Return the type of a parameter: its own, that of another parameter with its path, or that on the disk."""
+        known = parameter.kind or self.kinds.get(parameter.place.path)
+        info = None if known or not parameter.is_input else self._on_disk(parameter)
+        return known or (None if info is None else "directory" if stat.S_ISDIR(info.st_mode) else "file")
+
+    def _on_disk(self, parameter: Parameter) -> os.stat_result | None:
+        """Return the status of a parameter's file in the cube's folder; None if it is missing or a link leads there."""
+        below = parameter.place.below_root
+        if below is None or below.startswith(".."):
+            return None
+        path = self.folder
+        try:
+            for step in below.split("/"):
+                path = path / step
+                if path.is_symlink():
+                    return None
+            return path.stat()
+        except (OSError, ValueError):
+            return None
+
+    def _carry_seeds(self, parameters: Sequence[Parameter]) -> None:
+        """Add the inputs that are in the cube's folder and that no task makes, if they fit into ConfigMaps."""
+        room = CODE_BYTES
+        known: dict[str, Parameter] = {}
+        for parameter in parameters:
+            if parameter.is_input and parameter.place.path not in self.made:
+                known.setdefault(parameter.place.path, parameter)
+        for path, parameter in known.items():
+            below = parameter.place.below_root
+            if below is None or self._on_disk(parameter) is None:
+                continue
+            try:
+                files = dict(_seed_files(self.folder, below, room))
+            except CubeError as error:
+                hint = f"before the first task: mlpack workspace push {shlex.quote(self.draft.source)}"
+                parameter.entry.note(f"({show(printable(path))}) is not in the package: {error}", hint)
+                continue
+            room -= sum(encoded_size(content) for content in files.values())
+            if files:
+                self.seeds[path] = f"seeds/{below}"
+            for name, content in files.items():
+                if name not in (file.path for file in self.draft.files):
+                    self.draft.files.append(DraftFile(name, content))
+                    self.draft.put(("files", len(self.draft.files) - 1), name, parameter.origin)
+
+    def _put_platform(self, chosen: Sequence[Task]) -> None:
+        """Put the accelerators, the memory and the disk that a cube needs, or the user wants."""
+        values = {entry.key: entry for entry in self.root.children_at("platform")}
+        self._put_accelerators(values.pop("accelerator_count", None), values.pop("accelerator_maker", None))
+        memory, disk = values.pop("host_memory_gb", None), values.pop("host_disk_space_gb", None)
+        if memory and (size := _gigabytes(memory)):
+            for task in chosen:
+                requested: Location = ("overlays", task.overlay, "resources", "requests", "memory")
+                self.draft.put(requested, size, memory.origin)
+        if disk and (size := _gigabytes(disk)):
+            if "workspace" in self.draft.data:
+                self.draft.site["CLAIM_SIZE"] = size
+                disk.leave("is the size of the claim", f"--site CLAIM_SIZE={size}")
+            else:
+                disk.leave(f"({show(disk.value)}) is not carried over", "the claim has to be as large")
+        for entry in values.values():
+            if entry.value is not None:
+                entry.leave(f"({show(entry.value)}) is not carried over")
+
+    def _put_accelerators(self, count_entry: ForeignValue | None, maker: ForeignValue | None) -> None:
+        count = count_entry.whole(0, 9999) if count_entry and count_entry.value is not None else 0
+        if self.choices.gpus is not None:
+            count = self.choices.gpus
+            if count and (complaint := KEYS["GPU_COUNT"].complaint(str(count))):
+                raise UsageError(f"--gpus {count}: {complaint}")
+        if count:
+            vendor = _VENDORS.get(str(maker.value).lower()) if maker and maker.value else "nvidia.com"
+            if maker and vendor is None:
+                maker.leave(f"is unknown: {show(maker.value)}", "--site GPU_VENDOR=… names the vendor of the resource")
+            site = {"GPU_VENDOR": vendor} if vendor not in (None, "nvidia.com") else {}
+            hint = self.draft.option("gpu", GPU_COUNT=str(count), **site)
+            if count_entry:
+                count_entry.leave("is the option gpu of a site", hint)
+        elif maker and maker.value is not None:
+            maker.leave(f"({show(maker.value)}) is not carried over: the cube asks for no accelerators")
+
+
+def _is_read_only(options: ForeignValue | None, is_input: bool, default: bool) -> bool:  # noqa: FBT001
+    mode = options.text() if options else None
+    if options and mode not in ("ro", "rw", None):
+        options.refuse(f"expected ro or rw, found {show(mode)}")
+    elif options and mode and not is_input:
+        options.leave("is not carried over: a task writes its outputs")
+    return mode == "ro" if mode else default
+
+
+def _pairs(values: Sequence[str]) -> list[tuple[str, str]]:
+    return [(key, value) for key, equals, value in (text.partition("=") for text in values) if equals]
+
+
+def _run_options(words: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the options of `docker run`, each with its value."""
+    rest = list(words)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if not equals and rest and _RUN_WITH_VALUE.fullmatch(name):
+            value = rest.pop(0)
+        yield name, value
+
+
+def _gigabytes(entry: ForeignValue) -> str | None:
+    """Return a number of gigabytes as a quantity; None for null and zero, and, with a problem, for an invalid value."""
+    if isinstance(entry.value, float) and 0 <= entry.value <= _MOST_GIGABYTES:
+        mebibytes = math.ceil(entry.value * 1024)
+        size = f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
+        return size if mebibytes else None
+    number = entry.whole(0, _MOST_GIGABYTES) if entry.value is not None else None
+    return f"{number}Gi" if number else None
+
+
+def _seed_files(root: Path, path: str, room: int) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of an input by their paths in the model, those of a folder sorted; none for an empty folder.
+
+    Raises:
+        CubeError: The files do not fit, are not plain files, or have names that a model cannot have.
+    """
+    if path == WORKSPACE_FOLDER:
+        raise CubeError("it is the whole workspace")
+    top = root / path
+    names = [path]
+    if top.is_dir():
+        found = (file for file in top.rglob("*") if file.is_symlink() or not file.is_dir())
+        names = sorted(file.relative_to(root).as_posix() for file in islice(found, _MOST_SEEDS + 1))
+    for number, name in enumerate(names):
+        shown = show(printable(name))
+        if len(f"seeds/{name}") > _LONGEST_SEED:
+            raise CubeError(f"{shown} is longer than {_LONGEST_SEED - len('seeds/')} characters")
+        if not re.match(ASSET_PATH, name):
+            raise CubeError(f"{shown} has other characters than letters, digits and - . _ + @ between the slashes")
+        try:
+            with plainfiles.open_below(root, name) as stream:
+                content = stream.read(CODE_BYTES + 1)
+        except OSError as error:
+            raise CubeError(f"{shown} cannot be read: {reason(error)}") from None
+        if unreadable := unreadable_reason(content):
+            raise CubeError(f"{shown} {unreadable}, which kubectl refuses or changes in a ConfigMap")
+        room -= encoded_size(content)
+        if room < 0 or number >= _MOST_SEEDS:
+            raise CubeError(f"inputs in a package take at most {CODE_BYTES >> 10} KiB in {_MOST_SEEDS} files")
+        yield f"seeds/{name}", content
+
+
+def _literal(word: str) -> str:
+    """Return a word escaped for Kubernetes, which replaces `$$` by `$` and expands `$(`."""
+    return re.sub(r"\$(?=[$(])", "$$", word)
+
+
+def _plain(text: str) -> str:
+    return "".join(character for character in text if character.isprintable() or character == "\n")

@@ -1,0 +1,374 @@
+"""Creates jobs from filled values: checks, renders, applies the policy; and changes their goals.
+
+Tests: service/api/test_jobs.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from packager.base import jsonio
+from packager.base.errors import ClusterError, UnreachableError
+from packager.base.problems import similar
+from packager.base.values import Value, replace
+from packager.kubernetes.manifest import Manifest, mapping
+from packager.service import allow
+from packager.service.access import permissions
+from packager.service.callbacks import endpoints
+from packager.service.complaints import Complaint, counted
+from packager.service.failures import RETRY_SECONDS, Failure, over_limit
+from packager.service.jobs import apply, records
+from packager.service.jobs.kube import RefusedError
+from packager.service.registry import definitions, policy, template_values
+from packager.service.registry.catalog import read_definition, template_text
+from packager.service.registry.gpus import count_gpus
+from packager.service.store.models import LONGEST_TITLE, StoredJob
+from packager.service.store.store import NewJob, QueueFullError, SameNameError
+from packager.service.work import Owner
+from packager.workloads import kueue, structures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from packager.base.values import Json
+    from packager.kubernetes.objects import Object
+    from packager.service.access.projects import Project
+    from packager.service.access.tokens import Caller
+    from packager.service.callbacks.endpoints import Receivers
+    from packager.service.config import LimitsConfig
+    from packager.service.jobs.apply import References
+    from packager.service.jobs.follower import Follower
+    from packager.service.jobs.kube import Cluster
+    from packager.service.registry.catalog import Catalog
+    from packager.service.registry.policy import Accepted, Site
+    from packager.service.sealing import Sealer
+    from packager.service.store.models import RequestKey, StoredDefinition
+    from packager.service.store.store import Taken
+    from packager.service.work import Work
+
+_FRESH_SECONDS = RETRY_SECONDS[429]
+"""The seconds for which the use of the database is read once: until a refused request may be repeated."""
+
+
+class Filled(Value, frozen=True):
+    """The request for a job."""
+
+    values: Mapping[str, Json]
+    caller: Caller
+    project: Project  # in which the caller may create jobs
+    revisions: tuple[int, int] | None = None  # of the definition and the template; None for the current ones
+    owner: str | None = None  # the key of the creator, if it is known; else it follows from the name
+    sealed: frozenset[str] = frozenset()  # the places of values from sealed secrets, which must be secret here, too
+
+
+class Prepared(Value, frozen=True):
+    """A job that can be stored."""
+
+    job: StoredJob
+    objects: tuple[Object, ...]  # with secrets
+    warnings: tuple[str, ...] = ()  # about things that the job needs and this cluster lacks
+
+
+class Room:
+    """The room that projects and callers have for jobs and definitions."""
+
+    def __init__(self, catalog: Catalog, limits: LimitsConfig) -> None:
+        self._store = catalog.store
+        self._limits = limits
+        self._read: dict[str, tuple[float, Taken]] = {}
+        self._added: dict[str, Counter[str]] = {}
+
+    async def check(self, project: str, owner: str) -> None:
+        """Raise Failure if there is no room for a new job."""
+        taken, limits = await self._taken(project), self._limits
+        added = self._added[project]
+        own = taken.unfinished.get(owner, 0) + added[owner]
+        total = sum(taken.unfinished.values()) + added.total()
+        if own >= limits.caller_jobs:
+            raise over_limit("caller_jobs", f"{own:,} jobs of the caller in project {project!r} have not ended")
+        if total >= limits.project_jobs:
+            raise over_limit("project_jobs", f"{total:,} jobs of the project {project!r} have not ended")
+        await self.check_size(project)
+
+    async def check_size(self, project: str) -> None:
+        """Raise Failure if jobs, logs and definitions of a project use too much space."""
+        taken = await self._taken(project)
+        if taken.size >= self._limits.project_mib << 20:
+            size = f"jobs, logs and definitions of the project {project!r} take {taken.size >> 20:,} MiB"
+            raise over_limit("project_mib", f"{size}: delete some jobs")
+
+    def add(self, project: str, owner: str) -> None:
+        """Count a new job."""
+        self._added[project][owner] += 1
+
+    async def _taken(self, project: str) -> Taken:
+        time, taken = self._read.get(project, (0.0, None))
+        if taken is None or monotonic() - time > _FRESH_SECONDS:
+            if taken is not None:
+                self._read[project] = (monotonic(), taken)  # one request reads; the others use the old values
+            taken = await asyncio.to_thread(self._store.taken, project)
+            self._read[project], self._added[project] = (monotonic(), taken), Counter()
+        return taken
+
+
+class Tasks:
+    """The jobs of a server.
+
+    Args:
+        catalog: The templates and definitions of jobs.
+        cluster: The cluster in which the jobs run.
+        references: Decides which objects of the cluster jobs may use.
+        follower: The control loop, which is notified about changes.
+        sealer: Encrypts the headers and secrets of jobs.
+        projects: The projects of the server, by name.
+        allowed: The permitted receivers of callbacks.
+        work: The threads that render objects.
+        limits: The limits on jobs.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
+        self,
+        catalog: Catalog,
+        cluster: Cluster,
+        references: References,
+        follower: Follower,
+        sealer: Sealer,
+        projects: Mapping[str, Project],
+        allowed: Receivers,
+        work: Work,
+        limits: LimitsConfig,
+    ) -> None:
+        self._catalog = catalog
+        self._store = catalog.store
+        self._sealer = sealer
+        self._allowed = allowed
+        self._work = work
+        self._cluster = cluster
+        self._references = references
+        self._follower = follower
+        self._projects = projects
+        self._most_pods = limits.job_pods
+        self.room = Room(catalog, limits)
+
+    async def prepare(self, filled: Filled, *, dry_run: bool) -> Prepared:
+        """Check filled values, also with a dry run on the cluster, and return the job.
+
+        Args:
+            filled: The values.
+            dry_run: Whether to warn about things that the cluster lacks, instead of refusing the job.
+
+        Raises:
+            Failure: The values, the template, the policy or the cluster refuse the job; or, without a dry run, the
+                cluster does not answer.
+        """
+        prepared = await self._work.run(Owner(filled.caller.key), partial(self._made, filled))
+        project = filled.project
+        try:
+            refused, missing = await self._references.check(prepared.objects, project)
+            if refused:
+                complaints = [Complaint("", message) for message in refused]
+                raise Failure("policy", "the job uses objects that are not its project's", complaints)
+            warnings = [*await self._lacks(prepared.objects), *missing]
+            if warnings and not dry_run:
+                complaints = [Complaint("", warning) for warning in warnings]
+                raise Failure("cluster-refused", "the cluster lacks what the job needs", complaints)
+            await apply.try_objects(self._cluster, prepared.objects, project.namespace)
+        except RefusedError as error:
+            raise Failure("cluster-refused", str(error)) from None
+        except UnreachableError as error:
+            if not dry_run:
+                raise Failure("cluster-unreachable", str(error)) from None
+            warnings = [f"not checked against the cluster: {error}"]
+        return Prepared(prepared.job, prepared.objects, tuple(warnings))
+
+    def _made(self, request: Filled) -> Prepared:
+        """Return the job for filled values. Raises Failure."""
+        filled, caller, project = request.values, request.caller, request.project
+        name = filled.get("taskDef")
+        if not isinstance(name, str):
+            complaint = Complaint("/taskDef", "is missing: name of the task definition")
+            raise Failure("invalid-values", "the task definition is missing", [complaint])
+        registered = self._store.revisions.definition(name, request.revisions[0] if request.revisions else None)
+        if registered is None or registered.project not in (None, project.name):
+            complaint = Complaint(
+                "/taskDef", f"definition {name!r} not found", similar(name, self._store.revisions.names(project.name))
+            )
+            raise Failure("invalid-values", f"definition {name!r} not found", [complaint])
+        definition = read_definition(registered)
+        creator = str(filled.get("creator") or caller.name)
+        complaints = definitions.value_complaints(definition, filled) or endpoints.complaints(filled, self._allowed)
+        complaints += [
+            Complaint(
+                f"/{place.replace('.', '/')}", "was filled in as a secret, and is none in the definition any more"
+            )
+            for place in sorted(request.sealed - {*map(".".join, definition.secret_places)})
+        ]
+        is_own = creator == caller.name or request.owner == caller.key  # the owner may have had another name
+        if not is_own and not caller.acts_for_others(project.name):
+            complaints.append(Complaint("/creator", f"expected {caller.name!r}: only developers act for others"))
+        if complaints:
+            raise Failure("invalid-values", f"{counted(complaints)} in the filled values", complaints)
+        template = self._catalog.template(registered.template, request.revisions[1] if request.revisions else None)
+        text = template_text(template)
+        application = str(filled.get("name") or definition.body.application or "")
+        release = template_values.release_name(name, application, text)
+        site = self._catalog.site(project.name)
+        made = definitions.Request(filled, creator, release)
+        accepted, complaints = definitions.objects(definition, text, made, self._catalog.renderer, site)
+        if complaints:
+            raise Failure("policy", "the template and the values make objects that are refused", complaints)
+        if details := list(self.excesses(accepted.objects, project)):
+            raise Failure("policy", details[0], [Complaint("", detail) for detail in details])
+        if project.queue:
+            kueue.put(accepted.workload, project.queue)
+        sealed = records.secrets(filled, definition.secret_places)
+        contents = records.secret_contents(filled, sealed)
+        objects = _with_secrets(accepted.objects, release, contents, site)
+        stored = _with_secrets(accepted.objects, release, {key: {} for key in contents}, site)
+        values = template_values.masked(filled, definition.secret_places)
+        job = StoredJob(
+            release=release,
+            definition=name,
+            definition_revision=registered.revision,
+            template=template.name,
+            template_revision=template.revision,
+            application=application,
+            creator=creator,
+            owner=request.owner or permissions.owner_of_job(caller, creator),
+            requester=caller.key,
+            project=project.name,
+            namespace=project.namespace,
+            kind=accepted.workload["kind"],
+            filled=jsonio.compact(values),
+            secrets=self._sealer.seal(sealed, release),
+            manifests=jsonio.compact(stored),
+            gpus=count_gpus(accepted.objects, allow.resources(project.allowed)).count,
+            title=str(values.get("description") or "")[:LONGEST_TITLE],
+        )
+        if project.queue:
+            job = replace(job, status="queued", reason="Queued", message=f"waits for the queue {project.queue!r}")
+        return Prepared(job, tuple(objects))
+
+    def project(self, name: object, caller: Caller) -> Project:
+        """Return the project of a new job: the one that the body names, or the only possible one. Raises Failure."""
+        return permissions.project_of_job(caller, name, self._projects)
+
+    def excesses(self, objects: Sequence[Object], project: Project) -> Iterator[str]:
+        """Yield each limit of the server or of a project that the objects of a job exceed."""
+        pods = sum(part.count for item in objects for part in structures.pods(Manifest(item)))
+        if pods > self._most_pods:
+            yield f"the job starts {pods:,} pods, and limits.job_pods of the server is {self._most_pods:,}"
+        limit = project.own_limits.gpus
+        if limit is not None:
+            gpus, own = (
+                count_gpus(objects, allow.resources(project.allowed)),
+                f"max_gpus of the project {project.name!r} is {limit}",
+            )
+            if gpus.count > limit:
+                yield f"the job takes {gpus.count} GPUs: {own}"
+            if gpus.uncounted:
+                yield f"it cannot be counted how many GPUs {', '.join(gpus.uncounted)} are: {own}"
+
+    async def warnings(self, row: StoredDefinition, trial: Accepted) -> list[str]:
+        """Return the warnings about a definition: values in code, projects that refuse its example, and this cluster.
+
+        If the cluster does not answer, a warning reports this.
+        """
+        one = self._projects.get(row.project or "")
+        places = [one] if one else list(self._projects.values())
+        refused = [
+            f"jobs of {item.name} are refused: {text}" for item in places for text in self.excesses(trial.objects, item)
+        ]
+        if len(places) > 1:
+            refused += await self._work.run(Owner(row.author), partial(self._catalog.refused_in, row))
+        messages = [*trial.remarks, *refused]
+        try:
+            for place in places:
+                lacking = (await self._references.check(trial.objects, place))[0]
+                messages += [f"jobs of {place.name} are refused: {text}" for text in lacking]
+            return [*messages, *await self._lacks(trial.objects)]
+        except ClusterError as error:
+            return [*messages, f"not checked against the cluster: {error}"]
+
+    async def _lacks(self, objects: Sequence[Object]) -> list[str]:
+        """Return messages about the storage classes and nodes that objects need and this cluster lacks."""
+        lacks = [
+            f"the cluster has no storage class {name!r}: map it in storage_classes of the server"
+            for name in policy.storage_classes(objects)
+            if await self._unless_hidden("StorageClass", name) == []
+        ]
+        selectors = policy.node_selectors(objects)
+        nodes = await self._unless_hidden("Node") if selectors else None
+        for selector in selectors if nodes is not None else ():
+            if not any(selector.items() <= mapping(node["metadata"].get("labels")).items() for node in nodes or ()):
+                labels = ", ".join(f"{key}={value}" for key, value in selector.items())
+                lacks.append(f"no node has the labels {labels}: map them in node_selectors of the server")
+        return lacks
+
+    async def _unless_hidden(self, kind: str, name: str | None = None) -> list[Object] | None:
+        """Return the objects of a kind, or only the one with a name; None if the server may not read them."""
+        try:
+            if name is None:
+                return (await self._cluster.list(kind))[0]
+            item = await self._cluster.get(kind, name)
+        except RefusedError as error:
+            if error.code == 403:
+                return None
+            raise
+        return [] if item is None else [item]
+
+    async def create(self, filled: Filled, key: RequestKey | None = None) -> StoredJob:
+        """Prepare and store a job, which is applied soon; return the job of an earlier request with the same key.
+
+        Raises:
+            Failure: The job is refused (see `prepare`), the project or the caller has too many jobs, or the key was
+                used with another body.
+        """
+        if key and (earlier := await self._earlier(key)):
+            return earlier
+        await self.room.check(filled.project.name, filled.caller.key)
+        job = None
+        while job is None:
+            prepared = await self.prepare(filled, dry_run=False)
+            new = replace(prepared.job, request_key=key.key, request_digest=key.digest) if key else prepared.job
+            try:
+                stored = NewJob(new, filled.caller.name, filled.project.own_limits)
+                job = await asyncio.to_thread(self._store.add_job, stored)
+            except SameNameError:  # with 100,000 jobs of a definition, this happens to one of 170 new jobs
+                if key and (earlier := await self._earlier(key)):
+                    return earlier
+            except QueueFullError as error:
+                raise Failure("quota", str(error)) from None
+        self.room.add(filled.project.name, job.owner)
+        self._follower.created(job.release, job.namespace)
+        return job
+
+    async def _earlier(self, key: RequestKey) -> StoredJob | None:
+        """Return the job of an earlier request with the same key. Raises Failure if that had another body."""
+        job = await asyncio.to_thread(self._store.job_of_request, key.key)
+        if job is not None and job.request_digest != key.digest:
+            raise Failure("idempotency-mismatch", "the key was used with another body")
+        return job
+
+    async def want(self, release: str, goal: str, caller: Caller) -> StoredJob:
+        """Set the goal of a job (see `Store.want`), and return the job. Raises Failure if the job does not exist."""
+        changed = await asyncio.to_thread(self._store.want, release, goal, caller.name)
+        if changed is None:
+            raise Failure("not-found", f"job {release!r} not found")
+        self._follower.created(release, changed.namespace)
+        return changed
+
+
+def _with_secrets(
+    objects: Sequence[Object], release: str, contents: Mapping[str, Mapping[str, str]], site: Site
+) -> list[Object]:
+    """Return the owner of all Secrets, then the Secrets that the service creates, and then the objects."""
+    label = str(mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or "")
+    secrets = [policy.secret(release, role, texts, label, site) for role, texts in contents.items()]
+    has_secrets = bool(secrets) or any(item["kind"] == "Secret" for item in objects)
+    owner = [policy.secrets_owner(release, label, site)] if has_secrets else []
+    return [*owner, *secrets, *objects]
