@@ -123,7 +123,7 @@ def _planned(package: Package, folder: Path, name: str, choices: Mapping[Path, C
             result = _merged(target, Versions(base, yours, new), choice)
             contents[target] = result.content
             conflicts += result.conflicts if choice is None else ()
-        elif not layout.component_of(path):  # else it is a part of an option, which nobody edits
+        elif not layout.component_of(path):  # else it is a part of an option, which users do not edit
             contents[path] = yours
     problems = tuple(Problem(str(own.place(it.path)), it.line, min(it.line, 1), it.message) for it in conflicts)
     return _Planned(folder, contents, new_keys, problems)

@@ -248,7 +248,7 @@ def with_folders(yours: bytes, theirs: bytes, on: Iterable[str]) -> bytes:
 
     Args:
         yours: The values.
-        theirs: Those of the new package.
+        theirs: The values in the new package.
         on: The names of the components that are on.
     """
     needed = {key.name for name in on if name in BY_NAME for key in BY_NAME[name].keys} & set(VOLUME_FOLDERS)
