@@ -12,8 +12,10 @@ from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.values import Value
 from packager.cluster.target import chosen_overlays
-from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged
-from packager.package import integrity, layout, outside
+from packager.configure import additions
+from packager.configure.upgrade.merge import Choice, Conflict, Merged, Versions, merged, merged_values
+from packager.configure.upgrade.plan import with_folders
+from packager.package import integrity, kustomization, layout, outside, placement
 from packager.package.opened import opened
 from packager.package.outside import OutsideOverlay
 
@@ -70,12 +72,21 @@ def write(
         if problems := integrity.check(package, DEFAULT).problems:
             raise VerificationError(f"{path} is not as it was sealed", problems=problems)
         names = chosen_overlays(package, name)
-        planned = [(folder / overlay, *_contents(package, folder / overlay, overlay, choices)) for overlay in names]
-        if problems := [problem for *_, found in planned for problem in found]:
+        planned = [_planned(package, folder / overlay, overlay, choices) for overlay in names]
+        if problems := [problem for overlay in planned for problem in overlay.conflicts]:
             count = f"{len(problems)} conflict{'s' if len(problems) > 1 else ''}"
             hint = "--yours FILE keeps your version where it conflicts, --theirs FILE takes the new one"
             raise UnansweredError(f"{count}: {folder} was left as it is", hint=hint, problems=problems)
-        return tuple(_write(package, overlay, contents, dry_run=dry_run) for overlay, contents, _ in planned)
+        return tuple(_write(package, overlay, dry_run=dry_run) for overlay in planned)
+
+
+class _Planned(Value, frozen=True):
+    """The files of an overlay that are decided and not written yet."""
+
+    folder: Path
+    contents: dict[str, bytes]  # by the paths in the package
+    new_keys: tuple[str, ...] = ()
+    conflicts: tuple[Problem, ...] = ()  # those without a choice
 
 
 def _of(package: Package, folder: Path, name: str, delivered: Mapping[str, str]) -> OutsideOverlay:
@@ -83,39 +94,78 @@ def _of(package: Package, folder: Path, name: str, delivered: Mapping[str, str])
     return OutsideOverlay(folder, package.folder, name, framework, package.digest, package.version, delivered)
 
 
-def _contents(
-    package: Package, folder: Path, name: str, choices: Mapping[Path, Choice]
-) -> tuple[dict[str, bytes], list[Problem]]:
-    """Return the contents of an overlay by their paths in the package, and its undecided conflicts."""
+def _planned(package: Package, folder: Path, name: str, choices: Mapping[Path, Choice]) -> _Planned:
     own = _of(package, folder, name, {})
     theirs = {path: package.reader.read(path, _MAX_BYTES) for path in package.inventory["files"] if own.is_own(path)}
     old = outside.find(folder)
     if old is None:
         if folder.exists() and any(folder.iterdir()):
             raise UsageError(f"{folder} contains something else than an overlay of {package.name}")
-        return theirs, []
+        return _Planned(folder, theirs)
+    present = {path: content for path, content in old.files() if own.is_own(path)}
+    values = b"".join(present[path] for path in present if path.endswith(layout.site_env("")))
+    theirs |= additions.offering(package, {name: _wanted(old, present)}, values)
+    before = {path: text.encode(errors="surrogateescape") for path, text in old.delivered.items()}
+    new_keys = tuple(f"{own.place(path)}: {key}" for path, key in _new_keys(theirs, before, present))
+    for path in [path for path in present if path in theirs and path.endswith(layout.site_env(""))]:
+        present[path] = with_folders(present[path], theirs[path], _wanted(old, present))
     contents = dict(theirs)
     conflicts: list[Conflict] = []
-    for path, yours in old.files():
-        if not own.is_own(path):  # an option that the package has now
-            continue
-        base = old.delivered[path].encode(errors="surrogateescape") if path in old.delivered else None
-        new = theirs.get(path)
-        if new in (base, None) or base is None:
-            if new is None and base is not None and yours == base:
-                continue  # the new package does not have it any more
-            contents[path] = yours
-        elif yours != base:
-            choice = choices.get(own.place(path))
-            result = merged(path, Versions(base, yours, new), choice)
-            contents[path] = result.content
+    placed = next(filter(layout.is_placement, theirs), None)
+    for path, yours in present.items():
+        target = placed if placed and layout.is_placement(path) else path  # up to 0.2.0 it was in another place
+        new, base = theirs.get(target), _delivered(package, old, path)
+        if new is None:
+            if yours != base:  # else the new package does not have it any more
+                contents[path] = yours
+        elif base is not None:
+            choice = choices.get(own.place(target))
+            result = _merged(target, Versions(base, yours, new), choice)
+            contents[target] = result.content
             conflicts += result.conflicts if choice is None else ()
-    return contents, [Problem(str(own.place(it.path)), it.line, min(it.line, 1), it.message) for it in conflicts]
+        elif not layout.component_of(path):  # else it is a part of an option, which users do not edit
+            contents[path] = yours
+    problems = tuple(Problem(str(own.place(it.path)), it.line, min(it.line, 1), it.message) for it in conflicts)
+    return _Planned(folder, contents, new_keys, problems)
 
 
-def _write(package: Package, folder: Path, contents: Mapping[str, bytes], *, dry_run: bool) -> WrittenOverlay:
+def _wanted(overlay: OutsideOverlay, present: Mapping[str, bytes]) -> list[str]:
+    """Return the names of the components that are on in an overlay, or were added to it."""
+    added = {layout.component_of(path) for path in present if path not in overlay.delivered}
+    listed = kustomization.components(present.get(layout.kustomization(overlay.name), b""))
+    return [component.name for component in listed if component.on or component.name in added]
+
+
+def _merged(path: str, versions: Versions, choice: Choice | None) -> Merged:
+    base, yours, theirs = versions
+    if base in (yours, theirs):
+        return Merged(theirs if yours == base else yours)
+    merge = merged_values if path.endswith(layout.site_env("")) else merged
+    return merge(path, versions, choice)
+
+
+def _new_keys(theirs: Mapping[str, bytes], *before: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+    """Yield the keys of env files that neither the delivered version nor the user's has, with their files."""
+    for path in sorted(theirs):
+        if path.endswith(".env") and path in before[0]:
+            present = {key for contents in before for key in envfile.keys(contents.get(path, b""))}
+            yield from ((path, key) for key in dict.fromkeys(envfile.keys(theirs[path])) if key not in present)
+
+
+def _delivered(package: Package, overlay: OutsideOverlay, path: str) -> bytes | None:
+    """Return the content that a file of an overlay was written with, or added with; None if it is not known."""
+    if path in overlay.delivered:
+        return overlay.delivered[path].encode(errors="surrogateescape")
+    return placement.built(package.name) if layout.is_placement(path) else None
+
+
+def _write(package: Package, planned: _Planned, *, dry_run: bool) -> WrittenOverlay:
     """Write an overlay in place of the present one, with the other files in its folder."""
+    folder = planned.folder
     old = outside.find(folder)
+    written = WrittenOverlay(folder, old is None, planned.new_keys)
+    if dry_run:
+        return written
     own = _of(package, folder, folder.name, {})
     delivered = {
         path: (package.sealed(path) or package.reader.read(path, _MAX_BYTES)).decode(errors="surrogateescape")
@@ -123,27 +173,20 @@ def _write(package: Package, folder: Path, contents: Mapping[str, bytes], *, dry
         if own.is_own(path)
     }
     own = _of(package, folder, folder.name, delivered)
-    written = WrittenOverlay(folder, old is None, tuple(_new_keys(own, old)) if old else ())
-    if dry_run:
-        return written
-    files = {own.place(path): own.written(path, content) for path, content in contents.items()}
+    files = {own.place(path): own.written(path, content) for path, content in planned.contents.items()}
     files.update(own.extras(package.name))
     with atomic.folder(folder) as work:
         if old is not None:
             shutil.copytree(folder, work, dirs_exist_ok=True, symlinks=True)
-            for path in old.delivered:
+            for path in filter(old.is_own, old.delivered):
                 (work / old.place(path).relative_to(folder)).unlink(missing_ok=True)
+            for file in sorted((work / outside.OPTIONS).rglob("*"), reverse=True):
+                if file.suffix == ".yaml":
+                    file.unlink()
+                elif file.is_dir() and not any(file.iterdir()):
+                    file.rmdir()
         for file, content in files.items():
             target = work / file.relative_to(folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
     return written
-
-
-def _new_keys(own: OutsideOverlay, old: OutsideOverlay) -> Iterator[str]:
-    for path in own.delivered.keys() & old.delivered.keys():
-        if path.endswith(".env"):
-            before = set(envfile.keys(old.delivered[path].encode(errors="surrogateescape")))
-            for key in envfile.keys(own.delivered[path].encode(errors="surrogateescape")):
-                if key not in before:
-                    yield f"{own.place(path)}: {key}"
