@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packager.base import envfile
 from packager.base.errors import UsageError
-from packager.base.masking import masked_line
-from packager.base.shortening import shortened
+from packager.base.masking import masked_line, shortened
 from packager.base.values import Value
 from packager.configure.upgrade import edits
 from packager.configure.upgrade.edits import Edit, EditKind

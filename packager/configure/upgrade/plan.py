@@ -3,7 +3,7 @@
 The package's inventory has the digest of each delivered file, and the text of those that people edit. So a file that
 only one side changed needs no text, and one that both changed has its base.
 
-Tests: app/test_upgrade.py.
+Tests: configure/upgrade/test_upgrade.py.
 """
 
 from __future__ import annotations
