@@ -33,7 +33,7 @@ BLOCKED = {
 def test_jobset_whose_pods_do_not_meet_fails(site: Site, images: Images, way: str) -> None:
     images.build(CHECKOUT / "model_specs/resnet50-pytorch", "localhost/pytorch:2.14.1")
     for fault in (*MEETING, *ALONE):
-        package = Faulty(site, site.build(str(SPEC), f"--set environment.FAULT={fault}"), way)
+        package = Faulty(site, site.build(str(SPEC), f"--force --set environment.FAULT={fault}"), way)
         done = package.run("deploy", "--timeout", "3m")
         if fault in MEETING:
             assert done.code == 0, f"{fault}: {done.err}"
