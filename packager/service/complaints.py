@@ -15,21 +15,13 @@ if TYPE_CHECKING:
 
 
 class Complaint(Value, frozen=True):
-    """A fault in a request.
+    """A fault in a request."""
 
-    Attributes:
-        pointer: The place in the body; empty for the body as a whole.
-        detail: The expected and the found value.
-        hint: The fix, if it is known.
-        count: The number of faults that this complaint represents.
-        line: The 1-based line in the text at the place; 0 if it is not known.
-    """
-
-    pointer: str
-    detail: str
-    hint: str | None = None
-    count: int = 1
-    line: int = 0
+    pointer: str  # the place in the body; empty for the body as a whole
+    detail: str  # the expected and the found value
+    hint: str | None = None  # the fix, if it is known
+    count: int = 1  # the number of faults that this complaint represents
+    line: int = 0  # the 1-based line in the text at the place; 0 if it is not known
 
 
 MOST = 50

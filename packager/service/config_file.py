@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 
 def read(path: Path | None) -> ServerConfig:
-    """Return the configuration in a file, or the default one.
-
-    Raises:
-        ToolError: The file cannot be read.
-        UsageError: The configuration is not valid; `problems` contains all its problems.
-    """
+    """Return the configuration in a file, or the default one. Raises ToolError or UsageError."""
     if path is None:
         return ServerConfig()
     try:

@@ -58,8 +58,6 @@ class Failure(MlpackError):  # noqa: N818 - it is an answer
     """The request is refused.
 
     Args:
-        kind: One of TITLES.
-        detail: The message.
         complaints: The faults in the body; only the first MOST of them are listed.
         retry_after: The seconds after which the request may be repeated; None for the default of the status.
     """

@@ -52,17 +52,11 @@ _READ_SECONDS = 5.0
 
 
 class Load(Value, frozen=True):
-    """The jobs and callbacks in the database.
+    """The jobs and callbacks in the database."""
 
-    Attributes:
-        jobs: The number of jobs that have not ended, by project and status.
-        gpus: The number of GPUs of these jobs, by project and status.
-        callbacks: The number of callbacks that wait for delivery.
-    """
-
-    jobs: Mapping[tuple[str, str], int]
-    gpus: Mapping[tuple[str, str], int]
-    callbacks: int
+    jobs: Mapping[tuple[str, str], int]  # the number of jobs that have not ended, by project and status
+    gpus: Mapping[tuple[str, str], int]  # the number of GPUs of these jobs, by project and status
+    callbacks: int  # the number of callbacks that wait for delivery
 
 
 class Figures:

@@ -33,9 +33,6 @@ class Readiness:
     Args:
         store: The database, which must accept writes.
         cluster: The cluster, which must answer.
-        namespace: A namespace of jobs.
-        log: Writes a line to the log, when the problems have changed.
-        clock: Returns the seconds of a monotonic clock.
     """
 
     def __init__(

@@ -61,25 +61,7 @@ _THREADS = CONNECTIONS - 6
 
 
 class Server:
-    """One task service.
-
-    Attributes:
-        name: The name in the labels of its objects in the cluster.
-        projects: The projects of jobs, by name.
-        jobs, logs, events, templates, definitions, tokens, project_use: The operations of callers.
-        pulse: Notifies waiting callers about events of jobs.
-        readiness: The check whether the server can work.
-        figures: The metrics for Prometheus.
-        trusted: The identity of all callers if no token is required; None otherwise.
-        issuer: The issuer whose tokens are accepted in addition to those of the server; None to accept no others.
-        client: The page as a client of the issuer; None if people sign in only with tokens.
-        sessions: The sessions of the page.
-        root: The path prefix of the public address; empty for none.
-        limits: The limits for callers, projects and addresses.
-        is_demo: Whether the cluster is simulated.
-        documentation: The address of the documents, to which views link; None without links.
-        origin: The origin of the public address, in lower case; empty if no address is configured.
-    """
+    """One task service."""
 
     def __init__(  # noqa: PLR0913 - the parts that it connects
         self,
@@ -96,24 +78,29 @@ class Server:
         client: Client | None = None,
         is_demo: bool = False,
     ) -> None:
-        self.is_demo = is_demo
+        self.is_demo = is_demo  # whether the cluster is simulated
+        # the address of the documents, to which views link; None without links
         self.documentation = settings.documentation
-        self.name = settings.name
+        self.name = settings.name  # the name in the labels of its objects in the cluster
         self.store = store
         self.cluster = cluster
         self.sealer = sealer
-        self.trusted = trusted
+        self.trusted = trusted  # the identity of all callers if no token is required; None otherwise
+        # the issuer whose tokens are accepted in addition to those of the server; None to accept no others
         self.issuer = issuer
-        self.client = client
-        self.sessions = Sessions(sealer, store, client)
-        self.root = settings.root
-        self.limits = settings.limits
+        self.client = client  # the page as a client of the issuer; None if people sign in only with tokens
+        self.sessions = Sessions(sealer, store, client)  # the sessions of the page
+        self.root = settings.root  # the path prefix of the public address; empty for none
+        self.limits = settings.limits  # the limits for callers, projects and addresses
+        # the origin of the public address, in lower case; empty if no address is configured
         self.origin = (settings.url or "").rstrip("/").removesuffix(settings.root).lower()
+        # the projects of jobs, by name. jobs, logs, events, templates, definitions, tokens, project_use: The
+        # operations of callers
         self.projects = projects.of_settings(settings, cluster.namespace)
-        self.pulse = Pulse()
+        self.pulse = Pulse()  # notifies waiting callers about events of jobs
         self._emit = emit
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
-        self.figures = Figures()
+        self.figures = Figures()  # the metrics for Prometheus
         self.work = Work()
         self._renderer = Renderer(self.figures.rendered)
         self.catalog = Catalog(store, self._renderer, site, self.projects)
@@ -152,6 +139,7 @@ class Server:
         self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, self.work, settings.limits)
         self.tokens = Tokens(store, self.projects, settings.limits.project_tokens)
         self.project_use = Projects(store, self.projects)
+        # the check whether the server can work
         self.readiness = Readiness(store, cluster, projects.namespaces(self.projects)[0], self.log)
 
     @asynccontextmanager

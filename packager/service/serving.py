@@ -56,7 +56,6 @@ class Main(uvicorn.Server):
     """The main listener of the server.
 
     Args:
-        settings: The configuration of uvicorn.
         on_started: Called when the server answers requests.
     """
 
@@ -133,9 +132,7 @@ def issuer(settings: ServerConfig) -> Issuer | None:
 def client(settings: ServerConfig, issuer: Issuer | None) -> Client | None:
     """Return the page as a client of the issuer; None if people sign in only with tokens.
 
-    Raises:
-        ToolError: The file with the client secret cannot be read.
-        UsageError: The client secret is invalid.
+    Raises ToolError or UsageError.
     """
     oidc = settings.oidc
     if issuer is None or oidc is None or oidc.client_id is None:
@@ -157,9 +154,7 @@ def check_projects(settings: ServerConfig) -> list[str]:
 def copy(source: str, target: str) -> dict[str, int]:
     """Copy all rows of a database to another one, and return the number of rows in each table.
 
-    Raises:
-        ToolError: A database cannot be used, or the target is not empty.
-        UsageError: An address is not valid.
+    Raises ToolError or UsageError.
     """
     if source.startswith("sqlite:") or "://" not in source:
         path = Path(source.removeprefix("sqlite:")).expanduser()
@@ -194,7 +189,7 @@ def start(
     tell: Callable[[str], None],
     is_demo: bool = False,
 ) -> None:
-    """Serve until the process gets a signal to stop.
+    """Serve until the process gets a signal to stop. Raises UsageError, ToolError or ClusterError.
 
     Args:
         settings: The configuration.
@@ -202,11 +197,6 @@ def start(
         emit: Writes a line to the log.
         tell: Prints a line for the person who has started the server.
         is_demo: Whether the cluster is simulated; the server then begins with some jobs.
-
-    Raises:
-        UsageError: The address is not valid.
-        ToolError: The database or the address cannot be used.
-        ClusterError: The configuration names a context that does not exist.
     """
     check_projects(settings)
     allow_files()

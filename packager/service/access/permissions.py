@@ -80,10 +80,7 @@ def _not_found(project: object) -> Complaint:
 def project_of_definition(caller: Caller, project: str | None, projects: Mapping[str, Project]) -> str | None:
     """Return the project that a new definition belongs to: the requested one, or the only one of a developer.
 
-    None stands for all projects.
-
-    Raises:
-        Failure: The project was not found, the caller is not a developer in it, or is a developer in several.
+    None stands for all projects. Raises Failure.
     """
     usable = [name for name in projects if caller.may("developer", name)]
     if project is None:
@@ -123,14 +120,7 @@ def visible_job(
 ) -> StoredJob:
     """Return a job in whose project a caller has a role; without any role there, the job is not found.
 
-    Args:
-        caller: The caller.
-        release: The release of the job.
-        job: Returns a stored job, if it exists.
-        role: The role that the caller needs.
-
-    Raises:
-        Failure: The job was not found, or the caller does not have the role.
+    Raises Failure.
     """
     check_role(caller, role)
     row = job(release)

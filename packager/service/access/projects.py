@@ -22,23 +22,14 @@ _STRICTEST_FIRST = (Level.restricted, Level.baseline, Level.privileged)
 
 
 class Project(Value, frozen=True):
-    """A project.
-
-    Attributes:
-        name: The name of the project.
-        namespace: The namespace of its jobs.
-        level: The Pod Security level of the pods.
-        limits: The most jobs and GPUs that the project may have at a time.
-        queue: The LocalQueue of Kueue that decides when jobs start; None if this server decides.
-        allowed: Permissions of jobs beyond the table of allowed fields, as in `--allow`.
-    """
+    """A project."""
 
     name: str
-    namespace: str
-    level: Level
-    limits: Quota
-    queue: str | None = None
-    allowed: frozenset[str] = frozenset()
+    namespace: str  # the namespace of its jobs
+    level: Level  # the Pod Security level of the pods
+    limits: Quota  # the most jobs and GPUs that the project may have at a time
+    queue: str | None = None  # the LocalQueue of Kueue that decides when jobs start; None if this server decides
+    allowed: frozenset[str] = frozenset()  # permissions of jobs beyond the table of allowed fields, as in `--allow`
 
     @property
     def own_limits(self) -> Quota:
@@ -47,14 +38,11 @@ class Project(Value, frozen=True):
 
 
 def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
-    """Return the projects of a configuration, by name.
+    """Return the projects of a configuration, by name. Raises UsageError.
 
     Args:
         settings: The configuration.
         namespace: The namespace of the kubeconfig, for projects without a configured namespace.
-
-    Raises:
-        UsageError: Projects share a namespace, and the configuration does not permit it.
     """
     namespace = settings.namespace or namespace
     if not settings.projects:

@@ -30,19 +30,12 @@ EVERY = "*"
 
 
 class Caller(Value, frozen=True):
-    """The caller of a request.
+    """The caller of a request."""
 
-    Attributes:
-        name: The name of the caller; people of an issuer can often choose their name, also that of someone else.
-        key: The identity of the caller, by which ownership is checked, never by the name.
-        roles: One of ROLES for each project in which the caller has a role, or for EVERY.
-        is_trusted: Whether the caller may act for others in any role, as on a server that requires no token.
-    """
-
-    name: str
-    key: str
-    roles: Mapping[str, str]
-    is_trusted: bool = False
+    name: str  # the name of the caller; people of an issuer can often choose their name, also that of someone else
+    key: str  # the identity of the caller, by which ownership is checked, never by the name
+    roles: Mapping[str, str]  # one of ROLES for each project in which the caller has a role, or for EVERY
+    is_trusted: bool = False  # whether the caller may act for others in any role, as on a server that requires no token
 
     @property
     def projects(self) -> str:
@@ -69,16 +62,10 @@ class Caller(Value, frozen=True):
 
 
 class Person(Value, frozen=True):
-    """A person whom an issuer has identified.
+    """A person whom an issuer has identified."""
 
-    Attributes:
-        subject: The permanent identifier of the person at the issuer (OpenID Connect Core 1.0, section 2).
-        name: The current name of the person.
-        groups: The groups of the person.
-    """
-
-    subject: str
-    name: str
+    subject: str  # the permanent identifier of the person at the issuer (OpenID Connect Core 1.0, section 2)
+    name: str  # the current name of the person
     groups: tuple[str, ...]
 
 
@@ -95,7 +82,7 @@ def key_of_person(issuer: str, subject: str) -> str:
 def create(  # noqa: PLR0913 - the fields of a token, and a limit
     store: Store, name: str, role: str, days: int | None, project: str | None = None, *, most: int | None = None
 ) -> tuple[StoredToken, str]:
-    """Store a new token; return it and its text, which is not stored.
+    """Store a new token; return it and its text, which is not stored. Raises TokensFullError.
 
     Args:
         store: The database.
@@ -104,9 +91,6 @@ def create(  # noqa: PLR0913 - the fields of a token, and a limit
         days: The days until the token expires; None for no limit.
         project: The project in which the role applies; None for all.
         most: The maximum number of tokens of the project; None for no limit.
-
-    Raises:
-        TokensFullError: The project has so many tokens.
     """
     text = PREFIX + secrets.token_urlsafe(32)
     expires = None

@@ -142,13 +142,7 @@ def make(
     pages: Sequence[ControllerRouterHandler] = (),
     not_found: Callable[[HttpRequest, HTTPException], Problem | Response[str]] = refused,
 ) -> Litestar:
-    """Return the application of a server; the application starts and stops the server.
-
-    Args:
-        server: The server.
-        pages: The routes of pages for people.
-        not_found: Answers a request for a path that does not exist.
-    """
+    """Return the application of a server; the application starts and stops the server."""
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:

@@ -22,17 +22,12 @@ _MOST = 1_000
 
 @dataclass(slots=True)
 class Notes:
-    """The notes on a request, for the log and for its problem.
+    """The notes on a request, for the log and for its problem."""
 
-    Attributes:
-        request: The id of the request, which is also in the problem that answers the request.
-        caller: The caller; None if not identified.
-        refusal: The reason of a refusal; empty for a request that is not refused.
-    """
-
+    # the id of the request, which is also in the problem that answers the request
     request: str = field(default_factory=lambda: secrets.token_hex(8))
-    caller: Caller | None = None
-    refusal: str = ""
+    caller: Caller | None = None  # the caller; None if not identified
+    refusal: str = ""  # the reason of a refusal; empty for a request that is not refused
 
     def refuse(self, failure: Failure) -> None:
         """Store the reason of a refusal."""

@@ -116,14 +116,6 @@ class Courier:
     """Sends the callbacks in the outbox.
 
     Args:
-        outbox: The callbacks.
-        sealer: Decrypts the headers for endpoints.
-        transport: Sends requests.
-        url: The address of the server, for the links in callbacks.
-        secrets: The secrets that sign callbacks, if there are any.
-        log: Writes a line to the log.
-        clock: Returns the current time.
-        part: Returns a random number from 0 to 1.
         attempted: Called with the outcome and the seconds of each attempt.
     """
 

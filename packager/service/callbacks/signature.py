@@ -37,12 +37,7 @@ class SigningSecrets:
         self._known: dict[Path, tuple[bytes, ...]] = {}
 
     def read_all(self) -> None:
-        """Read all files.
-
-        Raises:
-            ToolError: A file cannot be read.
-            UsageError: A file does not contain 1 to 8 valid secrets.
-        """
+        """Read all files. Raises ToolError or UsageError."""
         for path, key in (*self._files.values(), *([self._of_server] if self._of_server else ())):
             self._known[path] = read_secrets(path, key)
 
@@ -62,13 +57,7 @@ class SigningSecrets:
 def read_secrets(path: Path, key: str) -> tuple[bytes, ...]:
     """Return the secrets in a file, one per line: 24 to 64 bytes in base64, with or without the prefix `whsec_`.
 
-    Args:
-        path: The file.
-        key: The key of the configuration that names the file.
-
-    Raises:
-        ToolError: The file cannot be read.
-        UsageError: The file does not contain 1 to 8 valid secrets.
+    Raises ToolError or UsageError.
     """
     try:
         with path.open("rb") as file:

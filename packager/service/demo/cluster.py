@@ -37,21 +37,15 @@ _ENDS = (("Complete", "Completed", "Succeeded"), ("Failed",))
 
 
 class SimulatedCluster(Cluster):
-    """A cluster in memory; with `runs`, programs start and end by themselves.
-
-    Attributes:
-        objects: All objects, by kind and name.
-        lines: The lines of each pod, each with its time.
-        storage_classes: The names of the storage classes; None for any.
-    """
+    """A cluster in memory; with `runs`, programs start and end by themselves."""
 
     def __init__(self, namespace: str = "demo", tick: float = _TICK, *, runs: bool = True) -> None:
         """Create an empty cluster; `tick` are the seconds of a tenth of a step."""
         super().__init__(None)
         self.namespace = namespace
-        self.objects: dict[tuple[str, str], Object] = {}
-        self.lines: dict[str, list[tuple[datetime, str]]] = {}
-        self.storage_classes: set[str] | None = None
+        self.objects: dict[tuple[str, str], Object] = {}  # all objects, by kind and name
+        self.lines: dict[str, list[tuple[datetime, str]]] = {}  # the lines of each pod, each with its time
+        self.storage_classes: set[str] | None = None  # the names of the storage classes; None for any
         self._tick = tick
         self._runs = runs
         self._numbers = itertools.count(1)

@@ -38,11 +38,7 @@ async def try_objects(cluster: Cluster, items: Sequence[Object], namespace: str)
 async def apply_objects(cluster: Cluster, items: Sequence[Object], namespace: str) -> None:
     """Apply the objects of a job, the workload last, and make it the owner of the others, except claims and Secrets.
 
-    Objects that were applied before a restart of the server stay unchanged.
-
-    Raises:
-        RefusedError: The API server does not accept an object.
-        UnreachableError: The cluster does not answer.
+    Objects that were applied before a restart of the server stay unchanged. Raises RefusedError or UnreachableError.
     """
     *companions, workload = items
     secrets_owner: list[Object] = []
@@ -131,8 +127,6 @@ class References:
     """Decides whether the jobs of a project may use an object of their namespace.
 
     Args:
-        cluster: The cluster with the objects.
-        server: The name of the server in the labels of its objects.
         projects: The projects of the server, by name.
     """
 
@@ -144,9 +138,7 @@ class References:
     async def check(self, items: Sequence[Object], project: Project) -> tuple[list[str], list[str]]:
         """Return the messages about references that are refused, and about references to missing objects.
 
-        Raises:
-            RefusedError: The server may not read a referenced object.
-            UnreachableError: The cluster does not answer.
+        Raises RefusedError or UnreachableError.
         """
         refused, missing = [], []
         for reference in of_objects(items):

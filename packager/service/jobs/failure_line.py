@@ -56,12 +56,7 @@ def explaining(lines: Iterable[str]) -> tuple[int, str] | None:
 
 
 def failure_line(logs: KeptLogs, job: StoredJob) -> str | None:
-    """Return the line in the kept logs of a failed job that explains the failure; None if there is none.
-
-    Args:
-        logs: The kept logs.
-        job: The job, whose first finding names the pod that has failed.
-    """
+    """Return the line in the kept logs of a failed job that explains the failure; None if there is none."""
     failed = str(mapping(next(iter(listing(json.loads(job.findings))), None)).get("subject"))
     kept = sorted(logs.of_job(job.release), key=lambda log: (f"pod/{log.pod}" != failed, log.instance))
     found = (explaining(kept_lines(logs.content(log), tail=None, since=None)) for log in kept[:_MOST_LOGS])

@@ -69,15 +69,7 @@ class Follower:
     """Manages the jobs of one server, in all its namespaces.
 
     Args:
-        cluster: The cluster in which the jobs run.
-        store: The database of jobs.
-        sealer: Decrypts the headers and secrets of jobs.
-        server: The name of the server in the labels of its objects.
         projects: The projects of the server, by name.
-        pulse: Notified about events of jobs.
-        logs: Keeps the logs of pods.
-        log: Writes a line to the log of the server.
-        figures: Counts ended jobs, and records delays.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects

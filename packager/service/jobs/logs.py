@@ -161,12 +161,6 @@ class LogReader:
     """Reads the logs of the jobs of one server.
 
     Args:
-        cluster: The cluster in which the jobs run.
-        store: The database.
-        server: The name of the server in the labels of its objects.
-        work: The threads that cut and parse lines.
-        log: Writes a line to the log of the server.
-        pods: Returns the pods of a job from the control loop.
         look_at: Called with the release when the logs of an ended job have been kept.
     """
 
@@ -286,9 +280,7 @@ class LogReader:
     ) -> bytes:
         """Read a log, and return its last `room` bytes from the beginning of a line.
 
-        Raises:
-            ClusterError: The cluster does not answer.
-            TimeoutError: The log is too large, or takes too long.
+        Raises ClusterError or TimeoutError.
         """
         end: deque[bytes] = deque()
         parsed: list[bytes] = []

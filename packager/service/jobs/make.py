@@ -119,15 +119,8 @@ class Tasks:
     """The jobs of a server.
 
     Args:
-        catalog: The templates and definitions of jobs.
-        cluster: The cluster in which the jobs run.
-        references: Decides which objects of the cluster jobs may use.
         follower: The control loop, which is notified about changes.
-        sealer: Encrypts the headers and secrets of jobs.
         projects: The projects of the server, by name.
-        allowed: The permitted receivers of callbacks.
-        work: The threads that render objects.
-        limits: The limits on jobs.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects

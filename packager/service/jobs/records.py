@@ -24,12 +24,7 @@ SECRETS = "secrets"
 
 
 def secrets(filled: Mapping[str, Json], places: Iterable[Sequence[str]]) -> dict[str, Json]:
-    """Return the headers, by the index of their endpoint, and the secrets in filled values, which are stored encrypted.
-
-    Args:
-        filled: The filled values.
-        places: The places of the values that are secrets.
-    """
+    """Return the headers, by the index of their endpoint, and the secrets in filled values, to encrypt."""
     endpoints = filled.get("endpoints")
     headers = {
         str(index): item["headers"]

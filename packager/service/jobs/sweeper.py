@@ -27,11 +27,7 @@ class Sweeper:
     """Deletes old jobs and logs.
 
     Args:
-        store: The database of jobs and logs.
-        retention: The retention times.
         deleted: Called with the release of a job whose deletion was requested.
-        log: Writes a line to the log.
-        clock: Returns the current time.
     """
 
     def __init__(

@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 class Waiting:
-    """The jobs that wait to be looked at. Namespaces take turns, so that many jobs of one do not delay those of others.
-
-    Args:
-        share: The most jobs of a namespace that are looked at simultaneously.
-    """
+    """The jobs to look at. Namespaces take turns, so that many jobs of one do not delay those of others."""
 
     def __init__(self, share: int) -> None:
         self._share = share
@@ -76,16 +72,11 @@ class _Queue(NamedTuple):
 
 
 class Pulse:
-    """A counter of changes, with a method to wait for the next one.
-
-    Attributes:
-        generation: The number of changes.
-        on_change: The functions that are called at each change.
-    """
+    """A counter of changes, with a method to wait for the next one."""
 
     def __init__(self) -> None:
-        self.generation = 0
-        self.on_change: list[Callable[[], None]] = []
+        self.generation = 0  # the number of changes
+        self.on_change: list[Callable[[], None]] = []  # the functions that are called at each change
         self._next = asyncio.Event()
 
     def tell(self) -> None:

@@ -104,8 +104,7 @@ class Catalog:
     ) -> tuple[StoredTemplate, list[str]]:
         """Register the next revision of a template, and return it with a message for each problem of a definition.
 
-        Raises:
-            Failure: The template is missing or invalid, or its revision is not the expected one.
+        Raises Failure.
         """
         _check_name(name, body.name)
         try:

@@ -169,15 +169,7 @@ def value_complaints(definition: Definition, filled: Mapping[str, Json]) -> list
 def objects(
     definition: Definition, template: str, request: Request, renderer: Renderer, site: Site
 ) -> tuple[Accepted, list[Complaint]]:
-    """Return the objects of a job; without objects, the complaints about the template and the policy.
-
-    Args:
-        definition: The definition.
-        template: The text of the template.
-        request: The filled values, without faults.
-        renderer: Renders templates.
-        site: The settings of the administrator.
-    """
+    """Return the objects of a job; without objects, the complaints about the template and the policy."""
     rendered = _rendered(definition, template, request, renderer)
     if rendered.problems:
         places = (f"{item.file}, line {item.line}: " if item.line else f"{item.file}: " for item in rendered.problems)

@@ -38,24 +38,14 @@ _MOST = 2**31 - 1
 
 
 class Gpus(Value, frozen=True):
-    """The GPUs that a job uses.
+    """The GPUs that a job uses."""
 
-    Attributes:
-        count: The number of GPUs of all pods; a part of a GPU, such as a MIG device, counts as one.
-        uncounted: The other resources and the device claims, which may be GPUs and cannot be counted.
-    """
-
-    count: int
-    uncounted: tuple[str, ...]
+    count: int  # the number of GPUs of all pods; a part of a GPU, such as a MIG device, counts as one
+    uncounted: tuple[str, ...]  # the other resources and the device claims, which may be GPUs and cannot be counted
 
 
 def count_gpus(items: Iterable[Object], others: Collection[str] = ()) -> Gpus:
-    """Return the GPUs that the pods of objects use.
-
-    Args:
-        items: The objects of a job.
-        others: The resources that the site has declared not to be GPUs.
-    """
+    """Return the GPUs that the pods of objects use."""
     count = 0
     uncounted: list[str] = []
     for item in items:

@@ -31,37 +31,23 @@ _USER = 1000
 
 
 class Site(Value, frozen=True):
-    """The settings of the administrator for jobs.
+    """The settings of the administrator for jobs."""
 
-    Attributes:
-        server: The name of the server in the labels of its objects.
-        level: The Pod Security level of pods.
-        storage_classes: The storage class of this cluster for each storage class of templates.
-        node_selectors: The selectors that replace each selector `key=value` of templates.
-        project: The project of the jobs; None for a trial of a definition that belongs to all projects.
-        allowed: The entries of `allow`, which permit more than the table of allowed fields.
-    """
-
-    server: str = "default"
-    level: Level = Level.restricted
-    storage_classes: Mapping[str, str] = {}
+    server: str = "default"  # the name of the server in the labels of its objects
+    level: Level = Level.restricted  # the Pod Security level of pods
+    storage_classes: Mapping[str, str] = {}  # the storage class of this cluster for each storage class of templates
+    # the selectors that replace each selector `key=value` of templates
     node_selectors: Mapping[str, Mapping[str, str]] = {}
-    project: str | None = None
-    allowed: frozenset[str] = frozenset()
+    project: str | None = None  # the project of the jobs; None for a trial of a definition that belongs to all projects
+    allowed: frozenset[str] = frozenset()  # the entries of `allow`, which permit more than the table of allowed fields
 
 
 class Accepted(Value, frozen=True):
-    """The result of the policy: the objects to apply, or the problems.
+    """The result of the policy: the objects to apply, or the problems."""
 
-    Attributes:
-        objects: The objects to apply, the workload last; empty with problems.
-        problems: The reasons for refusing the objects.
-        remarks: Warnings for the author of a definition, which are not problems.
-    """
-
-    objects: tuple[Object, ...] = ()
-    problems: tuple[PolicyProblem, ...] = ()
-    remarks: tuple[str, ...] = ()
+    objects: tuple[Object, ...] = ()  # the objects to apply, the workload last; empty with problems
+    problems: tuple[PolicyProblem, ...] = ()  # the reasons for refusing the objects
+    remarks: tuple[str, ...] = ()  # warnings for the author of a definition, which are not problems
 
     @property
     def workload(self) -> Object:

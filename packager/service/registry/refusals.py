@@ -53,33 +53,20 @@ _PRIORITY = "pod.spec.priorityClassName"
 
 
 class JobOrigin(Value, frozen=True):
-    """The job whose objects are checked.
+    """The job whose objects are checked."""
 
-    Attributes:
-        release: The name of the job.
-        allowed: The entries of `allow`, which permit more than the table.
-    """
-
-    release: str
-    allowed: frozenset[str] = frozenset()
+    release: str  # the name of the job
+    allowed: frozenset[str] = frozenset()  # the entries of `allow`, which permit more than the table
 
 
 class PolicyProblem(Value, frozen=True):
-    """The reason for which an object of a job is refused.
+    """The reason for which an object of a job is refused."""
 
-    Attributes:
-        message: The expected and the found value.
-        hint: The fix, if it is known.
-        kind: The kind of a problem of `packager.verify`; empty for other problems.
-        key: The last key of the place in the object; empty for other problems.
-        field: The object and the place of a field that no schema or table has; empty for other problems.
-    """
-
-    message: str
-    hint: str | None = None
-    kind: str = ""
-    key: str = ""
-    field: str = ""
+    message: str  # the expected and the found value
+    hint: str | None = None  # the fix, if it is known
+    kind: str = ""  # the kind of a problem of `packager.verify`; empty for other problems
+    key: str = ""  # the last key of the place in the object; empty for other problems
+    field: str = ""  # the object and the place of a field that no schema or table has; empty for other problems
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

@@ -60,19 +60,12 @@ def label_faults(filled: Mapping[str, Json]) -> Iterator[Fault]:
 
 
 class Names(Value, frozen=True):
-    """The names in a job.
+    """The names in a job."""
 
-    Attributes:
-        release: The name of the job.
-        definition: The name of the definition.
-        application: The application of the definition, which is used if the user has not filled in one.
-        creator: The creator of the job.
-    """
-
-    release: str
+    release: str  # the name of the job
     definition: str
-    application: str
-    creator: str
+    application: str  # the application of the definition, which is used if the user has not filled in one
+    creator: str  # the creator of the job
 
 
 def template_values(filled: Mapping[str, Json], system: Mapping[str, Json], names: Names) -> dict[str, Json]:

@@ -19,11 +19,7 @@ _AT_ONCE = 500
 
 
 def copy(source: Store, target: Store) -> dict[str, int]:
-    """Copy all rows in one transaction, and return the number of rows in each table.
-
-    Raises:
-        ToolError: The target has rows, or the number of copied rows is wrong.
-    """
+    """Copy all rows in one transaction, and return the number of rows in each table. Raises ToolError."""
     tables = metadata.sorted_tables  # referenced tables come first
     with source.database.writing() as reading, target.database.writing() as writing:
         filled = [table.name for table in tables if _count(writing, table)]

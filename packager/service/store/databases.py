@@ -100,8 +100,7 @@ class Database(ABC):
     def writing(self, *, waits: bool = True) -> Iterator[Connection]:
         """Yield the connection of a write transaction: commit it after the block, or roll it back after an exception.
 
-        Raises:
-            AwayError: The database does not answer; or another transaction is open, and this one does not wait.
+        Raises AwayError.
         """
         if not self._turn.acquire(blocking=waits):
             raise AwayError("another transaction is open")
@@ -290,9 +289,7 @@ class Postgres(Database):
     def __init__(self, address: str) -> None:
         """Connect to the database at an address such as `postgresql://user@host/name`.
 
-        Raises:
-            UsageError: The address is invalid.
-            ToolError: psycopg is missing, the database does not answer, or PostgreSQL is too old.
+        Raises UsageError or ToolError.
         """
         super().__init__()
         scheme, _, rest = address.partition("://")

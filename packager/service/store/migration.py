@@ -39,14 +39,11 @@ def current(connection: Connection) -> str | None:
 
 
 def upgrade(connection: Connection, *, is_allowed: bool = True) -> bool:
-    """Migrate the database to the newest schema, and return whether it had another one.
+    """Migrate the database to the newest schema, and return whether it had another one. Raises ToolError.
 
     Args:
         connection: The connection of a write transaction.
         is_allowed: Whether a schema of an older mlpack may be migrated; the schema of an empty database always may.
-
-    Raises:
-        ToolError: A newer mlpack has written the database; or an older one, and it may not be migrated.
     """
     version = current(connection)
     own_versions = versions()

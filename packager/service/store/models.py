@@ -69,15 +69,7 @@ _DEFAULTS["deliveries.project"] = "default"
 
 
 def _table(name: str, row: type[Value], keys: tuple[str, ...], *parts: SchemaItem, sequence: str = "") -> Table:
-    """Return the table whose rows are values of a type: a column for each field, which is NULL where it may be None.
-
-    Args:
-        name: The name of the table.
-        row: The type.
-        keys: The columns of the primary key.
-        parts: Indexes and constraints.
-        sequence: The column that the database numbers.
-    """
+    """Return the table whose rows are values of a type: a column for each field, which is NULL where it may be None."""
     columns: list[Column[Any]] = []
     for key, hint in get_type_hints(row).items():
         kinds = {kind for kind in _TYPES if kind is hint or kind in getattr(hint, "__args__", ())}

@@ -136,14 +136,7 @@ class Outbox:
     def due(
         self, time: str, hosts: Collection[str], endpoints: Collection[tuple[str, int]], limit: int
     ) -> list[Delivery]:
-        """Return the due callbacks, of each endpoint of a job only the first waiting one, the oldest first.
-
-        Args:
-            time: The current time.
-            hosts: The hosts to skip.
-            endpoints: The releases and indexes of the endpoints to skip.
-            limit: The maximum number of callbacks.
-        """
+        """Return the due callbacks, of each endpoint of a job only the first waiting one, the oldest first."""
         statement = (
             _heads(deliveries)
             .where(

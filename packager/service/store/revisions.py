@@ -73,11 +73,10 @@ class Revisions:
     def change_template(self, new: StoredTemplate, expected: int | None) -> StoredTemplate | None:
         """Store the next revision of a template, unless it equals the last one, and return the current revision.
 
+        Raises MismatchError.
+
         Returns:
             The current revision; None if the template does not exist.
-
-        Raises:
-            MismatchError: The last revision is not the expected one.
         """
         return self._change(templates, new, expected)
 

@@ -90,17 +90,11 @@ class Taken(Value, frozen=True):
 
 
 class NewJob(Value, frozen=True):
-    """A job to store.
+    """A job to store."""
 
-    Attributes:
-        job: The job; with the status `queued`, Kueue holds it.
-        actor: The caller who requested the job.
-        limits: The limits of the project; without room, the job is stored as `queued`.
-    """
-
-    job: StoredJob
-    actor: str
-    limits: Quota = _NO_QUOTA
+    job: StoredJob  # the job; with the status `queued`, Kueue holds it
+    actor: str  # the caller who requested the job
+    limits: Quota = _NO_QUOTA  # the limits of the project; without room, the job is stored as `queued`
 
 
 _STATE = ("status", "reason", "message", "hint", "log_line", "pods", "findings", "attempts", "started", "ended")
@@ -108,16 +102,7 @@ _STATE = ("status", "reason", "message", "hint", "log_line", "pods", "findings",
 
 
 class Store:
-    """The database of one server.
-
-    Attributes:
-        database: The connections, and statements on the whole database.
-        tokens: The tokens.
-        revisions: The templates and the definitions.
-        outbox: The callbacks.
-        logs: The kept logs.
-        measured: The curves of jobs.
-    """
+    """The database of one server."""
 
     def __init__(self, where: str | Path, *, is_served: bool = False, migrates: bool = True) -> None:
         """Open the database, create it if it does not exist, and migrate it to the newest schema.
@@ -132,13 +117,13 @@ class Store:
                 older mlpack has written it, and `migrates` is false.
             UsageError: The address is invalid.
         """
-        self.database = databases.opened(where)
+        self.database = databases.opened(where)  # the connections, and statements on the whole database
         self._writing, self._reading = self.database.writing, self.database.reading
         self.tokens = StoredTokens(self.database)
-        self.revisions = Revisions(self.database)
-        self.outbox = outbox.Outbox(self.database)
-        self.logs = KeptLogs(self.database)
-        self.measured = Measured(self.database)
+        self.revisions = Revisions(self.database)  # the templates and the definitions
+        self.outbox = outbox.Outbox(self.database)  # the callbacks
+        self.logs = KeptLogs(self.database)  # the kept logs
+        self.measured = Measured(self.database)  # the curves of jobs
         try:
             if is_served:
                 self.database.claim()
@@ -198,12 +183,7 @@ class Store:
             return Taken(owners, sum(int(connection.execute(size).scalar() or 0) for size in sizes))
 
     def add_job(self, new: NewJob) -> StoredJob:
-        """Store a job with its first event, and return it.
-
-        Raises:
-            SameNameError: Another job has its name or the key of its request.
-            QueueFullError: The maximum number of jobs of the project already wait.
-        """
+        """Store a job with its first event, and return it. Raises SameNameError or QueueFullError."""
         try:
             with self._writing() as connection:
                 job = replace(new.job, created=new.job.created or now())

@@ -30,12 +30,7 @@ _MOST = 1000
 
 
 class JobEvents:
-    """The use cases of events.
-
-    Args:
-        store: The database.
-        pulse: Notifies of new events.
-    """
+    """The use cases of events."""
 
     def __init__(self, store: Store, pulse: Pulse) -> None:
         self._store = store
@@ -46,15 +41,12 @@ class JobEvents:
         return str(await asyncio.to_thread(self._store.last_event))
 
     async def read(self, caller: Caller, release: str | None, after: str | None = None) -> EventList:
-        """Return the events of a job, or of all jobs that the caller may see, the oldest first.
+        """Return the events of a job, or of all jobs that the caller may see, the oldest first. Raises Failure.
 
         Args:
             caller: The caller.
             release: The release of the job; None for all jobs.
             after: The id of the last event that the caller has; None for all events.
-
-        Raises:
-            Failure: The caller may not see the job, or `after` is not the id of an event.
         """
         projects = await self._projects(caller, release)
         stored = await asyncio.to_thread(self._store.events, release, _number(after), _MOST, projects)
@@ -72,14 +64,12 @@ class JobEvents:
         """Return lists of events as they occur, in the order of `read`; an empty list after a silence.
 
         The events of a job end with the job. All streams end when the caller may see other projects than at the start.
+        Raises Failure.
 
         Args:
             authenticate: Returns the caller; called again while events are followed.
             release: The release of the job; None for all jobs.
             after: The id of the last event that the caller has; None for all events.
-
-        Raises:
-            Failure: The same as for `read`.
         """
         number = _number(after)
         projects = await self._projects(await authenticate(), release)

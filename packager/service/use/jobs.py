@@ -45,11 +45,6 @@ class Jobs:
     Each raises Failure if the caller has no permission. A job in whose project the caller has no role is not found.
 
     Args:
-        store: The database.
-        tasks: Creates and stops jobs.
-        sealer: Decrypts headers and secrets.
-        reader: Reads the curves of jobs.
-        work: The threads in which long lists are read.
         projects: The projects of the server, by name.
     """
 
@@ -89,14 +84,13 @@ class Jobs:
     async def rerun(self, caller: Caller, release: str, *, is_pinned: bool, key: RequestKey | None = None) -> Job:
         """Create a job from the values of a job that the caller owns, or in whose project they act for others.
 
+        Raises Failure.
+
         Args:
             caller: The caller.
             release: The release of the other job.
             is_pinned: Whether the revisions of the other job are used instead of the current ones.
             key: The key of the request, if an earlier one may have created the job.
-
-        Raises:
-            Failure: The same as for `Tasks.create`; or the other job has secrets of others.
         """
         job = await self._own(caller, release, "run jobs of others again")
         await asyncio.to_thread(self._check_knows_secrets, caller, job)
@@ -175,15 +169,12 @@ class Jobs:
         return await self._job(caller, job)
 
     async def delete(self, caller: Caller, release: str, storage: str = "keep") -> Job:
-        """Stop a job, and delete its objects and its record.
+        """Stop a job, and delete its objects and its record. Raises Failure.
 
         Args:
             caller: The caller.
             release: The release of the job.
             storage: Whether the claims of the job stay: `keep` or `delete`.
-
-        Raises:
-            Failure: See the class; or `storage` is neither `keep` nor `delete`.
         """
         permissions.check_role(caller, "user")
         goals: dict[str, Literal["delete", "delete-storage"]] = {"keep": "delete", "delete": "delete-storage"}

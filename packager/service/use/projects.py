@@ -26,36 +26,24 @@ _SHOWN = 6
 
 
 class ProjectOverview(Value, frozen=True):
-    """A project in the overview.
+    """A project in the overview."""
 
-    Attributes:
-        use: The jobs, the GPUs and the limits of the project.
-        failed: The number of jobs that have failed in the last 24 hours.
-    """
-
-    use: ProjectUse
-    failed: int
+    use: ProjectUse  # the jobs, the GPUs and the limits of the project
+    failed: int  # the number of jobs that have failed in the last 24 hours
 
 
 class Overview(Value, frozen=True):
-    """The state of all projects of a caller.
-
-    Attributes:
-        projects: The projects.
-        waiting: The jobs that have waited longest.
-        failed: The jobs that have failed in the last 24 hours, the last ones first.
-    """
+    """The state of all projects of a caller."""
 
     projects: tuple[ProjectOverview, ...]
-    waiting: tuple[Job, ...]
-    failed: tuple[Job, ...]
+    waiting: tuple[Job, ...]  # the jobs that have waited longest
+    failed: tuple[Job, ...]  # the jobs that have failed in the last 24 hours, the last ones first
 
 
 class Projects:
     """The use cases of projects. Each raises Failure if its caller may not see the project.
 
     Args:
-        store: The database.
         projects: The projects of the server, by name.
     """
 

@@ -42,10 +42,6 @@ class TaskTemplates:
     """The use cases of templates: all callers see templates, and admins of all projects change templates.
 
     Each raises Failure if the caller has no permission, or the template was not found.
-
-    Args:
-        catalog: The templates of the server.
-        work: The threads in which templates are checked.
     """
 
     def __init__(self, catalog: Catalog, work: Work) -> None:
@@ -105,10 +101,7 @@ class TaskDefinitions:
     Each raises Failure if the caller has no permission, or the definition was not found or is not visible.
 
     Args:
-        catalog: The definitions of the server.
-        tasks: Compares definitions with projects and the cluster.
         projects: The projects of the server, by name.
-        work: The threads in which definitions are checked.
         limits: The limits of the server, such as the number of definitions of a project: each list reads them all.
     """
 

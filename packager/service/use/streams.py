@@ -26,10 +26,6 @@ async def guarded(items: AsyncGenerator[Item], check: Callable[[], Awaitable[obj
 
     The stream also ends when the token is removed or expires, or when the session ends. The stream continues while the
     database or the issuer does not answer.
-
-    Args:
-        items: The items, between which may be long pauses.
-        check: Raises Failure if the caller may no longer read the items.
     """
     following: asyncio.Future[Item | None] | None = None
     looked = monotonic()

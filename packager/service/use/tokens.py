@@ -26,9 +26,7 @@ class Tokens:
     """The use cases of tokens: an admin of a project manages its tokens. Each raises Failure for other callers.
 
     Args:
-        store: The database.
         projects: The projects of the server, by name.
-        most: The maximum number of tokens of a project.
     """
 
     def __init__(self, store: Store, projects: Mapping[str, Project], most: int) -> None:
