@@ -28,12 +28,7 @@ _ABSENT = "mlpack-readiness"
 
 
 class Readiness:
-    """The check whether a server is ready.
-
-    Args:
-        store: The database, which must accept writes.
-        cluster: The cluster, which must answer.
-    """
+    """The check whether a server is ready."""
 
     def __init__(
         self,

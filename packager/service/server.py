@@ -11,31 +11,28 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from packager.service import config
-from packager.service.access import projects
+from packager.service.access import permissions
 from packager.service.access.sessions import Sessions
 from packager.service.callbacks.courier import Courier, Transport
 from packager.service.callbacks.endpoints import read_receivers
 from packager.service.callbacks.signature import SigningSecrets
 from packager.service.jobs.apply import References
-from packager.service.jobs.follower import Follower
+from packager.service.jobs.follower import Follower, Pulse, Sweeper
 from packager.service.jobs.logs import LogReader
 from packager.service.jobs.make import Tasks
-from packager.service.jobs.sweeper import Sweeper
-from packager.service.jobs.waiting import Pulse
 from packager.service.prometheus import Figures, Load
 from packager.service.readiness import Readiness
 from packager.service.registry.catalog import Catalog
 from packager.service.registry.policy import Site
 from packager.service.registry.rendering import Renderer
 from packager.service.store.databases import CONNECTIONS, AwayError
+from packager.service.store.models import now
 from packager.service.store.store import ACTIVE, Store
-from packager.service.times import now
 from packager.service.use.events import JobEvents
 from packager.service.use.jobs import Jobs
 from packager.service.use.logs import Logs
-from packager.service.use.projects import Projects
+from packager.service.use.projects import Projects, Tokens
 from packager.service.use.registry import TaskDefinitions, TaskTemplates
-from packager.service.use.tokens import Tokens
 from packager.service.work import Work
 
 if TYPE_CHECKING:
@@ -96,7 +93,7 @@ class Server:
         self.origin = (settings.url or "").rstrip("/").removesuffix(settings.root).lower()
         # the projects of jobs, by name. jobs, logs, events, templates, definitions, tokens, project_use: The
         # operations of callers
-        self.projects = projects.of_settings(settings, cluster.namespace)
+        self.projects = permissions.of_settings(settings, cluster.namespace)
         self.pulse = Pulse()  # notifies waiting callers about events of jobs
         self._emit = emit
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
@@ -140,7 +137,7 @@ class Server:
         self.tokens = Tokens(store, self.projects, settings.limits.project_tokens)
         self.project_use = Projects(store, self.projects)
         # the check whether the server can work
-        self.readiness = Readiness(store, cluster, projects.namespaces(self.projects)[0], self.log)
+        self.readiness = Readiness(store, cluster, permissions.namespaces(self.projects)[0], self.log)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

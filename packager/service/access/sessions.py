@@ -49,11 +49,7 @@ _PURPOSES[SignedWithToken] = "token"
 
 
 class Sessions:
-    """The sessions of a server.
-
-    Args:
-        client: The client at the issuer; None without an issuer.
-    """
+    """The sessions of a server."""
 
     def __init__(self, sealer: Sealer, store: Store, client: Client | None) -> None:
         self._sealer = sealer

@@ -72,11 +72,7 @@ class Signed(Fields, frozen=True):
 
 
 class Client:
-    """The page as a client of the issuer.
-
-    Args:
-        secret: The client secret; None for a public client.
-    """
+    """The page as a client of the issuer."""
 
     def __init__(self, issuer: Issuer, name: str, secret: str | None, url: str) -> None:
         self._issuer = issuer
@@ -112,13 +108,7 @@ class Client:
         return _with_query(endpoint, query), attempt
 
     async def finish(self, attempt: Attempt | None, answer: Mapping[str, str], run: Run) -> Signed:
-        """Return the person whom the issuer has redirected back. Raises Failure.
-
-        Args:
-            attempt: The attempt that the browser has kept; None if missing.
-            answer: The parameters of the redirect.
-            run: Calls the function that asks the issuer in a thread, when it is the turn of this address.
-        """
+        """Return the person whom the issuer has redirected back. Raises Failure."""
         if attempt is None or not attempt.is_answered_by(answer):
             began = self._redirect.removesuffix(PATH)
             raise _refused(f"this browser has not begun to sign in at {began}, or more than 10 minutes ago")

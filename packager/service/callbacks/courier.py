@@ -19,7 +19,7 @@ from packager.base.values import Value, replace
 from packager.kubernetes.manifest import mapping
 from packager.service.callbacks.endpoints import InvalidAddressError
 from packager.service.callbacks.signature import sign
-from packager.service.times import as_text
+from packager.service.store.models import as_text
 
 if TYPE_CHECKING:
     import ssl
@@ -113,11 +113,7 @@ def _retry_after(text: str) -> float | None:
 
 
 class Courier:
-    """Sends the callbacks in the outbox.
-
-    Args:
-        attempted: Called with the outcome and the seconds of each attempt.
-    """
+    """Sends the callbacks in the outbox."""
 
     def __init__(  # noqa: PLR0913 - the parts that it connects
         self,

@@ -25,10 +25,6 @@ class SigningSecrets:
 
     A file has one secret per line, and all of them sign: while a secret is replaced, receivers with the old secret and
     receivers with the new one accept a callback. Files are read again for each callback, so a change needs no restart.
-
-    Args:
-        of_server: The file for all projects; None for no signature.
-        of_projects: The files of projects, by name.
     """
 
     def __init__(self, of_server: Path | None = None, of_projects: Mapping[str, Path] | None = None) -> None:
@@ -80,14 +76,7 @@ def _decoded(text: str) -> bytes:
 
 
 def sign(secrets: Iterable[bytes], identifier: str, timestamp: int, body: bytes) -> str:
-    """Return the value of `webhook-signature`: a signature for each secret, separated by spaces.
-
-    Args:
-        secrets: The secrets that sender and receiver share.
-        identifier: The value of `webhook-id`.
-        timestamp: The value of `webhook-timestamp`, in seconds since 1970.
-        body: The body of the callback.
-    """
+    """Return the value of `webhook-signature`: a signature for each secret, separated by spaces."""
     content = b".".join((identifier.encode(), str(timestamp).encode(), body))
     digests = (hmac.digest(secret, content, hashlib.sha256) for secret in secrets)
     return " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests)

@@ -21,8 +21,7 @@ from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value
 from packager.kubernetes.kubectl.messages import NOT_STARTED
 from packager.kubernetes.manifest import listing, mapping, text
-from packager.service.allow import WORKLOADS
-from packager.service.registry.policy import JOB, SERVER
+from packager.service.registry.policy import JOB, SERVER, WORKLOADS
 from packager.workloads import kueue
 from packager.workloads.kinds import kinds
 
@@ -102,11 +101,7 @@ WHOLE_LOG = LogOptions()
 
 
 class RefusedError(ClusterError):
-    """The API server refuses a request.
-
-    Args:
-        reason: The reason in the status of the API server, such as AlreadyExists.
-    """
+    """The API server refuses a request."""
 
     def __init__(self, answer: str, code: int, reason: str = "") -> None:
         super().__init__(answer)

@@ -17,9 +17,8 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import created, labels, name, owners, uid
 from packager.kubernetes.snapshot import Queueing, Snapshot
-from packager.service.allow import WORKLOADS
 from packager.service.jobs.kube import ExpiredError, RefusedError, pods_of, without_managed_fields
-from packager.service.registry.policy import JOB, SERVER
+from packager.service.registry.policy import JOB, SERVER, WORKLOADS
 from packager.workloads import kueue
 from packager.workloads.kinds import kinds
 
@@ -112,11 +111,7 @@ class _Kept(Value, frozen=True):
 
 
 class Mirror:
-    """The objects of one server in one namespace.
-
-    Args:
-        look_at: Called with the release of each job with a changed object.
-    """
+    """The objects of one server in one namespace."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
         self,
@@ -250,7 +245,7 @@ class Mirror:
             async for change, item in self._cluster.watch(kind, self._namespace, version, selector):
                 version = str(item["metadata"]["resourceVersion"])
                 if change != "BOOKMARK":
-                    self._change(kind, change, item)
+                    self._remove(kind, uid(item)) if change == "DELETED" else self._add(kind, item)
         return version
 
     def _replace(self, kind: str, items: Iterable[Object]) -> None:
@@ -259,12 +254,6 @@ class Mirror:
         for item in items:
             self._add(kind, item)
         self._listed.add(kind)
-
-    def _change(self, kind: str, change: str, item: Object) -> None:
-        if change == "DELETED":
-            self._remove(kind, uid(item))
-        else:
-            self._add(kind, item)
 
     def _add(self, kind: str, item: Object) -> None:
         releases = tuple(_releases(item, kind))

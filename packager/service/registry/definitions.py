@@ -11,7 +11,7 @@ from packager.base.names import is_label_value
 from packager.base.problems import show
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import listing, mapping
-from packager.service.complaints import Complaint, of_fault, of_problem
+from packager.service.failures import Complaint, of_fault, of_problem
 from packager.service.registry import description, policy, template_values
 from packager.service.registry.bodies import DefinitionBody, as_flag
 from packager.service.registry.description import Group, Items, Leaf, kind_of

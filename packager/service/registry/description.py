@@ -13,7 +13,7 @@ from packager.base import quantity, yamlio
 from packager.base.faults import Fault
 from packager.base.problems import Problem, show, similar
 from packager.base.values import Value
-from packager.service.complaints import MOST
+from packager.service.failures import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

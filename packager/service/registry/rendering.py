@@ -92,11 +92,7 @@ class FilledTemplate(Value, frozen=True):
 
 
 class Renderer:
-    """Renders templates in child processes, one for each simultaneous thread.
-
-    Args:
-        rendered: Called with the seconds of each request to a child process.
-    """
+    """Renders templates in child processes, one for each simultaneous thread."""
 
     def __init__(self, rendered: Callable[[float], None] = lambda _seconds: None) -> None:
         self._rendered = rendered

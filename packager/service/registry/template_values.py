@@ -69,13 +69,7 @@ class Names(Value, frozen=True):
 
 
 def template_values(filled: Mapping[str, Json], system: Mapping[str, Json], names: Names) -> dict[str, Json]:
-    """Return the values of a template.
-
-    Args:
-        filled: The filled values, without faults.
-        system: The `system_values` of the definition, which have precedence.
-        names: The names in the job.
-    """
+    """Return the values of a template."""
     named: dict[str, Json] = {
         "release": names.release,
         "taskDef": names.definition,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import sqlalchemy
@@ -360,3 +361,13 @@ def storable(row: Row, names: Sequence[str]) -> Row:
     """
     texts = {name: value for name in names if isinstance(value := getattr(row, name), str)}
     return replace(row, **{name: _NOT_STORABLE.sub("\ufffd", text) for name, text in texts.items()})
+
+
+def as_text(time: datetime) -> str:
+    """Return a time in the format of the database and of responses: RFC 3339 in UTC, which sorts as text."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def now() -> str:
+    """Return the current time in the format of the database."""
+    return as_text(datetime.now(UTC))

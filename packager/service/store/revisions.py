@@ -13,13 +13,13 @@ from packager.service.store.models import (
     StoredTemplate,
     columns,
     definitions,
+    now,
     read,
     templates,
 )
-from packager.service.times import now
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import TypeVar
 
     from sqlalchemy import Connection, Select, Table
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from packager.service.store.databases import Database
 
     Revision = TypeVar("Revision", bound=StoredTemplate)
+
+_TABLES: Mapping[type, Table] = {StoredTemplate: templates, StoredDefinition: definitions}
 
 _MOST = (1 << 63) - 1
 """The largest integer in the database."""
@@ -55,46 +57,30 @@ class Revisions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add_template(self, new: StoredTemplate) -> StoredTemplate:
-        """Store the first revision of a template. Raises ExistsError."""
-        return self._add(templates, new)
-
-    def add_definition(self, new: StoredDefinition) -> StoredDefinition:
-        """Store the first revision of a definition. Raises ExistsError."""
-        return self._add(definitions, new)
-
-    def _add(self, table: Table, new: Revision) -> Revision:
+    def add(self, new: Revision) -> Revision:
+        """Store the first revision of a template or a definition. Raises ExistsError."""
         with self._database.writing() as connection:
-            last = _last(connection, table, new)
+            last = _last(connection, new)
             if last is not None and last.is_current:
                 raise ExistsError(f"{new.name!r} already exists")
-            return _add_revision(connection, table, new, last)
+            return _add_revision(connection, new, last)
 
-    def change_template(self, new: StoredTemplate, expected: int | None) -> StoredTemplate | None:
-        """Store the next revision of a template, unless it equals the last one, and return the current revision.
+    def change(self, new: Revision, expected: int | None) -> Revision | None:
+        """Store the next revision, unless it equals the last one, and return the current one; None if none exists.
 
         Raises MismatchError.
-
-        Returns:
-            The current revision; None if the template does not exist.
         """
-        return self._change(templates, new, expected)
-
-    def change_definition(self, new: StoredDefinition, expected: int | None) -> StoredDefinition | None:
-        """Store the next revision of a definition; see `change_template`."""
-        return self._change(definitions, new, expected)
-
-    def _change(self, table: Table, new: Revision, expected: int | None) -> Revision | None:
         with self._database.writing() as connection:
-            last = _last(connection, table, new)
+            last = _last(connection, new)
             if last is None or not last.is_current:
                 return None
             if expected is not None and expected != last.revision:
                 raise MismatchError(f"expected revision {expected}, found {last.revision}")
             if is_same(last, new):
                 return last
+            table = _TABLES[type(new)]
             connection.execute(update(table).where(table.c.name == new.name).values(is_current=False))
-            return _add_revision(connection, table, new, last)
+            return _add_revision(connection, new, last)
 
     def templates(self) -> list[StoredTemplate]:
         """Return the current revision of each template, by name."""
@@ -104,12 +90,7 @@ class Revisions:
     def definitions(
         self, projects: Sequence[str] | None = None, *, template: str | None = None
     ) -> list[StoredDefinition]:
-        """Return the current revision of each definition, by name.
-
-        Args:
-            projects: The projects whose definitions are returned, beside those of all projects; None for all.
-            template: The template of the definitions; None for any.
-        """
+        """Return the current revision of each definition, by name."""
         statement = select(definitions).where(definitions.c.is_current).order_by(definitions.c.name)
         if projects is not None:
             statement = statement.where(or_(definitions.c.project.is_(None), definitions.c.project.in_(projects)))
@@ -132,25 +113,22 @@ class Revisions:
 
     def template(self, name: str, revision: int | None = None) -> StoredTemplate | None:
         """Return a revision of a template, or the current one; None if it does not exist."""
-        return self._revision(StoredTemplate, templates, name, revision)
+        return self._revision(StoredTemplate, name, revision)
 
     def definition(self, name: str, revision: int | None = None) -> StoredDefinition | None:
         """Return a revision of a definition, or the current one; None if it does not exist."""
-        return self._revision(StoredDefinition, definitions, name, revision)
+        return self._revision(StoredDefinition, name, revision)
 
-    def _revision(self, kind: type[Revision], table: Table, name: str, revision: int | None) -> Revision | None:
+    def _revision(self, kind: type[Revision], name: str, revision: int | None) -> Revision | None:
         if revision is not None and revision > _MOST:
             return None
+        table = _TABLES[kind]
         which = table.c.is_current if revision is None else table.c.revision == revision
         return self._database.row(kind, select(table).where(table.c.name == name, which).limit(1))
 
-    def template_revisions(self, name: str) -> list[StoredTemplate]:
-        """Return all revisions of a template, the newest first."""
-        return self._database.rows(StoredTemplate, _revisions(templates, name))
-
-    def definition_revisions(self, name: str) -> list[StoredDefinition]:
-        """Return all revisions of a definition, the newest first."""
-        return self._database.rows(StoredDefinition, _revisions(definitions, name))
+    def all(self, kind: type[Revision], name: str) -> list[Revision]:
+        """Return all revisions of a template or a definition, the newest first."""
+        return self._database.rows(kind, _revisions(kind, name))
 
     def remove_template(self, name: str) -> bool:
         """Remove a template, and return whether it existed; its jobs stay unchanged. Raises InUseError."""
@@ -172,18 +150,19 @@ def _retire(connection: Connection, table: Table, name: str) -> bool:
     return bool(connection.execute(statement).rowcount)
 
 
-def _last(connection: Connection, table: Table, new: Revision) -> Revision | None:
+def _last(connection: Connection, new: Revision) -> Revision | None:
     """Return the last revision of the name of a new one; None if there is none."""
-    return next(iter(read(connection, type(new), _revisions(table, new.name).limit(1))), None)
+    return next(iter(read(connection, type(new), _revisions(type(new), new.name).limit(1))), None)
 
 
-def _add_revision(connection: Connection, table: Table, new: Revision, last: Revision | None) -> Revision:
+def _add_revision(connection: Connection, new: Revision, last: Revision | None) -> Revision:
     """Store a revision after the last one, and return it."""
     revision = replace(new, revision=last.revision + 1 if last else 1, created=now())
-    connection.execute(insert(table).values(columns(revision)))
+    connection.execute(insert(_TABLES[type(new)]).values(columns(revision)))
     return revision
 
 
-def _revisions(table: Table, name: str) -> Select[*tuple[object, ...]]:
+def _revisions(kind: type[StoredTemplate], name: str) -> Select[*tuple[object, ...]]:
     """Return the statement that selects all revisions of a name, the newest first."""
+    table = _TABLES[kind]
     return select(table).where(table.c.name == name).order_by(table.c.revision.desc())

@@ -10,8 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from packager.base.errors import MlpackError
 from packager.service.store.databases import AwayError
-from packager.service.store.models import StoredLog, StoredToken, columns, jobs, logs, metrics, tokens
-from packager.service.times import now
+from packager.service.store.models import StoredLog, StoredToken, columns, jobs, logs, metrics, now, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

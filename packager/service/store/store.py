@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete as delete_from
-from sqlalchemy import func, insert, or_, select, text, tuple_, update
+from sqlalchemy import func, insert, or_, select, tuple_, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError, ToolError
@@ -23,13 +23,13 @@ from packager.service.store.models import (
     jobs,
     logs,
     meta,
+    now,
     read,
     storable,
 )
 from packager.service.store.quota import Quota, Share, Wait, startable, waits
 from packager.service.store.revisions import Revisions
 from packager.service.store.small import KeptLogs, Measured, StoredTokens
-from packager.service.times import now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -148,11 +148,6 @@ class Store:
     def _names(self, statement: Select[str]) -> list[str]:
         with self._reading() as connection:
             return list(connection.execute(statement).scalars())
-
-    def ping(self) -> None:
-        """Raise AwayError if the database does not answer."""
-        with self._reading() as connection:
-            connection.execute(text("SELECT 1"))
 
     def check_writable(self) -> None:
         """Raise ToolError if the database does not accept writes, or its disk is full."""
@@ -300,13 +295,7 @@ class Store:
     def jobs(
         self, query: JobQuery, projects: Sequence[str] | None = None, after: tuple[str, str] | None = None
     ) -> list[StoredJob]:
-        """Return jobs, the newest first.
-
-        Args:
-            query: The filters, with times in the format of the database.
-            projects: The projects whose jobs are returned; None for all.
-            after: The creation time and the release of the last job on the previous page.
-        """
+        """Return jobs, the newest first."""
         statement = select(jobs).order_by(jobs.c.created.desc(), jobs.c.release.desc()).limit(query.limit)
         for key in ("status", "definition", "creator", "application", "project"):
             value = getattr(query, key)

@@ -16,7 +16,7 @@ from packager.service.jobs.kube import LogOptions, RefusedError, pods_of
 from packager.service.jobs.logs import MOST_PODS, kept_lines
 from packager.service.store.databases import AwayError
 from packager.service.store.store import FINAL
-from packager.service.use.streams import guarded
+from packager.service.use.events import guarded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -148,12 +148,6 @@ class Logs:
         """Return the log of a job that the caller owns, or in whose project they act for others.
 
         Raises Failure or ClusterError.
-
-        Args:
-            authenticate: Returns the caller; called again while the log is followed, which ends when the caller may no
-                longer read the log.
-            release: The release of the job.
-            query: The part of the log to read.
         """
 
         async def check() -> StoredJob:

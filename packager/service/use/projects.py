@@ -6,18 +6,21 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from packager.base.values import Value
-from packager.service.access import permissions
-from packager.service.failures import Failure
-from packager.service.times import as_text
+from packager.base.values import Value, as_plain
+from packager.service.access import permissions, tokens
+from packager.service.failures import Failure, over_limit
+from packager.service.store.models import as_text
+from packager.service.store.small import TokensFullError
 from packager.service.use import answers
-from packager.service.use.answers import Job, ProjectList, ProjectUse
+from packager.service.use.answers import Job, NewToken, ProjectList, ProjectUse, TokenList
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from packager.service.access.projects import Project
+    from packager.service.access.permissions import Project
     from packager.service.access.tokens import Caller
+    from packager.service.registry.bodies import TokenBody
+    from packager.service.store.models import StoredToken
     from packager.service.store.store import Store
 
 
@@ -41,11 +44,7 @@ class Overview(Value, frozen=True):
 
 
 class Projects:
-    """The use cases of projects. Each raises Failure if its caller may not see the project.
-
-    Args:
-        projects: The projects of the server, by name.
-    """
+    """The use cases of projects. Each raises Failure if its caller may not see the project."""
 
     def __init__(self, store: Store, projects: Mapping[str, Project]) -> None:
         self._store = store
@@ -79,3 +78,41 @@ class Projects:
         if project not in self.names(caller, "viewer"):
             raise Failure("not-found", f"project {project!r} not found")
         return answers.project_use(self._projects[project], await asyncio.to_thread(self._store.usage, project))
+
+
+class Tokens:
+    """The use cases of tokens: an admin of a project manages its tokens. Each raises Failure for other callers."""
+
+    def __init__(self, store: Store, projects: Mapping[str, Project], most: int) -> None:
+        self._store = store
+        self._projects = projects
+        self._most = most
+
+    async def read(self, caller: Caller) -> TokenList:
+        """Return the tokens, without their texts."""
+        permissions.check_role(caller, "admin")
+        rows = await asyncio.to_thread(self._store.tokens.all, permissions.projects_of(caller, "admin"))
+        return TokenList(items=[answers.token(row) for row in rows])
+
+    async def add(self, caller: Caller, body: TokenBody) -> NewToken:
+        """Create a token; its text is returned once."""
+        permissions.check_role(caller, "admin")
+        if body.project is not None:
+            permissions.check_knows_project(caller, body.project, self._projects)
+        permissions.check_admin(caller, body.project)
+        row, text = await asyncio.to_thread(self._created, body)
+        return NewToken(**as_plain(answers.token(row)), token=text)
+
+    def _created(self, body: TokenBody) -> tuple[StoredToken, str]:
+        """Store a new token, and return it and its text. Raises Failure."""
+        try:
+            return tokens.create(self._store, body.name, body.role, body.days, body.project, most=self._most)
+        except TokensFullError as error:
+            raise over_limit("project_tokens", str(error)) from None
+
+    async def remove(self, caller: Caller, identifier: str) -> None:
+        """Remove a token; requests with it are refused from then on. Raises Failure if not found."""
+        permissions.check_role(caller, "admin")
+        visible = permissions.projects_of(caller, "admin")
+        if not await asyncio.to_thread(self._store.tokens.remove, identifier, visible):
+            raise Failure("not-found", f"token {identifier!r} not found")

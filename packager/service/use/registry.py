@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from packager.base.values import replace
 from packager.service.access import permissions
-from packager.service.complaints import Complaint
-from packager.service.failures import Failure, over_limit
-from packager.service.jobs import records
+from packager.service.failures import Complaint, Failure, over_limit
+from packager.service.jobs import apply
 from packager.service.registry.catalog import read_definition
+from packager.service.store.models import StoredDefinition, StoredTemplate
 from packager.service.use import answers
 from packager.service.use.answers import (
     DefinitionList,
@@ -25,14 +25,13 @@ from packager.service.work import Owner
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from packager.service.access.projects import Project
+    from packager.service.access.permissions import Project
     from packager.service.access.tokens import Caller
     from packager.service.config import LimitsConfig
     from packager.service.jobs.make import Tasks
     from packager.service.registry.bodies import DefinitionBody, TemplateBody
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.definitions import Definition
-    from packager.service.store.models import StoredDefinition
     from packager.service.work import Work
 
 Checked = TypeVar("Checked")
@@ -62,7 +61,7 @@ class TaskTemplates:
     async def revisions(self, caller: Caller, name: str) -> TemplateList:
         """Return all revisions of a template, the newest first."""
         permissions.check_role(caller, "viewer")
-        rows = await asyncio.to_thread(self._catalog.revisions.template_revisions, name)
+        rows = await asyncio.to_thread(self._catalog.revisions.all, StoredTemplate, name)
         if not rows:
             raise Failure("not-found", f"template {name!r} not found")
         return TemplateList(items=[answers.template(row) for row in rows])
@@ -99,10 +98,6 @@ class TaskDefinitions:
     """The use cases of definitions: a definition of a project is visible and used in that project only.
 
     Each raises Failure if the caller has no permission, or the definition was not found or is not visible.
-
-    Args:
-        projects: The projects of the server, by name.
-        limits: The limits of the server, such as the number of definitions of a project: each list reads them all.
     """
 
     def __init__(
@@ -137,7 +132,7 @@ class TaskDefinitions:
     async def revisions(self, caller: Caller, name: str) -> DefinitionList:
         """Return all revisions of a definition, the newest first."""
         permissions.check_role(caller, "viewer")
-        rows = await asyncio.to_thread(self._catalog.revisions.definition_revisions, name)
+        rows = await asyncio.to_thread(self._catalog.revisions.all, StoredDefinition, name)
         if not rows or not permissions.sees_definition(caller, rows[0]):
             raise Failure("not-found", f"definition {name!r} not found")
         visible = [row for row in rows if permissions.sees_definition(caller, row)]
@@ -176,7 +171,7 @@ class TaskDefinitions:
         tried = await self._checked(caller, lambda: self._catalog.try_definition(body, caller.name))
         return DefinitionTrial(
             outcome=tried.outcome,
-            manifests=records.redacted(tried.trial.objects),
+            manifests=apply.redacted(tried.trial.objects),
             warnings=await self._tasks.warnings(tried.row, tried.trial),
         )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 URL = "https://train.example.com"
 ROOT = "/mlpack"
 _LINK = re.compile(r'(?:href|src|action|data-events|data-log)="([^"#]+)[^"]*"')
-_STREAM_OR_FORM = re.compile("/events[?]|follow=true|/(cancel|delete|rerun|remove|sign-out)$")
+_STREAM_OR_FORM = re.compile("/events[?]|follow=true|/(cancel|delete|rerun|remove|sign-out|title)$")
 
 
 class Proxied(Site):
