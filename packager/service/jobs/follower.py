@@ -386,7 +386,7 @@ def _pod(pod: Object) -> dict[str, object]:
 
 
 _EVERY_SECONDS = 600.0
-_AT_ONCE = 200
+_DELETED_AT_ONCE = 200
 
 ACTOR = "retention"
 """The actor in the events of jobs that are deleted because of their age."""
@@ -426,7 +426,7 @@ class Sweeper:
         if self._retention.jobs is None:
             return
         ended = models.as_text(self._clock() - durations.duration(self._retention.jobs))
-        for release in await asyncio.to_thread(self._store.ended_before, ended, _AT_ONCE):
+        for release in await asyncio.to_thread(self._store.ended_before, ended, _DELETED_AT_ONCE):
             await asyncio.to_thread(self._store.want, release, "delete", ACTOR)
             self._log(f"{release}: ended before {ended}, is deleted")
             self._deleted(release)
