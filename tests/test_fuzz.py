@@ -37,7 +37,7 @@ def test_demands_detect_faults_of_a_command(tmp_path: Path, monkeypatch: pytest.
     for path in (folder / "elsewhere", temporary):
         path.mkdir(parents=True)
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    with mock.patch("packager.app.verify.opened", side_effect=KeyError("planted")):
+    with mock.patch("packager.verify.command.opened", side_effect=KeyError("planted")):
         assert "planted" in str(broken(Input(["verify", str(folder)], None), folder, temporary)[0])
     outside = Input(["init", "model", "-d", str(folder)], folder / "elsewhere")
     assert broken(outside, folder, temporary)[0] == "something was written outside of the destination"

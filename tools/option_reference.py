@@ -26,10 +26,10 @@ _INTRODUCTION = """\
 <!-- Made by `make docs` from packager/package/options.py and the options' kustomization.yaml: edit those. -->
 
 A package contains the options that somebody has asked for, and as built `output-pvc` and `dataset-pvc`, switched off.
-`mlpack build --with NAME --site KEY=VALUE` builds a package in which one is on, and `mlpack configure PACKAGE --with NAME
---set KEY=VALUE` adds it to a package that exists, and switches it on. `mlpack options PACKAGE` lists those that fit its
-workloads. `mlpack build --with all` puts all of them into a package, switched off, for receivers without mlpack: they
-uncomment a line in an overlay's `kustomization.yaml`, and set keys in `site.env`. A key without a default has to be set.
+`mlpack build --with NAME --site KEY=VALUE` builds a package in which one is on. `mlpack configure PACKAGE --with NAME
+--set KEY=VALUE` adds one to a package that exists, and switches it on. `mlpack options PACKAGE` lists those that fit.
+`mlpack build --with all` puts all of them into a package, switched off, for receivers without mlpack: they uncomment a
+line in an overlay's `kustomization.yaml`, and set keys in `site.env`. A key without a default has to be set.
 """
 _COMPONENTS = (
     Path(__file__).resolve().parents[1] / "packager/builder/templates/package/quickstart/common/FRAMEWORK/k8s/mlops"

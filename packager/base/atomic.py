@@ -62,10 +62,6 @@ def folder(destination: Path, *, exists_hint: str | None = None, kept_folders: S
         exists_hint: The user's way to replace an existing output, which is kept; with None it is replaced.
         kept_folders: The names of folders in the old folder and in the new one: the old ones take the places of the new
             ones afterwards, where the system can do that, with what programs have written into them meanwhile.
-
-    Raises:
-        UsageError: The destination may not be replaced: with `exists_hint` no existing one, else only a folder.
-        ToolError: The parent cannot be written, or its disk is full.
     """
     workfolder.sweep_once(destination.parent)
     with _errors_explained(destination):

@@ -88,11 +88,7 @@ def added(before: bytes, after: bytes) -> Iterator[Line]:
 
 
 def assign(text: bytes, key: str, value: str, name: str) -> bytes:
-    """Return an env file with `key` set to `value`: in the line with the key, also if commented out, or in a new line.
-
-    Raises:
-        UsageError: The file, called `name`, sets the key twice, or kustomize would not read the line.
-    """
+    """Return an env file with `key` set to `value`: in the line with the key, also a commented one, or a new line."""
     rows = text.split(b"\n")
     places = [line.number - 1 for line in lines(text) if line.key == key]
     if len(places) > 1:
@@ -123,13 +119,7 @@ def is_quoted(value: str) -> bool:
 
 
 def problems(text: bytes, name: str, intended: Collection[tuple[str, str]] = ()) -> Iterator[tuple[Weight, Problem]]:
-    """Yield the problems of an env file, and the lines that may be misleading.
-
-    Args:
-        text: The content of the env file.
-        name: How messages call it.
-        intended: Keys with values that are known to be intended exactly as written.
-    """
+    """Yield the problems of an env file, and the lines that may be misleading."""
     readable = list(_until_too_long(text))
     rows = text.removesuffix(b"\n").split(b"\n")
     if len(readable) < len(rows):

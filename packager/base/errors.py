@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from packager.base.shortening import shortened
+from packager.base.masking import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,15 +97,11 @@ class HungError(ToolError):
 
 
 class EndedError(ToolError):
-    """A program has ended without an answer.
-
-    Attributes:
-        signal: The signal that has killed it, such as `SIGKILL`; None if it has ended by itself.
-    """
+    """A program has ended without an answer."""
 
     def __init__(self, message: str, signal: str | None = None) -> None:
         super().__init__(message)
-        self.signal = signal
+        self.signal = signal  # the signal that has killed it, such as `SIGKILL`; None if it has ended by itself
 
 
 class ClusterError(MlpackError):
@@ -115,13 +111,7 @@ class ClusterError(MlpackError):
 
 
 class ConflictError(ClusterError):
-    """Another field manager has set fields that would be set.
-
-    Args:
-        message: The managers and the fields that they have set.
-        fields: The same: each manager, and the path of a field.
-        hint: The fix for the user.
-    """
+    """Another field manager has set fields that would be set."""
 
     def __init__(self, message: str, fields: frozenset[tuple[str, str]], *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)

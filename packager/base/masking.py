@@ -1,8 +1,9 @@
-"""Masks values that may be secrets, recognized by the name of their key, and passwords in URLs."""
+"""Masks values that may be secrets, by the names of their keys, and passwords in URLs; shortens texts of others."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 MASK = "***"
 
@@ -59,3 +60,21 @@ def masked_line(line: str, *, is_site: bool = False) -> str:
     if is_site and key in _SITE_NAMES:
         return line
     return f"{start}{key}={masked(key, rest[1:])}" if rest else line
+
+
+_LONGEST = 2_000
+
+
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    """Return a text, without its middle if it has more than `longest` characters."""
+    half = (longest - 3) // 2
+    return text if len(text) <= longest else f"{text[:half]}...{text[-half:]}"
+
+
+def bounded(value: Any) -> Any:
+    """Return a value for `-o json` in which each text is as short as a message."""
+    if isinstance(value, dict):
+        return {bounded(key): bounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [bounded(item) for item in value]
+    return shortened(value) if isinstance(value, str) else value

@@ -73,12 +73,7 @@ def _plain(file: int) -> BufferedReader:
 
 
 def read_start(folder: Path, path: str, shown: str, size: int) -> bytes:
-    """Return the first `size` bytes of the file `path` below `folder`, which messages call `shown`.
-
-    Raises:
-        VerificationError: The path is not a plain file.
-        ToolError: The file cannot be read.
-    """
+    """Return the first `size` bytes of the file `path` below `folder`, which messages call `shown`."""
     try:
         with open_below(folder, path) as stream:
             return stream.read(size)

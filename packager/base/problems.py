@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from packager.base.shortening import bounded, shortened
+from packager.base.masking import bounded, shortened
 from packager.base.values import Value, as_dict, replace
 
 if TYPE_CHECKING:

@@ -162,12 +162,7 @@ TICK = 1.0
 
 
 class Running:
-    """A running program.
-
-    Attributes:
-        stdout: The output, as it comes.
-        fed: The number of bytes that it has read, or that a pipe holds for it.
-    """
+    """A running program."""
 
     def __init__(self, child: subprocess.Popen[bytes], idle: Callable[[float], object]) -> None:
         assert child.stdout is not None
@@ -179,8 +174,8 @@ class Running:
         self._reader.start()
         self._feeder: threading.Thread | None = None
         self._feed_error: Exception | None = None
-        self.fed = 0
-        self.stdout = io.BufferedReader(_Output(child.stdout.fileno(), idle), _CHUNK)
+        self.fed = 0  # the number of bytes that it has read, or that a pipe holds for it
+        self.stdout = io.BufferedReader(_Output(child.stdout.fileno(), idle), _CHUNK)  # the output, as it comes
 
     def wait(self) -> Finished:
         """Wait for its end, and return its exit code and its stderr."""
@@ -297,9 +292,6 @@ def stream(
         idle: Called with the seconds without output, each TICK; its exception ends the reading.
         keep_stdin_open: Whether its input stays open until `release`; it has none otherwise.
         variables: Environment variables in addition to those of this process.
-
-    Raises:
-        ToolError: The program is missing, or cannot be started.
     """
     stdin = subprocess.PIPE if keep_stdin_open else subprocess.DEVNULL
     env = {**os.environ, **(variables or {})}
@@ -322,9 +314,6 @@ def run_in_terminal(
         stdout_to_stderr: Whether its stdout goes to stderr, because it is for people only.
         quiet: Whether to drop its stdout; its stderr is still printed.
         variables: Environment variables in addition to those of this process.
-
-    Raises:
-        ToolError: The program is missing, or cannot be started.
     """
     stdout = subprocess.DEVNULL if quiet else 2 if stdout_to_stderr else None
     with _started(argv, _kill, stdout=stdout, env={**os.environ, **(variables or {})}) as child:
@@ -338,11 +327,6 @@ def _started(
     """Start a program, and stop it when the block ends before it does.
 
     No signal handler raises while it is started or stopped; see `packager.base.signals`.
-
-    Args:
-        argv: The program and its arguments.
-        stop: Ends it and closes its pipes; the program may have ended by itself.
-        options: The options of subprocess.Popen.
     """
     is_main = threading.current_thread() is threading.main_thread()
     try:

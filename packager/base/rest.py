@@ -121,13 +121,6 @@ def ask(
 ) -> Answer:
     """Send a request, and return the answer, whatever its status is.
 
-    Args:
-        to: The server.
-        method: The HTTP method.
-        where: The path, with its parameters (`path`).
-        body: The value to send as JSON; None for nothing.
-        headers: Further headers.
-
     Raises:
         UnreachableError: The server does not answer.
         ClusterError: The server redirects, sends too much, sends too slowly, or sends invalid JSON.
@@ -150,7 +143,7 @@ def post_form(
 
 @contextmanager
 def opened(to: RestServer, where: str) -> Iterator[Answer | Iterator[bytes]]:
-    """Ask for a text, and give it in parts as it comes; the whole answer if it is not a text. Raises as `ask`."""
+    """Ask for a text, and give it in parts as it comes; the whole answer if it is not a text."""
     with _opened(to, "GET", where, None, {"Accept": "text/plain"}, _LOG_SECONDS, math.inf) as response:
         if response.status == 200 and _kind(response) == "text/plain":
             yield _parts_of(to, response)

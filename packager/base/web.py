@@ -319,12 +319,7 @@ class HttpTransport:
 
 
 def fetch(url: str, sha256: str, *, hint: str | None = None) -> bytes:
-    """Return the file at `url` if it has this digest, in hex.
-
-    Raises:
-        ToolError: The file could not be fetched; `hint` is the fix for the user.
-        VerificationError: The file has another digest.
-    """
+    """Return the file at `url` if it has this digest, in hex."""
     transport = HttpTransport(Network())
     try:
         with transport.opened("GET", address(url), {}, follows=True, size=_FETCHED_BYTES) as answer:
@@ -351,10 +346,6 @@ def download(url: str, part: Path, sha256: str | None, *, limit: int, progress: 
         sha256: The expected digest, in hex; None when it is not known.
         limit: The most bytes to accept.
         progress: Shows how far it has come.
-
-    Raises:
-        ToolError: The file could not be fetched: no connection, too large, too slow, cut off.
-        VerificationError: The file has another digest; `part` is then deleted.
     """
     if sha256 is None:
         part.unlink(missing_ok=True)
@@ -385,11 +376,7 @@ def digest_of(path: Path) -> str:
 
 
 def trusted(ca_file: str | None) -> ssl.SSLContext:
-    """Return the settings of TLS: the authorities of the system, and those in a file.
-
-    Raises:
-        ToolError: The file cannot be read as certificates.
-    """
+    """Return the settings of TLS: the authorities of the system, and those in a file."""
     context = ssl.create_default_context()
     if ca_file is not None:
         try:

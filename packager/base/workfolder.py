@@ -52,11 +52,7 @@ def beside(destination: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary() -> Iterator[Path]:
-    """Create an empty folder for temporary files in $TMPDIR; it is removed when the block ends.
-
-    Raises:
-        ToolError: Temporary files cannot be created, or the disk is full.
-    """
+    """Create an empty folder for temporary files in $TMPDIR; it is removed when the block ends."""
     with contextlib.ExitStack() as stack:
         try:
             folder = stack.enter_context(_new_work_folder(Path(tempfile.gettempdir()))) / FOLDER

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 import yaml
 
+from packager.base.masking import shortened
 from packager.base.problems import MAX_PROBLEMS, Problem, show
-from packager.base.shortening import shortened
 from packager.base.values import Value
 
 if TYPE_CHECKING:
@@ -311,12 +311,7 @@ _Dumper.add_representer(str, _represented)
 
 
 class _TooLargeError(Exception):
-    """A document is too deep, or has too many keys and values.
-
-    Args:
-        node: The list or mapping that exceeds a limit; None for the document itself.
-        message: The limit that is exceeded.
-    """
+    """A document is too deep, or has too many keys and values."""
 
     def __init__(self, node: yaml.Node | None, message: str) -> None:
         super().__init__(message)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.fields import Download
-    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Progress, Tell
     from packager.base.web import Progress as FileProgress
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.settings import Setting
@@ -29,17 +29,7 @@ _FOLDER = "downloads"
 
 
 def fetched(download: Download, cache: Path, progress: FileProgress) -> tuple[SourceFile, str]:
-    """Return a download as a file of the cache, and its digest; without one in the spec, it is fetched again.
-
-    Args:
-        download: The file to fetch: its URL and, if the spec has one, its digest.
-        cache: The folder of mlpack's caches; it is created.
-        progress: Shows how far it has come.
-
-    Raises:
-        ToolError: The file could not be fetched, or the cache cannot be used.
-        VerificationError: The file has another digest than the spec says.
-    """
+    """Return a download as a file of the cache, and its digest; without one in the spec, it is fetched again."""
     folder = cache / _FOLDER
     try:
         paths.make_private(folder)
@@ -60,7 +50,7 @@ def _is_whole(file: Path, digest: str) -> bool:
         info = file.lstat()
     except FileNotFoundError:
         return False
-    if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid() and web.digest_of(file) == digest:
+    if stat.S_ISREG(info.st_mode) and info.st_uid == file.parent.stat().st_uid and web.digest_of(file) == digest:
         return True
     file.unlink()
     return False
@@ -102,21 +92,7 @@ def _is_running(pid: int) -> bool:
 def with_downloads(  # noqa: PLR0913 - two of them say what the user sees
     loaded: LoadedSpec, settings: Sequence[Setting], cache: Path, *, record: bool, tell: Tell, progress: Progress
 ) -> LoadedSpec:
-    """Return the spec with its downloads among its assets.
-
-    Args:
-        loaded: The spec.
-        settings: The changes of `--set` to the spec.
-        cache: The folder of mlpack's caches.
-        record: Whether digests that the spec lacks are added to its file.
-        tell: Receives a message about each added digest.
-        progress: Shows the progress of a download.
-
-    Raises:
-        SpecError: A download has no digest, or its digest cannot be added to the file.
-        ToolError: A download could not be fetched.
-        VerificationError: A download has another digest.
-    """
+    """Return the spec with its downloads among its assets."""
     downloads = loaded.spec.downloads
     unknown = [index for index, download in enumerate(downloads) if download.sha256 is None]
     document, _ = yamlio.load(loaded.text, str(loaded.path))
@@ -149,11 +125,7 @@ def with_downloads(  # noqa: PLR0913 - two of them say what the user sees
 
 
 def _recorded(document: yamlio.Document, loaded: LoadedSpec, digests: Mapping[int, str]) -> bytes:
-    """Return the text of the spec with the digests added and no other change.
-
-    Raises:
-        SpecError: The form of the spec does not allow adding digests.
-    """
+    """Return the text of the spec with the digests added and no other change."""
     source = loaded.text.decode("utf-8-sig")
     splices = []
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from packager.base.problems import similar
 from packager.base.values import Value, field, replace
 from packager.builder.selection import Selection
 from packager.kubernetes import configmap
-from packager.kubernetes.mountpath import ROOT
+from packager.kubernetes.mountpath import ROOT, root_fault
 from packager.modelspec import code
 from packager.package.image import IMAGE, REGISTRY, registry_complaint
 from packager.package.layout import SCRIPTS
@@ -380,12 +379,6 @@ def check_options(options: Options) -> None:
         raise UsageError(f"--root {shown(root)}: {fault}")
     if registry is not None and (fault := registry_complaint(registry)):
         raise UsageError(f"--registry {shown(registry)}: {fault}")
-
-
-def root_fault(root: str) -> str | None:
-    """Return the expected form of a folder for packages if `root` does not have it; else None."""
-    has_form = re.fullmatch(r"/[^\x00-\x1f\x7f:\ud800-\udfff\ufffe\uffff]*", root) and root.strip("/ ")
-    return None if has_form and ".." not in root.split("/") else "expected an absolute path without ':' and '..'"
 
 
 def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:

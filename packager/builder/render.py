@@ -89,12 +89,7 @@ class Base(Value, frozen=True):
 
 
 def render(plan: Plan) -> Tree:
-    """Return the package's files.
-
-    Raises:
-        RenderError: A template refers to an undefined name.
-        SpecError: The files are more than a package may have, or than ConfigMaps can hold and nothing mounts them.
-    """
+    """Return the package's files."""
     if plan.too_large and PACKAGE_VOLUME not in plan.site.options:
         raise SpecError(f"{plan.name}: the code is too large for ConfigMaps", problems=plan.too_large)
     entries: dict[str, Entry] = {}
@@ -148,20 +143,14 @@ def _add_overlay(entries: dict[str, Entry], components: Components, overlay: Pla
 
 
 class Components:
-    """The Kustomize components of the options that a package has, or could have.
-
-    Attributes:
-        plan: The package.
-        pods: The pods of each overlay, by its name.
-        workloads: The workloads that the options change.
-        kinds: The kinds of the workloads.
-    """
+    """The Kustomize components of the options that a package has, or could have."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+        self.plan = plan  # the package
+        # the pods of each overlay, by its name
         self.pods = {overlay.name: _pods(plan, overlay) for overlay in plan.overlays}
-        self.workloads = targets(plan.overlays, self.pods)
-        self.kinds = list(dict.fromkeys(workload.kind for workload in self.workloads))
+        self.workloads = targets(plan.overlays, self.pods)  # the workloads that the options change
+        self.kinds = list(dict.fromkeys(workload.kind for workload in self.workloads))  # the kinds of the workloads
 
     def files(self, option: str) -> list[Entry]:
         """Return the files of an option, whether it is in the package or not."""

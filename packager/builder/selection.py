@@ -77,10 +77,6 @@ def select(selected: Sequence[str], settings: Sequence[str] = ()) -> Selection:
     Args:
         selected: Options by name, or `ALL`; folders as paths, with a slash in them.
         settings: KEY=VALUE each, for `site.env`.
-
-    Raises:
-        UsageError: An option, key or component does not exist, or they cannot be combined.
-        ToolError: A folder cannot be read.
     """
     option_names = {name for name in selected if "/" not in name and name != ALL}
     for name in option_names - BY_NAME.keys():

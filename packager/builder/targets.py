@@ -50,12 +50,7 @@ def pods_in(text: str, kind: str) -> tuple[Pods, ...]:
 
 
 def targets(overlays: Sequence[PlannedOverlay], pods: Mapping[str, tuple[Pods, ...]]) -> tuple[OptionTarget, ...]:
-    """Return the workloads that the options of a package with these overlays change.
-
-    Args:
-        overlays: The overlays.
-        pods: The pods of each one's workload, by the overlay's name.
-    """
+    """Return the workloads that the options of a package with these overlays change."""
     return tuple(_targets(overlays, pods))
 
 

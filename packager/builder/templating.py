@@ -47,11 +47,7 @@ class Templates:
         self._environment = _environment(_Loader(_loaders(folders)), filters)
 
     def fill(self, template: str, context: Mapping[str, object]) -> str:
-        """Return the template with the values of `context` in it.
-
-        Raises:
-            RenderError: The template is invalid, or refers to an undefined name.
-        """
+        """Return the template with the values of `context` in it."""
         try:
             return self._environment.get_template(template).render(context)
         except jinja2.TemplateError as error:

@@ -16,7 +16,7 @@ from packager.cli.console import OutputFormat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.configure.site.read import SiteSettings
+    from packager.site.read import SiteSettings
 
 Model = Annotated[
     str,
@@ -124,34 +124,24 @@ def site_path() -> Path:
 
 
 def find_site(file: Path | None) -> SiteSettings | None:
-    """Return the site's defaults: those in `file`, or in the nearest file; None without one.
+    """Return the site's defaults: those in `file`, or in the nearest file; None without one."""
+    from packager.site.read import nearest, read
 
-    Raises:
-        ToolError: The file cannot be read.
-        UsageError: The file is not valid.
-    """
-    from packager.app import sitefile
-
-    return sitefile.read(file) if file else sitefile.nearest(Path.cwd(), site_path())
+    return read(file) if file else nearest(Path.cwd(), site_path())
 
 
 def with_site(allow: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of `--allow`, and those of annotations in the user's own site file.
-
-    Raises:
-        ToolError: The file cannot be read.
-        UsageError: The file is not valid.
-    """
+    """Return the words of `--allow`, and those of annotations in the user's own site file."""
     own = Path(os.environ.get("MLPACK_SITE") or site_path())
     if not own.is_file():
         return tuple(allow)
-    from packager.app import sitefile
+    from packager.site.read import permitted
 
-    return (*allow, *sitefile.permitted(own))
+    return (*allow, *permitted(own))
 
 
 def announced_site(file: Path | None) -> SiteSettings | None:
-    """Return the site's defaults, and say so. Raises as `find_site`."""
+    """Return the site's defaults, and say so."""
     from packager.cli.console import say
 
     if site := find_site(file):
@@ -161,7 +151,7 @@ def announced_site(file: Path | None) -> SiteSettings | None:
 
 def folders(specs: list[Path]) -> list[Path]:
     """Return the folders that are searched for models: those of the user, then the bundled one."""
-    from packager.app.models import model_folders
+    from packager.modelspec.catalog import model_folders
 
     return [*model_folders(specs)]
 
@@ -180,9 +170,6 @@ def content_of(file: str, max_bytes: int) -> tuple[bytes, str]:
     """Return the content of a file, or of stdin for `-`, and its name in messages.
 
     At most one byte more than `max_bytes` is read, so that the caller can refuse a file that is too large.
-
-    Raises:
-        ToolError: The file cannot be read.
     """
     if file == "-":
         return sys.stdin.buffer.read(max_bytes + 1), "stdin"

@@ -39,16 +39,7 @@ def ask(question: str, proposed: str) -> str:
 
 
 def ask_hidden(question: str, *, hint: str) -> str:
-    """Return the line that the user types; the terminal does not show it.
-
-    Args:
-        question: The question.
-        hint: The other way to give the answer, for a terminal that would show it.
-
-    Raises:
-        MlpackError: The input has ended.
-        UsageError: The terminal's echo cannot be switched off.
-    """
+    """Return the line that the user types; the terminal does not show it."""
     with _unechoed(hint):
         try:
             return _answer(question)
@@ -58,11 +49,7 @@ def ask_hidden(question: str, *, hint: str) -> str:
 
 @contextmanager
 def _unechoed(hint: str) -> Iterator[None]:
-    """Switch the terminal's echo off while the block runs.
-
-    Raises:
-        UsageError: The echo cannot be switched off.
-    """
+    """Switch the terminal's echo off while the block runs."""
     import termios
 
     try:
@@ -79,11 +66,7 @@ def _unechoed(hint: str) -> Iterator[None]:
 
 
 def confirm(question: str) -> bool:
-    """Return whether the user answers yes; any other answer counts as no.
-
-    Raises:
-        MlpackError: The input has ended.
-    """
+    """Return whether the user answers yes; any other answer counts as no."""
     return _answer(f"{question} [y/N]").lower() in ("y", "yes")
 
 
@@ -98,12 +81,7 @@ def _answer(question: str) -> str:
 
 
 def require_yes(question: str, *, unanswered: UnansweredError, declined: str) -> None:
-    """Ask `question`, and return only if the user answers yes.
-
-    Raises:
-        UnansweredError: There is no terminal; the error is `unanswered`.
-        MlpackError: The user answers no; the message is `declined`.
-    """
+    """Ask `question`, and return only if the user answers yes."""
     if not has_terminal():
         raise unanswered
     if not confirm(question):
@@ -118,11 +96,7 @@ def confirm_deletion(question: str) -> None:
 
 @dataclass
 class Limit:
-    """The error that is raised at the timeout; the block may replace it as its work proceeds.
-
-    Attributes:
-        timeout_error: The error.
-    """
+    """The error that is raised at the timeout; the block may replace it as its work proceeds."""
 
     timeout_error: TimedOutError
 
@@ -134,9 +108,6 @@ def limited(seconds: float | None, timeout_error: TimedOutError) -> Iterator[Lim
     Args:
         seconds: The timeout; None or 0 for none.
         timeout_error: The error to raise at the timeout, unless the block sets another one in its Limit.
-
-    Raises:
-        TimedOutError: The timeout has passed.
     """
     limit = Limit(timeout_error)
     if not seconds:

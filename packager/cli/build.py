@@ -83,8 +83,8 @@ def build(
     output: Output = None,
 ) -> None:
     """Build the package of a model: a tarball that runs with kubectl alone."""
-    from packager.app.build import BuildRequest, Built, Destination, as_json
-    from packager.app.build import build as build_packages
+    from packager.builder.build import BuildRequest, Built, Destination, as_json
+    from packager.builder.build import build as build_packages
 
     request = BuildRequest(
         model,

@@ -25,7 +25,7 @@ from packager.cli.option_groups import with_options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.app.runnable import RunRequest
+    from packager.cluster.runnable import RunRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ModelOptions:
 
     def request(self, path: Path) -> RunRequest:
         """Return the request to run what is at a path."""
-        from packager.app.runnable import BuildOptions, RunRequest
+        from packager.cluster.runnable import BuildOptions, RunRequest
 
         build = BuildOptions(
             self.precision,

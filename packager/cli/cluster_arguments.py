@@ -172,9 +172,6 @@ class ClusterOptions:
         Args:
             ctx: The command.
             namespace: The namespace if the options name none; by default that of the context.
-
-        Raises:
-            UsageError: A value begins like an option of kubectl, or is empty.
         """
         from packager.cli.host import host
         from packager.cluster.target import reach
@@ -232,22 +229,14 @@ _LONGEST = timedelta(days=365)
 
 
 def hold_seconds(hold: str | None, results: Path | None) -> float:
-    """Return the longest hold of pods in seconds; 0 if the run is not recorded.
-
-    Raises:
-        UsageError: The text is not a duration, or the run is not recorded.
-    """
+    """Return the longest hold of pods in seconds; 0 if the run is not recorded."""
     if results is None and hold is not None:
         raise UsageError("--hold needs --results DIR")
     return seconds(hold or _HOLD) if results is not None else 0.0
 
 
 def moment_of_since(text: str, now: datetime) -> datetime:
-    """Return the time that `--since` names: in RFC 3339, or as a duration before `now`.
-
-    Raises:
-        UsageError: The text is neither.
-    """
+    """Return the time that `--since` names: in RFC 3339, or as a duration before `now`."""
     try:
         return durations.moment(text, now)
     except ValueError as error:
@@ -255,11 +244,7 @@ def moment_of_since(text: str, now: datetime) -> datetime:
 
 
 def seconds(text: str) -> float:
-    """Return the seconds of a duration such as 90s, 5m or 1h30m; 0 stands for no limit.
-
-    Raises:
-        UsageError: The text is not a duration, or longer than a year.
-    """
+    """Return the seconds of a duration such as 90s, 5m or 1h30m; 0 stands for no limit."""
     if text == "0":
         return 0.0
     try:

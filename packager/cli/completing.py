@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 def models(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the models whose names begin with `incomplete`."""
-    from packager.app import candidates
+    from packager.configure import candidates
 
     return _matching(candidates.models(_folders(ctx)), incomplete)
 
 
 def overlays(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the overlays of the model or package on the command line."""
-    from packager.app import candidates
+    from packager.configure import candidates
 
     names: list[str] = []
     with suppress(MlpackError, OSError):
@@ -39,7 +39,7 @@ def overlays(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def settings(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the keys that the package on the command line has, each with `=`."""
-    from packager.app import candidates
+    from packager.configure import candidates
 
     names: list[str] = []
     with suppress(MlpackError, OSError):
@@ -50,7 +50,7 @@ def settings(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def variables(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the paths of the variables of the model on the command line, each with `=`."""
-    from packager.app import candidates
+    from packager.configure import candidates
 
     names: list[str] = []
     with suppress(MlpackError, OSError):
@@ -69,7 +69,7 @@ def modes(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _variants(ctx: typer.Context, incomplete: str, part: str) -> list[str]:
-    from packager.app import candidates
+    from packager.configure import candidates
 
     names: list[str] = []
     with suppress(MlpackError, OSError):
@@ -79,42 +79,42 @@ def _variants(ctx: typer.Context, incomplete: str, part: str) -> list[str]:
 
 def levels(incomplete: str) -> list[str]:
     """Return the Pod Security levels."""
-    from packager.app import candidates
+    from packager.configure import candidates
 
     return _matching(candidates.levels(), incomplete)
 
 
 def site_keys(incomplete: str) -> list[str]:
     """Return the keys of site options, each with `=`."""
-    from packager.app import candidates
+    from packager.configure import candidates
 
     return _matching((f"{name}=" for name in candidates.site_keys()), incomplete)
 
 
 def options(incomplete: str) -> list[tuple[str, str]]:
     """Return the site options with their summaries, which zsh and fish show."""
-    from packager.app import candidates
+    from packager.configure import candidates
 
     return [(name, summary) for name, summary in candidates.options().items() if name.startswith(incomplete)]
 
 
 def storages(incomplete: str) -> list[str]:
     """Return the options that say where folders are."""
-    from packager.app import candidates
+    from packager.configure import candidates
 
     return _matching(candidates.storages(), incomplete)
 
 
 def contexts(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the contexts of the kubeconfig."""
-    from packager.app import candidates
+    from packager.configure import candidates
 
     return _ask_kubectl(ctx, incomplete, candidates.contexts)
 
 
 def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the namespaces of the cluster."""
-    from packager.app import candidates
+    from packager.configure import candidates
 
     return _ask_kubectl(ctx, incomplete, candidates.namespaces)
 
@@ -141,7 +141,7 @@ def _model(ctx: typer.Context) -> str:
 
 
 def _folders(ctx: typer.Context) -> list[Path]:
-    from packager.app.models import model_folders
+    from packager.modelspec.catalog import model_folders
 
     return [*model_folders([Path(path) for path in ctx.params.get("specs") or ()])]
 

@@ -18,8 +18,8 @@ from packager.cli.console import OutputFormat, emit, emit_output, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.app.configure import Assignment
     from packager.base.problems import Problem
+    from packager.configure.configure import Assignment
 
 
 def configure(
@@ -125,10 +125,10 @@ def configure(
 
     A folder is edited in place; for a tarball, a new one is written. Prints the paths of the written files.
     """
-    from packager.app import configure as use_case
     from packager.base import paths
     from packager.cli import configure_questions
     from packager.cli.registry_arguments import component_folders
+    from packager.configure import configure as use_case
 
     folders = ctx.with_resource(component_folders(ctx, [name for name in switch_on if "/" in name]))
     amounts = {"--workers": workers, "--memory": memory, "--cpu": cpu, "--gpus": gpus}
@@ -178,7 +178,7 @@ def configure(
 
 
 def _assignment(option: str, text: str) -> Assignment:
-    from packager.app.configure import Assignment
+    from packager.configure.configure import Assignment
 
     key, equals, value = text.partition("=")
     if not equals:

@@ -6,11 +6,11 @@ import os
 import sys
 from typing import TYPE_CHECKING, TypeVar
 
-from packager.app.configure import Answers
-from packager.app.proposals import parse_id, parse_registry, parse_root, proposal
 from packager.base.errors import UnansweredError, UsageError, VerificationError
 from packager.cli.asking import ask
 from packager.cli.console import say
+from packager.configure.configure import Answers
+from packager.configure.proposals import parse_id, parse_registry, parse_root, proposal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,14 +23,7 @@ _TRIES = 5
 
 
 def answers(package: Package, overlays: tuple[str, ...], *, yes: bool) -> Answers:
-    """Return the user's answers; with `yes`, the proposed values.
-
-    Raises:
-        UnansweredError: There is no terminal to ask on.
-        UsageError: The user gave no valid answer in several attempts.
-        VerificationError: With `yes`: values in the package are invalid, and cannot be proposed.
-        MlpackError: The input has ended.
-    """
+    """Return the user's answers; with `yes`, the proposed values."""
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UnansweredError(
             "nothing was changed: there is no terminal to ask on",

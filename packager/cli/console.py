@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 import typer
 
 from packager.base.errors import ToolError, reason
-from packager.base.shortening import bounded, shortened
+from packager.base.masking import bounded, shortened
 from packager.cli.printable import printable, printable_json
 
 if TYPE_CHECKING:
@@ -173,14 +173,7 @@ def emit_json(value: Any, *, is_bounded: bool = True) -> None:
 
 
 def emit_output(value: Any, names: Iterable[str], output: OutputFormat, *, is_bounded: bool = True) -> None:
-    """Write a result to stdout in the form that the user asked for. Raises the errors of `emit_data`.
-
-    Args:
-        value: The result, as the values of JSON.
-        names: The names of what is in the result, one per line in the form `name`.
-        output: The form.
-        is_bounded: See `emit_json`.
-    """
+    """Write a result to stdout in the form that the user asked for. Raises the errors of `emit_data`."""
     if output is OutputFormat.json:
         emit_json(value, is_bounded=is_bounded)
     elif output is OutputFormat.yaml:

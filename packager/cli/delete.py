@@ -74,12 +74,7 @@ def delete(
 
 
 def _ask(prepared: PreparedDelete) -> None:
-    """Ask before deleting a workload that another person has deployed, or another build.
-
-    Raises:
-        UnansweredError: There is no terminal to ask on.
-        MlpackError: The answer is no.
-    """
+    """Ask before deleting a workload that another person has deployed, or another build."""
     if remark := prepared.remark:
         unanswered = UnansweredError(f"{remark}; nothing was deleted", hint="-y deletes it anyway")
         question = f"{remark}. Delete it anyway?"
@@ -87,11 +82,7 @@ def _ask(prepared: PreparedDelete) -> None:
 
 
 def report(deleted: Deleted) -> None:
-    """Print the result of the delete, and exit with 7 if pods of the package were left.
-
-    Raises:
-        ClusterError: Some objects were kept because they belong to other owners.
-    """
+    """Print the result of the delete, and exit with 7 if pods of the package were left."""
     how = "deleted" if deleted.is_gone else "being deleted"
     for workload in deleted.missing:
         say(f"{workload} does not exist")

@@ -78,10 +78,10 @@ def deploy(
     Exit code 0 when it has succeeded or serves, 7 when it has failed or cannot run, 8 after --timeout. Ctrl-C leaves it
     running.
     """
-    from packager.app.verify import allowed_words, expected_digest, level
     from packager.cli.registry_arguments import local_package
     from packager.cli.watching import report_end, watch_and_record
     from packager.cluster import deploy as use_case
+    from packager.verify.command import allowed_words, expected_digest, level
 
     limit = (seconds(timeout) or None) if timeout is not None else None
     longest, held = seconds(patience), hold_seconds(hold, results)

@@ -33,12 +33,7 @@ def delete_existing(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> Pr
 
 
 def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> PreparedDeploy:
-    """Delete the existing job of one workload, if the user agrees, and return the deploy without it.
-
-    Raises:
-        UnansweredError: The user has not agreed with an option, and there is no terminal to ask on.
-        MlpackError: The user does not agree.
-    """
+    """Delete the existing job of one workload, if the user agrees, and return the deploy without it."""
     from packager.cluster.deploy import delete_existing as delete
 
     if prepared.is_new:
@@ -65,11 +60,6 @@ def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> P
 
 def warn_of_lost_results(deploys: Sequence[PreparedDeploy], *, yes: bool, way_out: str | None = None) -> None:
     """Print where results go, or that they are lost; then, before a first run, ask if there is a terminal.
-
-    Args:
-        deploys: The prepared deploys.
-        yes: Whether the question is answered with yes.
-        way_out: How to keep the results, if `mlpack configure` cannot do it.
 
     Raises:
         MlpackError: The user does not want to lose the results.

@@ -51,9 +51,9 @@ def dev(
     next change. Ctrl-C leaves the pods for the next `mlpack dev`; --stop deletes them. Only code that ConfigMaps
     deliver is copied: a change of the spec, the image or the assets needs --stop first.
     """
-    from packager.app.runnable import package_of, runnable, spec_of
-    from packager.app.verify import allowed_words, level
     from packager.cluster import dev as use_case
+    from packager.cluster.runnable import package_of, runnable, spec_of
+    from packager.verify.command import allowed_words, level
 
     request = build.request(model)
     longest = seconds(patience)

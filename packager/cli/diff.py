@@ -12,7 +12,7 @@ from packager.cli.console import OutputFormat, emit, emit_log, emit_output, say
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
-    from packager.app.diff import PackageEdits
+    from packager.configure.upgrade.diff import PackageEdits
 
 
 class DiffFormat(StrEnum):
@@ -46,8 +46,8 @@ def diff(
 
     Values that may be secret are masked, except in `-o patch`, which `git apply` and `patch -p1` accept.
     """
-    from packager.app.diff import diff as find_edits
     from packager.cli.registry_arguments import local_package
+    from packager.configure.upgrade.diff import diff as find_edits
 
     difference = find_edits(local_package(ctx, package, signatures.trust()))
     content = difference.content

@@ -40,10 +40,10 @@ def doctor(
 
     Exit code 1 when something would fail, 6 when no failure is known but something could not be checked.
     """
-    from packager.app.verify import allowed_words, level
     from packager.cli.registry_arguments import local_package
     from packager.cluster.doctor import Examination
     from packager.cluster.doctor import doctor as examine
+    from packager.verify.command import allowed_words, level
 
     findings: list[CheckResult] = []
     accepted = allowed_words(with_site(allow)), level(pod_security)

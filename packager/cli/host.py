@@ -24,15 +24,10 @@ def current_user() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine that a command runs on, and its user.
+    """The machine that a command runs on, and its user."""
 
-    Attributes:
-        runner: Starts programs, reads the clock and waits.
-        person: The user as user@machine, recorded on deployed objects.
-    """
-
-    runner: Runner = SYSTEM
-    person: str = field(default_factory=current_user)
+    runner: Runner = SYSTEM  # starts programs, reads the clock and waits
+    person: str = field(default_factory=current_user)  # the user as user@machine, recorded on deployed objects
 
 
 def host(context: typer.Context) -> Host:

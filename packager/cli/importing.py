@@ -21,7 +21,7 @@ from packager.cli.option_groups import with_options
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from packager.app.importing import Imported, ModelDestination
+    from packager.modelspec.importing import Imported, ModelDestination
 
 Manifest = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="YAML, as `kubectl get -o yaml` prints it.")]
 FromCluster = Annotated[
@@ -53,7 +53,7 @@ class ImportOptions:
     @property
     def destination(self) -> ModelDestination:
         """The place for model folders, after the defaults of the site were read, which builds of them use."""
-        from packager.app.importing import ModelDestination
+        from packager.modelspec.importing import ModelDestination
 
         site = announced_site(self.site_file)
         folders = [Path(word) for word in self.output if word not in _FORMS]
@@ -105,7 +105,7 @@ def mxjob(
     how: ImportOptions, path: Annotated[Path, typer.Argument(metavar="FILE", help="A manifest with an MxJob or MXJob.")]
 ) -> None:
     """Import a job of an MXNet operator (MxJob, MXJob), as a JobSet or a Job."""
-    from packager.app.importing import import_mxjob
+    from packager.modelspec.importing import import_mxjob
 
     _print(import_mxjob(path, how.destination, image=how.image), how)
 
@@ -132,7 +132,7 @@ def mlcube(
     gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs.")] = None,
 ) -> None:
     """Import an MLCube: each task becomes a Job."""
-    from packager.app.importing import import_mlcube, mlcube_choices
+    from packager.modelspec.importing import import_mlcube, mlcube_choices
 
     choices = mlcube_choices(
         settings=tuple(settings),
@@ -160,7 +160,7 @@ def intel(
     ] = False,
 ) -> None:
     """Import specs of Intel's Model Zoo, each package as a model of its own."""
-    from packager.app.importing import import_intel
+    from packager.modelspec.importing import import_intel
 
     _print_each(import_intel(path, how.destination, models=models, image=how.image, downloads=downloads), how)
 
@@ -168,7 +168,7 @@ def intel(
 def _import_jobs(
     ctx: typer.Context, at: ClusterOptions, how: ImportOptions, path: Path | None, what: str | None, *, sets: bool
 ) -> None:
-    from packager.app.importing import import_jobs, read_cluster, read_file
+    from packager.modelspec.importing import import_jobs, read_cluster, read_file
 
     if (path is None) is (what is None):
         raise UsageError("expected either a file or --from-cluster KIND/NAME")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.app import init as use_case
+from packager.builder import init as use_case
 from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import OutputFormat, emit_output, say
 

@@ -16,7 +16,7 @@ def lint(
     output: Output = None,
 ) -> None:
     """Check specs and print one line for each problem; prints nothing when there are none."""
-    from packager.app.lint import lint as check
+    from packager.modelspec.lint import lint as check
 
     answer = check(models, folders(specs), tell=say)
     if output is not None:

@@ -46,7 +46,7 @@ def load(
     Nothing changes its digest, so signatures stay valid. What the registry has already is not sent again. A required
     signature is checked in the file, before anything is sent.
     """
-    from packager.app.configure import Answers, check_answers
+    from packager.configure.configure import Answers, check_answers
     from packager.publish.load import LoadRequest
     from packager.publish.load import load as load_bundle
 
@@ -75,7 +75,7 @@ def load(
 
 
 def _configure(package: Path, overlay: str, registry: str, values: Mapping[str, str]) -> None:
-    from packager.app.configure import Answers, Assignment, prepared, write
+    from packager.configure.configure import Answers, Assignment, prepared, write
 
     assignments = tuple(Assignment("--set", key, value) for key, value in values.items())
     answers = Answers(registry=registry, assignments=assignments)

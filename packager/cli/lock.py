@@ -15,7 +15,7 @@ from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions, with_registry
 
 if TYPE_CHECKING:
-    from packager.app.lock import PreparedLock
+    from packager.publish.lock import PreparedLock
 
 
 @with_registry
@@ -51,7 +51,7 @@ def lock(
     The digests come from the registry of each image. A folder is edited in place; for a tarball, a new one is written.
     Prints the paths of the written files.
     """
-    from packager.app import lock as use_case
+    from packager.publish import lock as use_case
 
     request = use_case.LockRequest(package, overlay, registry, platform, destination, kubectl)
     with use_case.prepared(request, at.access(ctx), host(ctx).runner) as locked:
@@ -66,7 +66,7 @@ def lock(
 
 
 def _write(locked: PreparedLock, destination: Path | None, *, force: bool, is_shown: bool) -> None:
-    from packager.app import configure
+    from packager.configure import configure
 
     for path in configure.write(locked.edits, destination=destination, force=force, tell=say):
         if is_shown:
@@ -92,10 +92,10 @@ def lock_images(
         kubectl: The kubectl that renders; None for that of KUBECTL.
 
     Raises:
-        MlpackError: See `packager.app.lock.prepared`.
+        MlpackError: See `packager.publish.lock.prepared`.
     """
-    from packager.app import configure
-    from packager.app import lock as use_case
+    from packager.configure import configure
+    from packager.publish import lock as use_case
 
     destination = None if package.is_dir() else package
     program = kubectl or os.environ.get("KUBECTL", "kubectl")

@@ -26,7 +26,7 @@ def list_models(
     output: Output = None,
 ) -> None:
     """List the models, their variants and aliases."""
-    from packager.app.models import InvalidModel, Model, models
+    from packager.modelspec.catalog import InvalidModel, Model, models
 
     answers = list(models(folders(specs)))
     valid = [answer for answer in answers if isinstance(answer, Model)]
@@ -58,8 +58,8 @@ def show(
     output: Output = None,
 ) -> None:
     """Show a model: what it is, its variants, overlays and parameters."""
-    from packager.app.models import model as find
     from packager.base.fields import Parameter, text
+    from packager.modelspec.catalog import model as find
 
     answer = find(model, folders(specs))
     spec = answer.spec

@@ -1,4 +1,4 @@
-"""`mlpack options`: lists the options of a package. Tests: app/test_options.py."""
+"""`mlpack options`: lists the options of a package. Tests: configure/test_options.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from packager.cli.console import emit_output, emit_table, say
 
 def options(package: PackagePath, output: Output = None) -> None:
     """List the options that fit a package: where each is on, what it reads, and the Pod Security level with it."""
-    from packager.app.options import options as find
+    from packager.configure.options import options as find
 
     found = find(package)
     if output is not None:

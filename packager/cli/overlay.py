@@ -38,7 +38,7 @@ def overlay(
     folder is not edited. For a newer build, replace that folder and run the same command again: your edits are carried
     over, and new values are named. Exit code 9 where both changed the same place: then nothing is written.
     """
-    from packager.app.overlay import Choice, write
+    from packager.configure.overlay import Choice, write
 
     choices = dict.fromkeys(yours, Choice.yours) | dict.fromkeys(theirs, Choice.theirs)
     written = write(package, to, name, choices, dry_run=dry_run)

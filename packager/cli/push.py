@@ -64,12 +64,13 @@ def push(
     the signatures, so no one sees a part of a push. The password of a key is asked for, or read from
     MLPACK_KEY_PASSWORD. Exit code 5 if `verify` would not accept the package, or a tag names another artefact.
     """
-    from packager.app.verify import Checks, allowed_words, level
     from packager.cli.host import host
     from packager.publish.artefact import chosen_annotations
     from packager.publish.push import PushRequest
     from packager.publish.push import push as push_package
     from packager.publish.reference import parse
+    from packager.verify import Checks
+    from packager.verify.command import allowed_words, level
 
     request = PushRequest(
         package,

@@ -143,10 +143,7 @@ def tag_of(package: Path) -> str | None:
 
 @contextmanager
 def component_folders(ctx: typer.Context, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the folders of a site's own components; those of registries are unpacked until the block ends.
-
-    See `packager.publish.pull.component` for the errors.
-    """
+    """Yield the folders of a site's own components; those of registries are unpacked until the block ends."""
     if not any(map(is_reference, names)):
         yield tuple(names)
         return
@@ -171,9 +168,9 @@ def package_or_bundled(
 
     The second value is the bundle; None without one.
 
-    Messages then name the bundle. See `packager.publish.load` for the errors.
+    Messages then name the bundle.
     """
-    from packager.app.verify import is_bundle
+    from packager.publish.reference import is_bundle
 
     if is_remote(package) or not is_bundle(package):
         yield local_package(ctx, package, trust), None

@@ -25,7 +25,7 @@ from packager.cli.console import emit_data, say
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
-    from packager.app.build import BuildRequest
+    from packager.builder.build import BuildRequest
 
 
 @with_signatures
@@ -66,8 +66,8 @@ def render(
 
     For a package that is built already, only --kubectl and the options for signatures apply.
     """
-    from packager.app.build import BuildRequest, is_package, render_package
-    from packager.app.build import render as render_overlay
+    from packager.builder.build import BuildRequest, is_package, render_package
+    from packager.builder.build import render as render_overlay
     from packager.cli.host import host
     from packager.cli.registry_arguments import is_remote, local_package
 

@@ -62,11 +62,7 @@ def results(
 
 
 def _print(answer: Results, output: OutputFormat | None) -> None:
-    """Print what was copied.
-
-    Raises:
-        ClusterError: The copy is incomplete, or differs from the files in the pod.
-    """
+    """Print what was copied."""
     error = print_results(answer)
     if output is not None:
         emit_output(answer.as_json(), [str(answer.folder)], output)

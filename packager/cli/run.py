@@ -113,13 +113,13 @@ def run(
     run, 8 after --timeout. Ctrl-C leaves the current one running. A cube is imported with defaults; for other values,
     run what `mlpack import mlcube` makes of it.
     """
-    from packager.app.runnable import runnable
-    from packager.app.verify import allowed_words, level
     from packager.cli.registry_arguments import local_package
     from packager.cli.running import RunSession
     from packager.cluster import claims
     from packager.cluster import deploy as deploying
     from packager.cluster import sequence as use_case
+    from packager.cluster.runnable import runnable
+    from packager.verify.command import allowed_words, level
 
     limit = (seconds(timeout) or None) if timeout is not None else None
     longest = seconds(patience)
@@ -186,11 +186,7 @@ def _create_claims(targets: Sequence[Target], size: str | None, storage_class: s
 
 
 def _names(text: str | None) -> list[str] | None:
-    """Return the names of a comma-separated list; None if there is no list.
-
-    Raises:
-        UsageError: A name is empty.
-    """
+    """Return the names of a comma-separated list; None if there is no list."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]

@@ -7,6 +7,6 @@ from packager.cli.console import emit_json
 
 def schema() -> None:
     """Print the JSON Schema of specs."""
-    from packager.app.models import spec_schema
+    from packager.modelspec.catalog import spec_schema
 
     emit_json(spec_schema(), is_bounded=False)

@@ -198,11 +198,7 @@ def _store(config: Path | None, database: str | None) -> Store:
 
 
 def _service() -> Any:
-    """Return the module that needs the packages of the extra `service`.
-
-    Raises:
-        ToolError: The extra is not installed.
-    """
+    """Return the module that needs the packages of the extra `service`."""
     try:
         from packager.service import serving
     except ModuleNotFoundError as error:

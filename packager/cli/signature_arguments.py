@@ -45,7 +45,7 @@ class SignatureOptions:
     ] = False
 
     def trust(self) -> Trust:
-        """Return the trusted keys. See `packager.publish.signatures.trust` for the errors."""
+        """Return the trusted keys."""
         from packager.publish.signatures import TrustRequest, trust
 
         usual = [Path(path) for path in os.environ.get(_KEYS, "").split(os.pathsep) if path]
@@ -69,9 +69,6 @@ def password_of(file: object, ask: Callable[[str], str] | None = None) -> bytes:
     Args:
         file: The file of the key, for the question.
         ask: Asks the question; None asks once.
-
-    Raises:
-        UnansweredError: There is no terminal to ask on.
     """
     password = os.environ.get(PASSWORD)
     if password is None:

@@ -17,7 +17,7 @@ from packager.cli.cluster_arguments import ClusterOptions, with_cluster
 from packager.cli.console import OutputFormat, emit, emit_output, emit_table, say
 
 if TYPE_CHECKING:
-    from packager.configure.site.read import SiteSettings
+    from packager.site.read import SiteSettings
 
 
 def register(app: typer.Typer) -> None:
@@ -35,11 +35,11 @@ def init(
     output: Output = None,
 ) -> None:
     """Write a commented site.yaml; on a terminal, it asks for the values that most sites have."""
-    from packager.app import site as use_case
+    from packager.site.example import QUESTIONS, create
 
     path = site_file or site_path()
-    values = {} if yes or not has_terminal() else _answers(use_case.QUESTIONS)
-    use_case.create(path, values, force=force)
+    values = {} if yes or not has_terminal() else _answers(QUESTIONS)
+    create(path, values, force=force)
     emit_output({"file": str(path), "values": values}, [str(path)], output or OutputFormat.name)
     named = ["--site-file", argument(path)] if site_file else []
     say(f"edit it, then: {shlex.join(['mlpack', 'site', 'show', *named])}")
@@ -54,9 +54,9 @@ def show(
     output: Output = None,
 ) -> None:
     """Print the defaults that are in effect, and which line of which file sets each."""
-    from packager.app import site as use_case
+    from packager.configure.site_answers import show as show_site
 
-    shown = use_case.show(_site(site_file), package)
+    shown = show_site(_site(site_file), package)
     if output is not None:
         emit_output(shown.as_json(), [entry.key for entry in shown.entries], output)
     else:
@@ -79,10 +79,10 @@ def check(
 
     Exit code 1 when something is missing, 6 when nothing is missing but something could not be checked.
     """
-    from packager.app import site as use_case
+    from packager.cluster.sitecheck import check as ask_cluster
 
     site = _site(site_file)
-    checked = use_case.check(site, at.client(ctx))
+    checked = ask_cluster(site, at.client(ctx))
     if output is not None:
         emit_output(checked.as_json(), [result.subject for result in checked.checks], output)
     else:

@@ -18,8 +18,8 @@ from packager.cli.console import OutputFormat, emit, emit_data, emit_json, emit_
 from packager.cli.task_arguments import ServerOptions, emit_yaml, with_server
 
 if TYPE_CHECKING:
-    from packager.app.task import TaskJob
     from packager.base.rest import RestServer
+    from packager.tasks.jobs import TaskJob
 
 
 class Storage(StrEnum):
@@ -69,9 +69,9 @@ def create(
 
     With --wait, exit code 0 when it has succeeded, 7 when it has failed or was deleted, 8 after --timeout.
     """
-    from packager.app import task as use_case
     from packager.base.yamlio import MAX_BYTES
     from packager.cli.host import host
+    from packager.tasks import jobs as use_case
 
     if dry_run and wait:
         raise UsageError("--dry-run and --wait cannot be combined")
@@ -117,8 +117,8 @@ def list_jobs(
     output: Output = None,
 ) -> None:
     """List jobs, the newest first."""
-    from packager.app.task import JobFilters
-    from packager.app.task import jobs as ask_jobs
+    from packager.tasks.jobs import JobFilters
+    from packager.tasks.jobs import jobs as ask_jobs
 
     filters = JobFilters(status, definition, creator, application, project, since, until, part)
     with at.connected() as to:
@@ -153,7 +153,7 @@ def status(
 
     Exit code 0 while all is well and after success, 7 when it has failed or was deleted, 8 after --timeout.
     """
-    from packager.app.task import job as ask_job
+    from packager.tasks.jobs import job as ask_job
 
     if watch or wait:
         with at.connected("0") as to:
@@ -182,8 +182,8 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue until it has ended.")] = False,
 ) -> None:
     """Print the log of a job; that of several pods with their names. It is kept when the pods are deleted."""
-    from packager.app.task import LogPart, log
     from packager.cli.host import host
+    from packager.tasks.jobs import LogPart, log
 
     part = LogPart(pod, container, tail, since, previous, timestamps, follow)
     with at.connected(at.timeout or "0") as to:
@@ -198,7 +198,7 @@ def cancel(
     output: Output = None,
 ) -> None:
     """Stop a job. Its record and its claims stay."""
-    from packager.app.task import cancel as ask_cancel
+    from packager.tasks.jobs import cancel as ask_cancel
 
     with at.connected() as to:
         job = ask_cancel(to, release)
@@ -220,8 +220,8 @@ def rerun(
     output: Output = None,
 ) -> None:
     """Create a job with the values of another one."""
-    from packager.app.task import rerun as ask_rerun
     from packager.cli.host import host
+    from packager.tasks.jobs import rerun as ask_rerun
 
     with at.connected("1m" if wait else None) as to:
         job = ask_rerun(to, release, host(ctx).runner, is_pinned=pinned)
@@ -242,8 +242,8 @@ def delete(
     output: Output = None,
 ) -> None:
     """Stop a job, and delete its objects and its record; its claims only with --storage delete."""
-    from packager.app.task import delete as ask_delete
-    from packager.app.task import job as ask_job
+    from packager.tasks.jobs import delete as ask_delete
+    from packager.tasks.jobs import job as ask_job
 
     what = f"{release}{' and its claims, with all results' if storage is Storage.delete else ''}"
     if not (yes or dry_run):
@@ -276,8 +276,8 @@ def export(
     The keys of mlops.env become values that users fill in, with their comments and defaults; secrets become values that
     no view shows. What decides more than a variable, such as the image, is fixed in the definition.
     """
-    from packager.app import task_export
     from packager.cli.host import host
+    from packager.tasks import export as task_export
 
     template, definition = task_export.export(package, overlay, name, kubectl, host(ctx).runner)
     files = [str(path) for path in task_export.write(folder, template, definition)]
@@ -307,8 +307,8 @@ def _wait(
     is_quiet: bool = False,
 ) -> None:
     """Follow a job to its end, and print it."""
-    from packager.app.task import follow
     from packager.cli.host import host
+    from packager.tasks.jobs import follow
 
     runner = host(ctx).runner
     begin = runner.clock()

@@ -47,7 +47,7 @@ class ServerOptions:
     @contextmanager
     def connected(self, limit: str | None = None) -> Iterator[RestServer]:
         """Give a client of the server, whose requests end after `limit`, --timeout or a minute."""
-        from packager.app.task_requests import connect
+        from packager.tasks.requests import connect
 
         if not self.server:
             raise UsageError("a server is missing: --server URL, or MLPACK_SERVER in the environment")

@@ -17,8 +17,8 @@ from packager.cli.task_arguments import ServerOptions, with_server
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.app.task_registry import Kind, Registered
     from packager.base.rest import RestServer
+    from packager.tasks.registry import Kind, Registered
 
 Revision = Annotated[int | None, typer.Option(metavar="N", min=1, max=1_000_000_000, help="An earlier revision.")]
 File = Annotated[
@@ -119,14 +119,14 @@ def schema(
     definition: Annotated[str, typer.Argument(metavar="DEFINITION", help="The definition.")],
 ) -> None:
     """Print the JSON Schema of the values that a definition takes."""
-    from packager.app.task_registry import schema as ask_schema
+    from packager.tasks.registry import schema as ask_schema
 
     with at.connected() as to:
         emit_json(ask_schema(to, definition), is_bounded=False)
 
 
 def _show(to: RestServer, kind: Kind, name: str | None, revision: int | None, output: OutputFormat | None) -> None:
-    from packager.app.task_registry import registered
+    from packager.tasks.registry import registered
 
     if revision is not None and name is None:
         raise UsageError(f"--revision needs the name of one of the {kind}")
@@ -155,8 +155,8 @@ def _made_from(definition: dict[str, Any]) -> str:
 
 
 def _apply(at: ServerOptions, kind: Kind, file: str, output: OutputFormat | None, *, is_trial: bool) -> None:
-    from packager.app import task_registry as use_case
     from packager.base.yamlio import MAX_BYTES
+    from packager.tasks import registry as use_case
 
     sources = use_case.registrations(kind, content_of(file, MAX_BYTES))
     done: list[Registered] = []
@@ -187,7 +187,7 @@ def _outcome(kind: Kind, applied: Registered, *, is_trial: bool) -> str:
 
 
 def _delete(at: ServerOptions, kind: Kind, name: str, *, is_sure: bool) -> None:
-    from packager.app.task_registry import delete
+    from packager.tasks.registry import delete
 
     what = f"{kind.removesuffix('s')}/{name}"
     if not is_sure:

@@ -14,7 +14,7 @@ from packager.cli.host import host
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
-    from packager.app.upgrade import PreparedUpgrade
+    from packager.configure.upgrade.upgrade import PreparedUpgrade
 
 
 @with_signatures
@@ -50,9 +50,9 @@ def upgrade(
     place, it names the file and the line, changes nothing and ends with 9. A new package that needs a weaker Pod
     Security level than the present one needs --pod-security LEVEL. Prints the paths of changed files.
     """
-    from packager.app import upgrade as use_case
-    from packager.app.verify import level
     from packager.cli.registry_arguments import local_package
+    from packager.configure.upgrade import upgrade as use_case
+    from packager.verify.command import level
 
     newer = local_package(ctx, newer, signatures.trust())
 

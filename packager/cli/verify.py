@@ -27,6 +27,7 @@ from packager.cli.signature_arguments import SignatureOptions, with_signatures
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from packager.verify.command import Further
     from packager.verify.report import Report, Security
 
 _MOST_FILES = 200 * DEFAULT.files
@@ -88,10 +89,11 @@ def verify(
     Of a bundle, the layout and all digests are checked first, then the signature, and the package in it.
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
-    from packager.app.verify import Checks, allowed_words, expected_digest, level
-    from packager.app.verify import verify as judge
     from packager.cli.host import host
     from packager.cli.registry_arguments import package_or_bundled, tag_of
+    from packager.verify import Checks
+    from packager.verify.command import allowed_words, expected_digest, level
+    from packager.verify.command import verify as judge
 
     if (at.context or at.namespace or at.kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
@@ -110,13 +112,21 @@ def verify(
         runner=host(ctx).runner,
     )
     trust = signatures.trust()
-    again = None
-    if rebuild is not None:
-        from packager.app.rebuild import RebuildRequest
-
-        again = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
+    further: list[Further] = []
+    tag = tag_of(Path(package))
     with package_or_bundled(ctx, Path(package), trust, limits) as (local, bundle):
-        report = judge(local, checks, again, bundle, tag_of(Path(package)))
+        if rebuild is not None:
+            from packager.builder.rebuild import RebuildRequest
+            from packager.builder.rebuild import rebuild as build_again
+
+            request = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
+            further.append(lambda _: build_again(local, request, limits))
+        if bundle is not None:
+            from packager.publish.load import compared
+
+            tag = bundle.package.tag
+            further.append(lambda report: compared(bundle, report))
+        report = judge(local, checks, further, tag)
     if output is not None:
         emit_output(report.as_json(), [report.package], output)
     else:
@@ -217,7 +227,7 @@ def _limits(size: str, files: int, ratio: int) -> Limits:
 
 def versions(requested: list[str]) -> tuple[str, ...]:
     """Return the versions of Kubernetes that the user names, as 1.N. Raises UsageError for one without schemas."""
-    from packager.app.verify import kubernetes_versions
+    from packager.verify.command import kubernetes_versions
 
     supported = kubernetes_versions()
     short = tuple(dict.fromkeys(re.sub(r"^v?(1\.\d+)(\.\d+)?$", r"\1", version) for version in requested))

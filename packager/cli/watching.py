@@ -110,11 +110,7 @@ def _show(
 
 
 def _finish_records(records: RunRecords) -> MlpackError | None:
-    """Finish the record of each workload, print where it is, and return the error of the first that is incomplete.
-
-    Raises:
-        ToolError: A record cannot be written.
-    """
+    """Finish the record of each workload, print where it is, and return the error of the first that is incomplete."""
     errors: list[MlpackError] = []
     for record in records.finish():
         errors += [error for copied in record.results if (error := print_results(copied))]
@@ -126,11 +122,7 @@ def _finish_records(records: RunRecords) -> MlpackError | None:
 
 
 def report_end(target: Target, verdict: Verdict) -> None:
-    """Print how the workload ended, and the commands for the next step.
-
-    Raises:
-        ClusterError: The workload has failed or cannot run.
-    """
+    """Print how the workload ended, and the commands for the next step."""
     if verdict.phase is Phase.SUCCEEDED:
         say(f"{target.shown} has succeeded")
         for finding in verdict.findings:

@@ -116,14 +116,6 @@ def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
 ) -> str:
     """Apply objects with server-side apply, unless the dry run is on the client side.
 
-    Args:
-        kubectl: The user's kubectl.
-        manifests: The objects, as JSON or YAML.
-        dry_run: `server` or `client` to apply nothing.
-        force_conflicts: Whether to take over fields that another field manager has set.
-        flags: More flags for kubectl.
-        warnings: Receives the server's warnings.
-
     Returns:
         kubectl's stdout.
 
@@ -162,10 +154,6 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
 
     Returns:
         The objects in the server's answer to the dry run, and the server's warnings.
-
-    Raises:
-        ClusterError: The server refused an object, or another user created an object of the same name meanwhile.
-        TimedOutError: An object of `surplus` still exists; nothing was applied.
     """
     # Without the dry run, a quota or a policy that refuses the last object would leave the others applied.
     try:
@@ -203,7 +191,7 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
 
 
 def planned(kubectl: Kubectl, manifests: str, *, force_conflicts: bool = False) -> list[Object]:
-    """Return the objects of `manifests`, which are JSON, as the server would store them. Raises as `apply`."""
+    """Return the objects of `manifests`, which are JSON, as the server would store them."""
     return _objects(apply(kubectl, manifests, dry_run="server", force_conflicts=force_conflicts, flags=_AS_JSON))
 
 

@@ -19,7 +19,7 @@ from packager.verify import Checks, trust
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.cluster.manifests import Manifests
     from packager.cluster.target import Target
     from packager.kubernetes.kubectl.client import Kubectl
@@ -82,11 +82,7 @@ def described(claim: str, size: str, storage_class: str | None, access: str) -> 
 
 
 def create_claims(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
-    """Create claims with `--save-config`, so that `kubectl apply` can change them later.
-
-    Raises:
-        ClusterError: The cluster refuses a claim; one that already exists is no error.
-    """
+    """Create claims with `--save-config`, so that `kubectl apply` can change them later."""
     for claim in described_claims:
         stdin = json.dumps(claim).encode()
         command = ("create", "--save-config", "--filename=-", "--output=name")
@@ -124,12 +120,7 @@ def check_options(size: str | None, storage_class: str | None, access: str | Non
 
 
 def create_claim(target: Target, claim: str, size: str, storage_class: str | None, access: str) -> None:
-    """Create a claim in the namespace of an overlay.
-
-    Raises:
-        UsageError: No storage class is named, and the cluster has no default one.
-        ClusterError: The cluster refuses the claim.
-    """
+    """Create a claim in the namespace of an overlay."""
     if storage_class is None and not may_be_bound_without_class(target.kubectl):
         message = f"claim {claim} is not created: the cluster has no default storage class"
         raise UsageError(message, hint="--claim-class NAME; `kubectl get storageclasses` lists the names")
@@ -137,17 +128,7 @@ def create_claim(target: Target, claim: str, size: str, storage_class: str | Non
 
 
 def create_workspace(target: Target, tell: Tell) -> None:
-    """Create the claim of the package's workspace, as the overlay `workspace` of the package describes it.
-
-    Args:
-        target: An overlay of the package, and the cluster.
-        tell: Receives the message that the claim was created.
-
-    Raises:
-        VerificationError: This overlay creates other objects, or may not be applied; nothing was applied.
-        ClusterError: The cluster refuses the claim.
-        ToolError: The overlay cannot be rendered.
-    """
+    """Create the claim of the package's workspace, as the overlay `workspace` of the package describes it."""
     package, kubectl = target.package, target.kubectl
     assert package.workspace is not None
     outcome = render.render(package, layout.WORKSPACE, (kubectl.program,), kubectl.runner)

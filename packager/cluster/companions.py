@@ -32,11 +32,7 @@ class Beside:
 
 
 def beside(kubectl: Kubectl, manifests: Manifests) -> tuple[Beside, ...]:
-    """Return the objects beside the main workload, in the order of the manifests; none if the user may not see them.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
-    """
+    """Return the objects beside the main workload, in the order of the manifests; none if the user may not see them."""
     workload = manifests.workload
     kinds = structures()[workload["kind"]].companion_kinds
     sought = [

@@ -90,10 +90,6 @@ def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
     Args:
         prepared: The prepared delete.
         timeout: Seconds to wait until all objects are deleted; None not to wait.
-
-    Raises:
-        TimedOutError: Some objects still exist after the timeout.
-        ClusterError: The server refused, or one of the objects has been replaced by another one.
     """
     target, survey = prepared.target, prepared.survey
     # The workloads first: their pods must not lose their ConfigMaps while they run.

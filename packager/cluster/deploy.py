@@ -162,11 +162,7 @@ def with_hold(target: Target, seconds: float) -> Target:
 
 
 def dry_run(target: Target, strategy: str, *, force_conflicts: bool = False, form: str | None = None) -> str:
-    """Return the output of kubectl's dry run with the strategy `client` or `server`, in kubectl's output form `form`.
-
-    Raises:
-        ClusterError: The cluster would refuse the objects.
-    """
+    """Return the output of kubectl's dry run with the strategy `client` or `server`, in the output form `form`."""
     if strategy == "server":
         refuse_taken(look_up(target.kubectl, target.manifests.objects), target.identity)
     flags = [f"--output={form}"] if form else []
@@ -175,11 +171,7 @@ def dry_run(target: Target, strategy: str, *, force_conflicts: bool = False, for
 
 
 def planned_changes(target: Target, *, force_conflicts: bool = False) -> tuple[AdmissionChange, ...]:
-    """Return the changes that the cluster's policies and webhooks would make to the objects and their pods.
-
-    Raises:
-        ClusterError: The cluster would refuse the objects.
-    """
+    """Return the changes that the cluster's policies and webhooks would make to the objects and their pods."""
     namespace = target.kubectl.default_namespace()
     kubectl = replace(target.kubectl, namespace=namespace)
     stamped = target.stamped(target.person)
@@ -242,10 +234,6 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
     """Apply all objects, or none if a dry run fails; never overwrite objects of other owners.
 
     Objects of site options that are now off are deleted after the dry run has succeeded.
-
-    Args:
-        prepared: The deploy, and the existing objects.
-        force_conflicts: Whether to take over fields that another field manager has set.
 
     Raises:
         ClusterError: The server refused an object, or an object of the same name was created during the deploy.

@@ -125,9 +125,6 @@ def code_of(source: Path, spec: Path | None, target: Target, settings: Sequence[
         spec: The spec file of a model; None for a package.
         target: The opened overlay.
         settings: The changes of the spec.
-
-    Raises:
-        UsageError: The package is an archive, or a setting has a wrong form.
     """
     if spec is not None:
         values = target.package.inventory["spec"]
@@ -157,11 +154,6 @@ def check(target: Target, allowed: frozenset[str], level: Level | None) -> None:
 
 def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
     """Return the session of a target, after a look at the objects that exist; change nothing.
-
-    Args:
-        target: The opened overlay.
-        source: The model or the package, as the user names it.
-        code: The folder of the code.
 
     Raises:
         UsageError: The programs of its pods cannot be started again, or there are too many pods.
@@ -334,11 +326,7 @@ class DevLoop:
         self._pods, self._has_begun = pods, True
 
     def _running(self) -> tuple[DevPod, ...] | None:
-        """Return all pods of the workloads if all of them run; else None.
-
-        Raises:
-            ClusterError: A workload was deleted, or has ended.
-        """
+        """Return all pods of the workloads if all of them run; else None."""
         pods: list[DevPod] = []
         for one in self._target.per_workload:
             snapshot = one.observe(events=False)

@@ -105,12 +105,7 @@ class RemoteFolder:
     words: str  # the name of its storage in messages
 
     def entries(self, *, must_exist: bool = True) -> Listing:
-        """Return the entries in and below the folder.
-
-        Raises:
-            ClusterError: The folder cannot be read, or does not exist (only with `must_exist`).
-            VerificationError: The folder contains more than MAX_FILES entries.
-        """
+        """Return the entries in and below the folder."""
         try:
             return _listing(self.shell.ask(_LIST, self.root, self.path))
         except ScriptError as error:
@@ -123,9 +118,6 @@ class RemoteFolder:
 
         Args:
             files: The sizes of the files, by path; they determine the time limit.
-
-        Raises:
-            ClusterError: The folder cannot be read.
         """
         if not files:
             return {}, ()

@@ -93,10 +93,6 @@ def poll(  # noqa: PLR0913 - two parameters are the time, which tests simulate
         read_events: The function that reads the namespace's events, which outlive the workload.
         clock: A monotonic clock, in seconds.
         sleep: The function that waits for a number of seconds.
-
-    Raises:
-        ClusterError: The cluster does not answer the first poll, or has not answered for MAX_SILENCE seconds. After a
-            deploy (`rendered`), silence at the first poll is tolerated, but not a refusal.
     """
     updates = _Updates(kind, rendered, patience, keep_following=keep_following)
     last: Update | None = None
@@ -153,9 +149,6 @@ def combined(followed: Sequence[Iterator[Update]]) -> Iterator[Update]:
 
     Args:
         followed: The updates of each workload; none are read after a last update.
-
-    Raises:
-        ClusterError: An error of `followed`.
     """
     if len(followed) == 1:
         yield from followed[0]
@@ -316,10 +309,6 @@ def follow(
         patience: The longest wait in seconds for a temporary obstacle to pass; None for no limit. The operator gets
             half a minute at most to notice the end of the workload.
         watch: Keeps the logs of the main workload's pods; None for no log.
-
-    Raises:
-        TimedOutError: The timeout has passed.
-        ClusterError: The cluster does not answer for a long time.
     """
     target = replace(target, kubectl=target.kubectl.within(timeout))
     stuck_since: float | None = None

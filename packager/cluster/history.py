@@ -77,14 +77,7 @@ class History:
 
 
 def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False, records: Sequence[Path]) -> History:
-    """Return the deployments of the package at `path` that still exist, and its recorded runs, also without a cluster.
-
-    Raises:
-        UsageError: There is no such package.
-        ClusterError: There is no recorded run, and the cluster does not answer, or the user may not list any of the
-            resources.
-        ToolError: There is no recorded run, and kubectl cannot be run.
-    """
+    """Return the deployments of the package at `path` that exist, and its recorded runs, also without a cluster."""
     with opened(path) as package:
         runs = [run for folder in records for run in past_runs(folder, package.name)]
         runs.sort(key=lambda run: run.created, reverse=True)

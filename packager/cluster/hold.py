@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.errors import MlpackError
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Key
     from packager.cluster.results import Results
@@ -117,15 +117,12 @@ class HeldResults:
         folder: The folder to copy to.
         patience: The longest wait in seconds for data; 0 for no limit.
         tell: Receives messages for the user.
-
-    Attributes:
-        copies: The copied results, by folder; those of a later attempt replace earlier ones.
-        error: The reason why the last copy failed; None if it succeeded.
     """
 
     def __init__(self, target: Target, folder: Path, patience: float, tell: Tell) -> None:
+        # the copied results, by folder; those of a later attempt replace earlier ones
         self.copies: dict[str, Results] = {}
-        self.error: MlpackError | None = None
+        self.error: MlpackError | None = None  # the reason why the last copy failed; None if it succeeded
         self._target = target
         self._folder = folder
         self._patience = patience

@@ -46,21 +46,11 @@ class SnapshotReader(Protocol):
 
         Args:
             events: Whether to read events too; a namespace may contain thousands.
-
-        Raises:
-            ClusterError: The cluster did not answer, or refused to.
         """
 
 
 class LogKeeper:
-    """Takes snapshots that include the last lines of pods that will be deleted because one of them has failed.
-
-    Args:
-        read: The function that takes a snapshot.
-        kubectl: The user's kubectl.
-        kind: The workload's kind, which finds the pods that are about to be deleted.
-        watch: Sees pods that begin and end between two snapshots, if the kind starts its pods again; None for none.
-    """
+    """Takes snapshots that include the last lines of pods that will be deleted because one of them has failed."""
 
     def __init__(self, read: SnapshotReader, kubectl: Kubectl, kind: Workload, watch: PodWatch | None = None) -> None:
         self._read = read

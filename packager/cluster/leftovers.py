@@ -29,9 +29,6 @@ def leftovers(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> lis
     """Return the package's objects that earlier deploys of this overlay have created and this one does not contain.
 
     These are ConfigMaps with earlier contents, and objects of options that were switched off since.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
     """
     config_maps = [
         item
@@ -45,9 +42,6 @@ def switched_off(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> 
     """Return the objects beside the workloads that earlier deploys created for options which are off now.
 
     Objects that the user may not see are left out, since such a user cannot have deployed them.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
     """
     known = set(map(key, manifests.objects))
     sought = [

@@ -167,14 +167,7 @@ def _time(stamp: re.Match[bytes]) -> bytes:
 
 
 class ContainerLog:
-    """The log of one container, each time read from the position reached before.
-
-    Args:
-        kubectl: The user's kubectl.
-        pod: The pod.
-        container: The container's name; None for the pod's main container.
-        part: The part of the log to read.
-    """
+    """The log of one container, each time read from the position reached before."""
 
     def __init__(self, kubectl: Kubectl, pod: Object, container: str | None = None, part: LogRange = WHOLE) -> None:
         self.pod = pod  # its newest known state
@@ -423,12 +416,6 @@ class LogStreams:
         self, pod: Object, container: str | None = None, part: LogRange = WHOLE, *, is_deleted: bool = False
     ) -> bool:
         """Begin to read a log when its container has started; call it again with each new state of the pod.
-
-        Args:
-            pod: The pod.
-            container: The container's name; None for the pod's main container.
-            part: The part of the log to read.
-            is_deleted: Whether the pod no longer exists.
 
         Returns:
             Whether the log is read; it is not while MOST_STREAMS others are.

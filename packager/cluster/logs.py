@@ -63,20 +63,16 @@ class Feed:
         selection: The pods and containers.
         part: The part of each log to read. `tail` applies to the pods of the first reading.
         also: Receives the living pods that the watch has seen; None for nothing.
-
-    Attributes:
-        watch: Sees pods that begin and end between two looks, for a follower of the workload.
-        has_written: Whether any byte has been read.
-        error: The error of the last reading; None if everything could be read.
     """
 
     def __init__(
         self, target: Target, selection: PodSelection = MAIN, part: LogRange = WHOLE, also: Begin | None = None
     ) -> None:
-        self.has_written = False
-        self.error: ClusterError | None = None
+        self.has_written = False  # whether any byte has been read
+        self.error: ClusterError | None = None  # the error of the last reading; None if everything could be read
         self.target = target
         self.streams = LogStreams(target.kubectl)
+        # sees pods that begin and end between two looks, for a follower of the workload
         self.watch = PodWatch(target.kubectl, self._begin)
         self._also = also
         self._selection = selection
@@ -182,11 +178,7 @@ class Feed:
             yield text
 
     def raise_if_hopeless(self) -> None:
-        """Raise the error of the last reading if waiting would not help.
-
-        Raises:
-            ClusterError: The cluster has refused from the start or for a long time, or has not answered for very long.
-        """
+        """Raise the error of the last reading if waiting would not help."""
         if self.error is None:
             return
         refused = REFUSED_SECONDS if self._has_read else 0.0
@@ -208,12 +200,7 @@ class Feed:
 
 
 def logs(feed: Feed) -> Iterator[Part]:
-    """Yield the logs that the pods of `feed` have written until now.
-
-    Raises:
-        UsageError: There is no such worker.
-        ClusterError: The workload does not exist, has written nothing yet, or its log cannot be read.
-    """
+    """Yield the logs that the pods of `feed` have written until now."""
     target = feed.target
     snapshot = target.observe(events=False)
     if snapshot is None:
@@ -254,12 +241,7 @@ def _nothing_written(target: Target, part: LogRange, logs: Sequence[ContainerLog
 
 
 def follow(feed: Feed) -> Iterator[Part]:
-    """Yield the logs of the pods of `feed` as they are written, until the workload has ended.
-
-    Raises:
-        UsageError: There is no such worker.
-        ClusterError: The workload does not exist, cannot run, or its log cannot be read for a long time.
-    """
+    """Yield the logs of the pods of `feed` as they are written, until the workload has ended."""
     target, lost = feed.target, ""
     with feed.streams:
         for update in follow_one(target, keep_following=True, watch=feed.watch):

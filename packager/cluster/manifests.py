@@ -64,11 +64,7 @@ class Manifests:
         )
 
     def about(self, workload: str) -> Manifests:
-        """Return the manifests with the workload of this name, or `kind/name`, selected.
-
-        Raises:
-            UsageError: No workload, or more than one, has the name.
-        """
+        """Return the manifests with the workload of this name, or `kind/name`, selected."""
         pairs = [(name(item), f"{item['kind'].lower()}/{name(item)}") for item in self.workloads]
         matching = [index for index, words in enumerate(pairs) if workload in words]
         if len(matching) != 1:
@@ -118,10 +114,6 @@ def load(rendered: str, overlay: str, main: str = "") -> Manifests:
         overlay: The name of the overlay in messages.
         main: The name of the default workload, which builds name after package and overlay; if no workload has it, the
             first workload that ends by itself is the default.
-
-    Raises:
-        RenderError: The output is not YAML, a document is not an object, no workload has a supported kind, a workload
-            occurs twice, or a workload has no container.
     """
     documents, problems = yamlio.load_all(rendered.encode(), overlay, max_bytes=_MAX_BYTES)
     if problems:

@@ -25,9 +25,6 @@ def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True)
     """Return a snapshot of the workload `name`; None when it does not exist.
 
     What belongs to it is known by its owners: those of a pod may be seen to belong to the workload themselves.
-
-    Raises:
-        ClusterError: The cluster does not answer, refuses to, or does not know workloads of this kind.
     """
     items, refusal = _workload(kubectl, kind, name)
     workload = next((item for item in items if item["kind"] == kind.name), None)
@@ -112,9 +109,6 @@ def released_pods(kubectl: Kubectl, kind: Workload, workload: str) -> tuple[Obje
 
     A controller takes its reference from a pod whose labels a webhook or a policy has changed, so that nothing deletes
     this pod with its workload. It is known by its generated name, and has no owner (pkg/controller: ReleasePod).
-
-    Raises:
-        ClusterError: The cluster does not answer.
     """
     try:
         pods = kubectl.items("pods")
@@ -180,7 +174,6 @@ def events_of(kubectl: Kubectl) -> Events:
 
     Raises:
         UnreachableError: The cluster does not answer.
-        ClusterError: The cluster refuses for another reason than the user's permissions.
     """
     try:
         return Events(tuple(kubectl.items("events")))

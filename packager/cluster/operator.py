@@ -20,22 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
     from packager.kubernetes.verdict import Finding
-    from packager.workloads.operator import Operator
+    from packager.workloads.workload import Operator
 
 
 _IMAGE_HINT = "use --from FILE with a manifest whose image the nodes can pull"
 
 
 def served(kubectl: Kubectl, operator: Operator) -> tuple[str, ...]:
-    """Return the served versions of the operator's kind; none if its CRD is not established.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
-    """
+    """Return the served versions of the operator's kind; none if its CRD is not established."""
     crd = kubectl.get(f"customresourcedefinitions.apiextensions.k8s.io/{operator.crd}")
     if crd is None or not true_condition(crd, "Established"):
         return ()
@@ -43,11 +39,7 @@ def served(kubectl: Kubectl, operator: Operator) -> tuple[str, ...]:
 
 
 def jobs(kubectl: Kubectl, operator: Operator) -> tuple[list[Object], list[Object]]:
-    """Return the jobs in all namespaces that still run, and those that have ended.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
-    """
+    """Return the jobs in all namespaces that still run, and those that have ended."""
     kind = kinds()[operator.kind]
     running: list[Object] = []
     ended: list[Object] = []
@@ -64,11 +56,7 @@ def apply_operator(
     dry_run: str | None = None,
     force_conflicts: bool = False,
 ) -> str:
-    """Apply the operator with server-side apply, and return kubectl's message about each object.
-
-    Raises:
-        ClusterError: The cluster refuses, or a CRD of this name does not serve the needed version.
-    """
+    """Apply the operator with server-side apply, and return kubectl's message about each object."""
     versions = served(kubectl, operator)
     if versions and operator.api.partition("/")[2] not in versions:
         raise _rival_error(operator, versions)
@@ -89,11 +77,7 @@ def _rival_error(operator: Operator, versions: Sequence[str]) -> ClusterError:
 
 
 def await_operator(kubectl: Kubectl, manifests: Bundle) -> Iterator[str]:
-    """Yield, about once per second, the reason why the operator is not ready, until it is.
-
-    Raises:
-        ClusterError: The operator cannot become ready.
-    """
+    """Yield, about once per second, the reason why the operator is not ready, until it is."""
     since: dict[str, float] = {}
     while True:
         try:
@@ -186,21 +170,7 @@ class AppliedOperator:
 def install(  # noqa: PLR0913 - an option each
     kubectl: Kubectl, name: str, file: Path | None, *, dry_run: str | None, force_conflicts: bool, tell: Tell
 ) -> AppliedOperator:
-    """Apply the release that mlpack is tested with, or the manifests in `file`.
-
-    Args:
-        kubectl: The client of the cluster.
-        name: One of `operator_names`.
-        file: A file that replaces upstream's manifests; None for upstream's.
-        dry_run: `client` or `server` for a dry run on this side; None to apply.
-        force_conflicts: Whether to take over fields that another field manager has set.
-        tell: Receives notes for the user.
-
-    Raises:
-        ToolError: The manifest cannot be fetched or read.
-        UsageError: The file contains no manifests.
-        ClusterError: The cluster refuses the objects, or a CRD of this name from another owner exists.
-    """
+    """Apply the release that mlpack is tested with, or the manifests in `file`."""
     operator = operators()[name]
     if file is None:
         tell(f"fetching {operator.url}")
@@ -215,12 +185,7 @@ def install(  # noqa: PLR0913 - an option each
 
 
 def wait_until_ready(applied: AppliedOperator, *, timeout: float, tell: Tell) -> tuple[str, ...]:
-    """Wait until the operator serves, report the reasons for waiting, and return the versions that it serves.
-
-    Raises:
-        TimedOutError: The operator does not serve within `timeout` seconds.
-        ClusterError: The operator cannot become ready.
-    """
+    """Wait until the operator serves, report the reasons for waiting, and return the versions that it serves."""
     clock = applied.kubectl.runner.clock
     deadline = clock() + timeout
     last = ""
@@ -271,11 +236,7 @@ class OperatorStatus:
 
 
 def status(kubectl: Kubectl, name: str) -> OperatorStatus:
-    """Return whether the operator `name` is installed and running.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
-    """
+    """Return whether the operator `name` is installed and running."""
     operator = operators()[name]
     versions = served(kubectl, operator)
     heartbeat = check_heartbeat(kubectl, operator)

@@ -12,7 +12,7 @@ from packager.kubernetes.objects import moment, name, true_condition
 if TYPE_CHECKING:
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
-    from packager.workloads.operator import Operator
+    from packager.workloads.workload import Operator
 
 
 class Alive(StrEnum):

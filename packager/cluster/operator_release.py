@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.kubernetes.objects import Object
-    from packager.workloads.operator import Operator
+    from packager.workloads.workload import Operator
 
 _MAX_BYTES = 16 << 20
 _OTHER_WAY = "download the file another way and pass it with --from FILE"
@@ -58,18 +58,7 @@ class Bundle:
 
 
 def bundle(operator: Operator, file: Path | None = None, *, hint: str = _OTHER_WAY) -> Bundle:
-    """Return the manifest of an operator: upstream's release, or the contents of `file`.
-
-    Args:
-        operator: The operator.
-        file: A file that replaces upstream's manifest.
-        hint: The fix for the user if upstream's manifest cannot be fetched.
-
-    Raises:
-        ToolError: The manifest cannot be fetched or read.
-        VerificationError: The digest of upstream's manifest is not the pinned one.
-        UsageError: The file contains no manifests.
-    """
+    """Return the manifest of an operator: upstream's release, or the contents of `file`."""
     if file is None:
         text = fetch(operator.url, operator.sha256, hint=hint)
     else:

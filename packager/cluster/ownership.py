@@ -118,11 +118,7 @@ def described(items: Sequence[tuple[Object, str]]) -> str:
 
 
 def refuse_taken(live: Mapping[Key, Object], identity: Identity) -> None:
-    """Refuse to overwrite objects of others.
-
-    Raises:
-        ClusterError: Some of `live` do not belong to the package.
-    """
+    """Refuse to overwrite objects of others."""
     taken = [(item, owner(item)) for item in live.values() if not identity.owns(item)]
     if taken:
         raise _taken_error(described(taken))
@@ -138,11 +134,7 @@ def foreign_objects(items: Iterable[Object], known: Mapping[Key, Object]) -> lis
 
 
 def refuse_foreign(items: Iterable[Object]) -> None:
-    """Refuse to continue if others have just created some of the objects.
-
-    Raises:
-        ClusterError: `items` is not empty.
-    """
+    """Refuse to continue if others have just created some of the objects."""
     taken = [(item, owner({**item, "metadata": {**item["metadata"], "labels": {}}})) for item in items]
     if taken:
         raise _taken_error(described(taken))

@@ -39,13 +39,10 @@ class PodWatch:
     Args:
         kubectl: The user's kubectl.
         begin: Called in the thread of the watch with the living pods, after each event; None for nothing.
-
-    Attributes:
-        is_refused: Whether the user may not watch pods.
     """
 
     def __init__(self, kubectl: Kubectl, begin: Begin | None = None) -> None:
-        self.is_refused = False
+        self.is_refused = False  # whether the user may not watch pods
         self._kubectl = kubectl
         self._begin = begin
         self._is_over = threading.Event()

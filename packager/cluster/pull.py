@@ -67,11 +67,7 @@ class Pull:
 
 
 def compare_for_pull(remote: RemoteFolder, folder: Path, *, force: bool) -> Pull:
-    """Return the files that a pull has to read.
-
-    Raises:
-        ClusterError: The remote folder cannot be read; or local files differ, each of which is a problem of the error.
-    """
+    """Return the files that a pull has to read."""
     listing = remote.entries()
     files = listing.files
     local = {path: _local_digest(folder / path, entry.size) for path, entry in files.items()}
@@ -103,9 +99,7 @@ def pull(remote: RemoteFolder, work: Pull, folder: Path, advance: Callable[[int]
     """Read the pending files into a local folder, which is created if missing, and find those that have changed.
 
     Raises:
-        ClusterError: The remote folder cannot be read.
         BrokenOffError: The connection broke off; call the function again to continue.
-        VerificationError: The data is not a tar, or too large.
         OSError: The local folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +133,6 @@ def unpack(stream: IO[bytes], work: Pull, folder: Path, advance: Callable[[int],
     """Write the pending files of a tar into an existing folder, and skip everything else.
 
     Raises:
-        VerificationError: The stream is not a valid tar, or breaks off.
         OSError: The folder cannot be written.
     """
     awaited = set(work.pending)

@@ -85,12 +85,7 @@ class LocalFolder:
 
 
 def local_folder(folder: Path) -> LocalFolder:
-    """Return the contents of a local folder.
-
-    Raises:
-        UsageError: The folder does not exist or cannot be read; or it contains links, devices or names that cannot be
-            sent, each of which is a problem of the error.
-    """
+    """Return the contents of a local folder."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
     files: list[LocalFile] = []
@@ -148,11 +143,7 @@ class Push:
 
 
 def compare_for_push(remote: RemoteFolder, local: LocalFolder, *, force: bool) -> Push:
-    """Return the files that a push has to send.
-
-    Raises:
-        ClusterError: Remote files differ, or other entries are in their places; each is a problem of the error.
-    """
+    """Return the files that a push has to send."""
     listing = remote.entries(must_exist=False)
     files = listing.files
     seen, _ = remote.digests(
@@ -206,9 +197,7 @@ def send(remote: RemoteFolder, work: Push, advance: Callable[[int], object] = la
     """Send all parts that have not arrived, and compare their digests.
 
     Raises:
-        ClusterError: The parts cannot be written, or one is damaged.
         BrokenOffError: The connection broke off; call the function again to continue.
-        UsageError: A file changed while it was read.
     """
     shell, where = remote.shell, (remote.root, remote.path)
     try:
@@ -252,7 +241,6 @@ def commit(remote: RemoteFolder, work: Push, *, force: bool) -> None:
     """Rename all parts to their paths, and create the empty folders.
 
     Raises:
-        ClusterError: The folder cannot be written; or files have appeared during the push, which are kept unchanged.
         BrokenOffError: The connection broke off.
     """
     lines = [f"{name}\n{file.path}\n" for name, file in work.parts.items()]

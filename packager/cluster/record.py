@@ -28,7 +28,7 @@ from packager.package import layout
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.cluster.follow import Update
     from packager.cluster.logreader import LogPart
     from packager.cluster.results import Results
@@ -266,18 +266,13 @@ class RunRecord:
 
 
 class RunRecords:
-    """The records of all workloads of an overlay, whose logs are read until the block ends; see `RunRecord`.
-
-    Attributes:
-        begin: Begins with the logs of pods of the main workload that a watch has seen.
-        watch: A watch that does so.
-    """
+    """The records of all workloads of an overlay, whose logs are read until the block ends; see `RunRecord`."""
 
     def __init__(self, target: Target, folder: Path, *, patience: float, tell: Tell) -> None:
         self._records = [RunRecord(one, folder, patience, tell) for one in target.per_workload]
         self._last: dict[int, tuple[Snapshot, Verdict]] = {}
-        self.begin = self._records[0].begin
-        self.watch = PodWatch(target.kubectl, self.begin)
+        self.begin = self._records[0].begin  # begins with the logs of pods of the main workload that a watch has seen
+        self.watch = PodWatch(target.kubectl, self.begin)  # a watch that does so
 
     def read(self, update: Update) -> None:
         """Save what is new in an update on the workloads. Raises ToolError."""
@@ -302,11 +297,6 @@ class RunRecords:
 
 def keep(target: Target, update: Update, folder: Path) -> MlpackError | None:
     """Write a short record of the workloads of an overlay, and remove the oldest ones of all overlays.
-
-    Args:
-        target: The opened overlay.
-        update: The last update on its workloads.
-        folder: The folder of all short records, which is created for its owner alone.
 
     Returns:
         The reason why a record is missing, which does not make the run a failed one; None if all are written.

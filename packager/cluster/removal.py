@@ -50,11 +50,7 @@ class Survey:
 
 
 def survey(kubectl: Kubectl, manifests: Manifests, identity: Identity, *, keep_claims: bool = False) -> Survey:
-    """Return the objects that a delete would remove and those that it would keep.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
-    """
+    """Return the objects that a delete would remove and those that it would keep."""
     live = look_up(kubectl, manifests.objects)
     others: list[tuple[Object, str]] = []
     ours: list[Object] = []
@@ -83,10 +79,6 @@ def remove(kubectl: Kubectl, items: Sequence[Object], *, timeout: float | None) 
         kubectl: The user's kubectl.
         items: The objects in the cluster, with their uids.
         timeout: The longest wait in seconds; None not to wait.
-
-    Raises:
-        TimedOutError: Objects still exist.
-        ClusterError: The server refused, or an object was replaced by another one of its name.
     """
     begin = kubectl.runner.clock()
     listed: dict[str, dict[str, str]] = {}
@@ -107,10 +99,6 @@ def await_stragglers(kubectl: Kubectl, kind: Workload, workload: Object, *, time
         kind: The workload's kind.
         workload: The deleted workload, with its uid.
         timeout: The longest wait in seconds.
-
-    Raises:
-        TimedOutError: Pods still exist.
-        ClusterError: The cluster does not answer, or refuses to.
     """
     selector = kind.selector(workload)
     if selector is None:
@@ -126,12 +114,7 @@ def _await_gone(
     begin: float,
     timeout: float,
 ) -> None:
-    """Wait until `remaining`, called with the objects that it returned before, returns no more objects.
-
-    Raises:
-        TimedOutError: Objects remain, or may remain, `timeout` seconds after `begin`, or before kubectl's deadline.
-        ClusterError: The cluster has refused to answer for _REFUSED_SECONDS.
-    """
+    """Wait until `remaining`, called with the objects that it returned before, returns no more objects."""
     runner = kubectl.runner
     left, answered_at = list(items), runner.clock()
     longest = kubectl.remaining(timeout) or 0

@@ -24,7 +24,7 @@ from packager.workloads.pods import outlives_pods, writes_to_claim
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.cluster.manifests import Manifests
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
@@ -191,10 +191,7 @@ def copied(
         tell: Receives messages for the user during the copy.
 
     Raises:
-        UsageError: There is no such worker, or the workload serves and has no results.
         ClusterError: The results were deleted, or cannot be read.
-        TimedOutError: No data arrived within `patience`.
-        ToolError: The folder cannot be written.
     """
     if target.manifests.kind.serves:
         raise UsageError(f"{target.shown} is a service and has no results", hint=target.command("logs"))
@@ -227,8 +224,6 @@ def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell
 
     Raises:
         ClusterError: The results cannot be read.
-        TimedOutError: No data arrived within `patience`.
-        ToolError: The folder cannot be written.
     """
     kind, snapshot = target.manifests.kind, target.observe(events=False)
     if snapshot is None or not kind.indexes(snapshot.workload):
@@ -260,7 +255,6 @@ def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and w
     Raises:
         ClusterError: The results cannot be read.
         TimedOutError: No data arrived within `patience`.
-        ToolError: The folder cannot be written.
     """
     kind = target.manifests.kind
     output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.cluster.deploy import PreparedDeploy
     from packager.cluster.target import Target
     from packager.kubernetes.kubectl.client import Kubectl
@@ -146,12 +146,7 @@ class Execute(Protocol):
     """Deploys a task, and follows it to its end."""
 
     def __call__(self, task: Task, /) -> tuple[tuple[Target, Verdict], ...]:
-        """Return the verdict on each workload; if one has failed, only on this one.
-
-        Raises:
-            ClusterError: The task cannot be deployed, or the cluster does not answer.
-            UnansweredError: A workload must be replaced, and there is no terminal to ask on.
-        """
+        """Return the verdict on each workload; if one has failed, only on this one."""
 
 
 @contextmanager
@@ -168,7 +163,6 @@ def open_tasks(
         tell: Receives the warnings of kubectl.
 
     Raises:
-        UsageError: The package lacks an overlay, a name is repeated, or no task of a cube with several is named.
         VerificationError, RenderError: See `packager.cluster.target.open_target`.
     """
     with opened(runnable.package) as package:

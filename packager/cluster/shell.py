@@ -51,18 +51,14 @@ class BrokenOffError(Exception):
 
 
 class ScriptError(ClusterError):
-    """A script has ended with a code other than 0.
-
-    Attributes:
-        is_full: Whether a program of the script has found no space, or has used up its quota.
-        is_denied: Whether a program of the script lacks a permission.
-    """
+    """A script has ended with a code other than 0."""
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(words)
         self.code = code
+        # whether a program of the script has found no space, or has used up its quota
         self.is_full = _FULL.search(words) is not None
-        self.is_denied = _DENIED.search(words) is not None
+        self.is_denied = _DENIED.search(words) is not None  # whether a program of the script lacks a permission
 
 
 @dataclass(frozen=True, slots=True)

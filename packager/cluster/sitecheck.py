@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, NotServedError, UnreachableError
+from packager.base.errors import ClusterError, MlpackError, NotServedError, ToolError, UnreachableError
 from packager.base.values import Value
-from packager.configure.site.defaults import everything
 from packager.package.options import CLAIMS
+from packager.site.defaults import everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from packager.configure.site.defaults import SetValue
-    from packager.configure.site.read import SiteSettings
     from packager.kubernetes.kubectl.client import Kubectl
+    from packager.site.defaults import SetValue
+    from packager.site.read import SiteSettings
 
 _RESOURCES = {
     "queue": "localqueues.kueue.x-k8s.io",
@@ -47,14 +49,43 @@ class SiteCheck(Value, frozen=True):
     message: str = ""  # the reason why it is unknown; empty for the other states
 
 
-def check(site: SiteSettings, kubectl: Kubectl) -> Iterator[SiteCheck]:
-    """Yield the result for each object, and each set of node labels, that a site's file names.
+@dataclass(frozen=True, slots=True)
+class CheckedSite:
+    """The results of checking a site's file against a cluster."""
+
+    path: Path  # the site's file
+    namespace: str  # the namespace of the objects
+    checks: tuple[SiteCheck, ...]  # the results
+
+    @property
+    def exit_code(self) -> int:
+        """1 when something is missing, 6 when something could not be checked, else 0."""
+        states = {result.state for result in self.checks}
+        if NamedState.MISSING in states:
+            return MlpackError.exit_code
+        return ToolError.exit_code if NamedState.UNKNOWN in states else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the results for `-o json`."""
+        checks = [
+            {"state": result.state, "subject": result.subject, "from": result.place, "message": result.message}
+            for result in self.checks
+        ]
+        return {"file": str(self.path), "namespace": self.namespace, "checks": checks, "exit_code": self.exit_code}
+
+
+def check(site: SiteSettings, kubectl: Kubectl) -> CheckedSite:
+    """Ask a cluster whether it has the objects and the node labels that a site's file names.
 
     Raises:
         UnreachableError: The cluster did not answer.
-        ToolError: kubectl is missing.
-        UsageError: There is no such context.
     """
+    namespace = kubectl.default_namespace()
+    return CheckedSite(site.path, namespace, tuple(checks(site, replace(kubectl, namespace=namespace))))
+
+
+def checks(site: SiteSettings, kubectl: Kubectl) -> Iterator[SiteCheck]:
+    """Yield the result for each object, and each set of node labels, that a site's file names."""
     values = list(everything(site))
     option, claim = _MADE_BY_PACKAGES
     has_own_claim = any(value.key == option for value in values)

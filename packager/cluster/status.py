@@ -102,11 +102,7 @@ def as_json(statuses: Sequence[Status]) -> dict[str, Any]:
 
 
 def status(target: Target, *, with_curves: bool = False) -> Status:
-    """Return the status of the workload.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
-    """
+    """Return the status of the workload."""
     # Only the logs show which pod has failed first; `deploy` reads them too.
     snapshot = LogKeeper(target.observe, target.kubectl, target.manifests.kind)(events=True)
     if snapshot is None:
@@ -158,11 +154,7 @@ MOST_PODS = 8
 
 
 def curves(target: Target) -> tuple[Curve, ...]:
-    """Return the curves in the logs of the workload's main containers; none while it does not exist.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to return a log.
-    """
+    """Return the curves in the logs of the workload's main containers; none while it does not exist."""
     snapshot = target.observe(events=False)
     pods = target.manifests.kind.listed(snapshot.pods)[:MOST_PODS] if snapshot else ()
     return curves_of((name(pod), read_once(ContainerLog(target.kubectl, pod))) for pod in pods)

@@ -134,9 +134,6 @@ def for_dev(manifests: Manifests) -> Manifests:
     """Return manifests whose programs are started and stopped by the script, without deadlines.
 
     The annotation DEV of each workload has the digest of everything but the code.
-
-    Raises:
-        UsageError: A container has no command, its code does not come from ConfigMaps, or no pod has any code.
     """
     changed = {id(item): _for_dev(item) for item in manifests.workloads}
     if not any(code_folder(container) for item in changed.values() for container in _containers(item)):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, RenderError, UsageError, VerificationError
 from packager.base.paths import argument
-from packager.base.problems import similar
 from packager.cluster.manifests import load
 from packager.cluster.observe import observe, selector_flag
 from packager.cluster.ownership import MANAGED_BY, PACKAGE, Identity
@@ -20,7 +19,7 @@ from packager.kubernetes.kubectl.connection import Connection, pod_account
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import owners
 from packager.package import layout
-from packager.package.opened import opened
+from packager.package.opened import chosen_overlays, opened
 from packager.rendering import render
 from packager.rendering.overlay import RenderedOverlay as Rendered
 from packager.workloads.kinds import kinds
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from packager.base.progress import Tell
-    from packager.base.runner import Runner
+    from packager.base.runner import Runner, Tell
     from packager.cluster.manifests import Manifests
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
@@ -138,11 +136,6 @@ def open_target(  # noqa: PLR0913 - two of them say who works here, and where
         workload: The workload to select, for commands that work on one; None for the main one.
         person: The user: user@machine.
         tell: Receives the warnings of kubectl.
-
-    Raises:
-        UsageError: There is no such package, overlay or workload.
-        VerificationError: The overlay includes files from outside of the package.
-        RenderError: kubectl cannot render the overlay, or it contains no workload of a supported kind.
     """
     with opened(path) as package:
         target = rendered_target(package, chosen_overlays(package, overlay)[0], kubectl, person=person, tell=tell)
@@ -165,12 +158,7 @@ def rendered_target(package: Package, overlay: str, kubectl: Kubectl, *, person:
 def open_target_to_delete(
     path: Path, overlay: str | None, kubectl: Kubectl, *, person: str, tell: Tell
 ) -> Iterator[Target]:
-    """Open the package at `path`; if its overlay cannot be rendered, with its objects in the cluster, by their labels.
-
-    Raises:
-        UsageError: There is no such package or overlay.
-        MlpackError: The overlay cannot be rendered, and the cluster has no objects of it.
-    """
+    """Open a package at `path`; if an overlay cannot be rendered, with the objects in the cluster, by their labels."""
     with opened(path) as package:
         chosen = chosen_overlays(package, overlay)[0]
         try:
@@ -206,28 +194,8 @@ def _labelled(kubectl: Kubectl, resource: str, selector: str) -> list[Object]:
         return []
 
 
-def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:
-    """Return the requested overlay; if none is requested, all overlays, the default one first.
-
-    Raises:
-        UsageError: The package has no overlay, or no overlay of this name.
-    """
-    if not package.overlays:
-        raise UsageError(f"{package.source} has no overlays")
-    if overlay is None:
-        return package.overlays
-    if overlay not in package.overlays:
-        message = f"{package.source} has no overlay {overlay!r}; it has: {', '.join(package.overlays)}"
-        raise UsageError(message, hint=similar(overlay, package.overlays))
-    return (overlay,)
-
-
 def pod_of_index(kind: Workload, snapshot: Snapshot, index: int) -> Object | None:
-    """Return the newest pod with this index; None if there is none yet.
-
-    Raises:
-        UsageError: The workload has no such index.
-    """
+    """Return the newest pod with this index; None if there is none yet."""
     indexes = kind.indexes(snapshot.workload)
     if index not in indexes:
         raise UsageError(f"index {index} not found", hint=f"there are 0 to {indexes[-1]}")

@@ -102,19 +102,7 @@ def sweep(kubectl: Kubectl, component: str) -> None:
 def running(
     kubectl: Kubectl, helper: HelperPod, workload: str, pod_spec: Object, tell: Callable[[str], object]
 ) -> Iterator[str]:
-    """Run a helper pod, yield its name once it runs, and delete it afterwards.
-
-    Args:
-        kubectl: The user's kubectl.
-        helper: The pod to run.
-        workload: The workload's name.
-        pod_spec: The PodSpec of the workload's pods.
-        tell: Called with a message if the pod cannot be deleted.
-
-    Raises:
-        ClusterError: The pod cannot be created, or cannot run.
-        TimedOutError: The pod does not start.
-    """
+    """Run a helper pod, yield its name once it runs, and delete it afterwards."""
     _check_claims(kubectl, helper)
     pod = helper.manifest(workload, pod_spec)
     pod_name = name(pod)

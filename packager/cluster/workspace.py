@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Progress, Tell
     from packager.cluster.files import Listing
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
@@ -177,13 +177,7 @@ def session(target: Target, folder: str | None, *, patience: float, image: str |
 
 
 def push(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pushed:
-    """Copy a local folder's files to the storage; files with other contents are replaced only with `force`.
-
-    Raises:
-        UsageError: The folder cannot be pushed.
-        ClusterError: The storage cannot be written, or the push would replace files without `force`.
-        TimedOutError: No data was sent within the session's patience.
-    """
+    """Copy a local folder's files to the storage; files with other contents are replaced only with `force`."""
     local = local_folder(folder)
     if not dry_run:
         _create_claim(session)
@@ -212,14 +206,7 @@ def push(session: Session, folder: Path, *, force: bool, dry_run: bool, progress
 
 
 def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pulled:
-    """Copy files from the storage to a local folder, which is created if missing.
-
-    Raises:
-        ClusterError: The storage cannot be read, or the pull would replace files without `force`.
-        TimedOutError: No data arrived within the session's patience.
-        VerificationError: The received data is not what was requested.
-        ToolError: The local folder cannot be written.
-    """
+    """Copy files from the storage to a local folder, which is created if missing."""
     work: Pull | None = None
 
     def attempt(remote: RemoteFolder) -> None:
@@ -273,12 +260,7 @@ def _remote(session: Session, *, writes: bool) -> Iterator[RemoteFolder]:
 
 
 def _with_retries(session: Session, attempt: Callable[[RemoteFolder], object], *, writes: bool) -> None:
-    """Call `attempt` with the folder in a temporary pod; after a broken connection, repeat it in another pod.
-
-    Raises:
-        ClusterError: The connection broke off in every attempt.
-        TimedOutError: No data arrived within the session's patience.
-    """
+    """Call `attempt` with the folder in a temporary pod; after a broken connection, repeat it in another pod."""
     kubectl = session.target.kubectl
     temporary_pod.sweep(kubectl, _COMPONENT)
     for number in range(1, _TRIES + 1):
@@ -318,9 +300,6 @@ def place(folder: str | None, available: Sequence[LastingStorage], environment: 
             OUTPUT_DIR. None for the only storage itself.
         available: The storages.
         environment: The values of mlops.env.
-
-    Raises:
-        UsageError: The folder is on no storage; the path is invalid; or there are several storages to choose from.
     """
     hint = ", ".join(f"{storage.path} ({storage.words})" for storage in available)
     if not available:

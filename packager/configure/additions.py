@@ -18,7 +18,7 @@ from packager.package import kustomization, layout, tree
 from packager.package.options import BY_NAME, OPTIONS, TRAITS, offered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from packager.builder.render import Components
     from packager.configure.settings import Files
@@ -45,9 +45,6 @@ def add(files: Files, overlay: str, name: str) -> None:
         hint = TRAITS[option.only].format(overlay) if option.only else f"build the package again with --with {name}"
         raise UsageError(f"{overlay} has no option {name!r}; it has: {', '.join(present) or 'none'}", hint=hint)
     if digest and not is_sealed:
-        if package.outside:
-            hint = f"mlpack configure {package.outside.package} --with {name} adds it to the package"
-            raise UsageError(f"{package.source} is an overlay outside of its package, which has no {name}", hint=hint)
         _write_component(files, name, digest)
     if name in present:
         return
@@ -103,10 +100,33 @@ def carry(old: Package, new: Package) -> dict[str, bytes]:
         UsageError: A kustomization is not YAML, or this version of mlpack cannot add an option to the newer package.
         ToolError: A file cannot be read.
     """
-    before, files = settings.Files(old), settings.Files(new)
-    for overlay in set(old.overlays) & set(new.overlays):
-        present = settings.options(files, overlay)
-        for name, is_on in settings.options(before, overlay).items():
-            if is_on and name in BY_NAME and name not in present and can_add(files, overlay, name):
+    before = settings.Files(old)
+    overlays = set(old.overlays) & set(new.overlays)
+    options = {overlay: settings.options(before, overlay) for overlay in overlays}
+    values = b"".join(map(before.read, settings.site_files(old)))
+    on = {overlay: [name for name, is_on in listed.items() if is_on] for overlay, listed in options.items()}
+    return offering(new, on, values)
+
+
+def offering(package: Package, options: Mapping[str, Sequence[str]], values: bytes) -> dict[str, bytes]:
+    """Return the files with which overlays of a package have options, switched off, as far as they fit.
+
+    Args:
+        package: The package.
+        options: The names of the options, by overlay.
+        values: Values of options, whose order they are added in.
+
+    Raises:
+        UsageError, ToolError: As `carry`.
+    """
+    files = settings.Files(package)
+    places = {key: number for number, key in enumerate(dict.fromkeys(envfile.keys(values)))}
+    names = {name for listed in options.values() for name in listed if name in BY_NAME}
+    order = {
+        name: min((places[key.name] for key in BY_NAME[name].keys if key.name in places), default=0) for name in names
+    }
+    for name in sorted(names, key=lambda name: (order[name], name)):
+        for overlay, listed in options.items():
+            if name in listed and name not in settings.options(files, overlay) and can_add(files, overlay, name):
                 add(files, overlay, name)
     return files.changed()

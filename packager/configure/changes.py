@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from packager.configure.assignments import Assignment
-    from packager.configure.site.read import SiteSettings
     from packager.package.opened import Package
+    from packager.site.read import SiteSettings
 
 _STORAGES = tuple(option.name for option in OPTIONS if option.places)
 _SHORT = frozenset(("scratch", "host-path", "nfs", "pvc"))

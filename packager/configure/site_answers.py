@@ -6,23 +6,27 @@ command line count more.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile
 from packager.configure import additions, settings
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
-from packager.configure.site.defaults import Labels
 from packager.package import ids as patch_ids
 from packager.package import kustomization, layout
+from packager.package.opened import opened
 from packager.package.options import BY_NAME, PLACEMENT
+from packager.site.defaults import Labels, defaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from packager.configure.settings import Files
-    from packager.configure.site.defaults import Defaults
     from packager.package.opened import Package
+    from packager.site.defaults import Defaults, SetValue
+    from packager.site.read import SiteSettings
 
 _KEYS = {"uid": "runAsUser", "gid": "runAsGroup", "fs_group": "fsGroup"}
 
@@ -32,6 +36,33 @@ def labels(package: Package) -> Labels:
     spec = package.inventory.get("spec", {})
     frameworks = [path.split("/")[2] for path in settings.site_files(package)]
     return Labels(package.name, spec.get("name"), next(iter(frameworks), None), spec.get("precision"), spec.get("mode"))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSite:
+    """The values that a site sets."""
+
+    path: Path  # the site's file
+    package: str | None  # the name of the package that it is shown for; None for every package
+    entries: tuple[SetValue, ...]  # the values that are in effect
+    overrides: int  # the number of overrides in the file that were not taken into account; 0 for a package
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values for `-o json`."""
+        return {
+            "file": str(self.path),
+            "package": self.package,
+            "values": [entry.as_json() for entry in self.entries],
+            "overrides": self.overrides,
+        }
+
+
+def show(site: SiteSettings, package: Path | None) -> ShownSite:
+    """Return the values that a site sets for a package, or for every package."""
+    if package is None:
+        return ShownSite(site.path, None, defaults(site, None).entries, len(site.config.overrides))
+    with opened(package) as opened_package:
+        return ShownSite(site.path, opened_package.name, defaults(site, labels(opened_package)).entries, 0)
 
 
 def answers(files: Files, overlay: str, defaults: Defaults, given: Answers) -> Answers:

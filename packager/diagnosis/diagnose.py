@@ -6,14 +6,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.diagnosis.admitted import changed_images, relabelled, template_containers
-from packager.diagnosis.killed import killed_children
 from packager.diagnosis.losses import LOST, VANISHED, losses
 from packager.diagnosis.obstacles import CRASH_LOOP, kept_running, lost_node, obstacles, without_held_by_group
 from packager.diagnosis.past import Past
 from packager.diagnosis.queued import explained
 from packager.kubernetes.manifest import mapping
-from packager.kubernetes.objects import events_about, is_being_deleted, moment, name, sentence, shown
-from packager.kubernetes.pods import broken, crashed, failure, state
+from packager.kubernetes.objects import (
+    container_statuses,
+    events_about,
+    is_being_deleted,
+    moment,
+    name,
+    sentence,
+    shown,
+)
+from packager.kubernetes.pods import broken, crashed, failure, killed_process, memory_limit, state
 from packager.kubernetes.remedy import RUN_AGAIN, Action, Remedy
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict, grouped
 from packager.workloads.controllers import SILENT, ignored_change
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.workloads.workload import Workload
+
 
 NOTICE = 30.0
 """Seconds in which a running operator notices the end of its objects; it usually takes less than one."""
@@ -200,3 +208,15 @@ def _progress(pods: Sequence[Object]) -> str:
         counts[word] = counts.get(word, 0) + 1
     listing = ", ".join(f"{count} {word.lower()}" for word, count in sorted(counts.items()))
     return f"pods: {listing}" if listing else "no pods yet"
+
+
+def killed_children(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the pods in which a process was killed for its memory use although the container ended well."""
+    for pod in snapshot.pods:
+        for container in container_statuses(pod):
+            terminated = container["state"].get("terminated") or {}
+            # The runtime says OOMKilled of a container when the kernel has killed any of its processes.
+            if terminated.get("reason") == "OOMKilled" and not terminated.get("exitCode"):
+                where = f"container {container['name']}"
+                limit = memory_limit(pod["spec"], container["name"])
+                yield killed_process(shown(pod), where, limit, "the container")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packager.base.shortening import shortened
+from packager.base.masking import shortened
 from packager.base.values import Value
 from packager.kubernetes.manifest import at, listing, mapping, text
 from packager.kubernetes.objects import condition, sentence, shown, true_condition

@@ -55,11 +55,7 @@ def keys(names: Sequence[str]) -> dict[str, str]:
 
 
 def packed(sizes: Mapping[str, tuple[int, int]]) -> list[list[str]]:
-    """Spread files over as few ConfigMaps as is found simply: into the first with room, by their order or by size.
-
-    Args:
-        sizes: The size of the file of each key, and of the file as JSON.
-    """
+    """Spread files over as few ConfigMaps as is found simply: into the first with room, by their order or by size."""
     by_size = sorted(sizes, key=lambda key: (-sizes[key][1], key))
     return min((_first_fit(sizes, sizes), _first_fit(sizes, by_size)), key=len)
 

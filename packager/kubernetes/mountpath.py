@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 
 # Folders that an image's programs need, and where no runtime mounts volumes (runc, libcontainer: checkProcMount).
 _SYSTEM = frozenset(
@@ -46,3 +47,9 @@ def hiding_complaint(path: str) -> str | None:
     if folder in _SYSTEM or folder.startswith(tuple(f"{kernel_folder}/" for kernel_folder in _KERNEL_FOLDERS)):
         return f"a volume at {folder} would hide what the container needs there: use another folder"
     return None
+
+
+def root_fault(root: str) -> str | None:
+    """Return the expected form of a folder for packages if `root` does not have it; else None."""
+    has_form = re.fullmatch(r"/[^\x00-\x1f\x7f:\ud800-\udfff\ufffe\uffff]*", root) and root.strip("/ ")
+    return None if has_form and ".." not in root.split("/") else "expected an absolute path without ':' and '..'"

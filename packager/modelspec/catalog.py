@@ -1,18 +1,23 @@
-"""Finds a model's spec: by path, or by name or alias in folders of specs."""
+"""Lists models, and finds a model's spec: by path, or by name or alias in folders of specs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.base import paths, yamlio
 from packager.base.errors import SpecError, ToolError, UsageError, reason
 from packager.base.problems import Problem, listed, similar
-from packager.base.values import Fields, FieldsError, convert
+from packager.base.values import Fields, FieldsError, Value, as_plain, convert
+from packager.modelspec.load import load
+from packager.modelspec.schema import json_schema
 from packager.package.layout import SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from packager.modelspec.model import Spec
+
 
 GROUPS = "groups.yaml"
 """The file of a folder of models that says in which groups and order they are listed."""
@@ -21,15 +26,10 @@ _PACKAGER = Path(__file__).resolve().parent.parent
 
 
 class ModelGroup(Fields, frozen=True):
-    """Models that are listed together.
+    """Models that are listed together."""
 
-    Attributes:
-        title: The heading, such as "Language models".
-        models: The names of their folders, in the order of the list; models of one folder follow each other.
-    """
-
-    title: str
-    models: list[str]
+    title: str  # the heading, such as "Language models"
+    models: list[str]  # the names of their folders, in the order of the list; models of one folder follow each other
 
 
 class _ModelGroups(Fields, frozen=True):
@@ -66,11 +66,7 @@ def specs(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def groups(folder: Path) -> list[ModelGroup]:
-    """Return the groups of the models in a folder; none without `groups.yaml`.
-
-    Raises:
-        SpecError: The file is not valid.
-    """
+    """Return the groups of the models in a folder; none without `groups.yaml`."""
     path = folder / GROUPS
     try:
         document, problems = yamlio.read(path)
@@ -93,10 +89,6 @@ def find(model: str, folders: Sequence[Path]) -> Path:
     Args:
         model: A path (it has a slash, ends in .yaml or .yml, or is `.`), or a name or alias.
         folders: The folders to search for names; the first one with the name is used.
-
-    Raises:
-        UsageError: No spec has that name; the message says which come close.
-        ToolError: The path cannot be looked up.
     """
     if "/" in model or model in (".", "..") or model.endswith((".yaml", ".yml")):
         path = Path(model)
@@ -135,3 +127,82 @@ def names(path: Path) -> list[str]:
     return [
         name for name in [data.get("name"), *(aliases if isinstance(aliases, list) else [])] if isinstance(name, str)
     ]
+
+
+def model_folders(user_folders: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the folders that are searched for models: those of the user, then the bundled one."""
+    return (*user_folders, bundled())
+
+
+def spec_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a model spec, for editors."""
+    return json_schema()
+
+
+class Model(Value, frozen=True):
+    """A model that can be built: the path of its spec, the loaded spec, and the title of its group or an empty text."""
+
+    path: Path
+    spec: Spec
+    group: str = ""
+
+    def summary_as_json(self) -> dict[str, Any]:
+        """Return the entry of the model in a list of models, for `-o json`."""
+        spec = self.spec
+        return {
+            "name": spec.name,
+            "version": spec.version,
+            "aliases": spec.aliases,
+            "title": spec.title,
+            "group": self.group or None,
+            "path": str(self.path),
+            "variants": [
+                {
+                    "precision": variant.precision,
+                    "mode": variant.mode,
+                    "package": spec.package_name(variant),
+                    "overlays": variant.overlays or list(spec.overlays),
+                }
+                for variant in spec.variants
+            ],
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {"path": str(self.path), "spec": as_plain(self.spec)}
+
+
+class InvalidModel(Value, frozen=True):
+    """A model with an invalid spec: its path, and the problems."""
+
+    path: Path
+    error: SpecError
+
+    def summary_as_json(self) -> dict[str, Any]:
+        """Return the entry of the model in a list of models, for `-o json`."""
+        return {"path": str(self.path), "error": self.error.as_json()}
+
+
+def models(folders: Sequence[Path]) -> Iterator[Model | InvalidModel]:
+    """Yield the models in `folders`: of each folder those without a group by name, then the groups in their order."""
+    places = {
+        folder / name: (number, place, group.title)
+        for folder in folders
+        for number, group in enumerate(groups(folder), 1)
+        for place, name in enumerate(group.models)
+    }
+    paths = list(specs(folders))
+    order = {folder: number for number, folder in enumerate(folders)}
+    ungrouped = (0, 0, "")
+    for path in sorted(paths, key=lambda path: (order[path.parent.parent], *places.get(path.parent, ungrouped)[:2])):
+        try:
+            loaded = load(path, may_mount=True)
+            yield Model(loaded.path, loaded.spec, places.get(path.parent, ungrouped)[2])
+        except SpecError as error:  # the other models are still listed
+            yield InvalidModel(path, error)
+
+
+def model(name: str, folders: Sequence[Path]) -> Model:
+    """Return the model with this name, alias or path."""
+    loaded = load(find(name, folders), may_mount=True)
+    return Model(loaded.path, loaded.spec)

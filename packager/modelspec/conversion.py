@@ -1,6 +1,6 @@
 """Converts a configuration to its type, and explains every fault of a faulty one.
 
-Tests: configure/site/test_read.py.
+Tests: site/test_read.py.
 """
 
 from __future__ import annotations
@@ -25,13 +25,7 @@ _MOST_ENTRIES = 2_000
 def read(
     document: Document, kind: type[FieldsType], faults_of: Callable[[FieldsType], Iterable[Fault]]
 ) -> tuple[FieldsType | None, list[Problem]]:
-    """Return the configuration in a document, and its problems; None if it cannot be completed.
-
-    Args:
-        document: The document; an empty one is a configuration without keys.
-        kind: The type of the configuration.
-        faults_of: Yields the faults that the type cannot express.
-    """
+    """Return the configuration in a document, and its problems; None if it cannot be completed."""
     if oversized := list(document.oversized(_MOST_ENTRIES)):
         return None, oversized
     settings, faults = _converted({} if document.data is None else document.data, kind)

@@ -50,12 +50,7 @@ class Word(Value, frozen=True):
 
 
 def problems(shown_as: Path, sources: SpecFiles) -> Iterator[Problem]:
-    """Yield a problem for everything that the spec's Dockerfile copies and the package will not contain.
-
-    Args:
-        shown_as: How messages name the Dockerfile.
-        sources: The files of the spec.
-    """
+    """Yield a problem for everything that the spec's Dockerfile copies and the package will not contain."""
     if sources.dockerfile is None or sources.dockerfile.size > _MAX_BYTES:
         return
     context = _Context(sources)

@@ -29,25 +29,16 @@ _KEPT_BYTES = 8 << 20
 
 
 class SourceFile(Value, frozen=True):
-    """A file on disk that goes into the package.
+    """A file on disk that goes into the package."""
 
-    Attributes:
-        name: The path below the spec's folder, with `/`.
-        path: The path on disk.
-        size: In bytes.
-        executable: Whether its owner may execute it.
-        place: The entry of the spec's lists that names the file.
-        content: The bytes, if the file is code; None if they were not read, because there are too many.
-        encoded: The size in a ConfigMap as JSON; None if the bytes were not read.
-    """
-
-    name: str
-    path: Path
-    size: int
-    executable: bool
-    place: Location = ()
+    name: str  # the path below the spec's folder, with `/`
+    path: Path  # the path on disk
+    size: int  # in bytes
+    executable: bool  # whether its owner may execute it
+    place: Location = ()  # the entry of the spec's lists that names the file
+    # the bytes, if the file is code; None if they were not read, because there are too many
     content: bytes | None = None
-    encoded: int | None = None
+    encoded: int | None = None  # the size in a ConfigMap as JSON; None if the bytes were not read
 
     def first_line(self) -> bytes:
         """Return the first line with its end, or the first 200 bytes of it."""
@@ -58,25 +49,16 @@ class SourceFile(Value, frozen=True):
 
 
 class SpecFiles(Value, frozen=True):
-    """The files of a spec.
+    """The files of a spec."""
 
-    Attributes:
-        files: The code for the ConfigMaps, once for each list of the spec that names it.
-        assets: Files of any size.
-        dockerfile: The image's.
-        left_out: The paths in folders of assets that are left out: see `packager.modelspec.patterns.is_excluded`.
-        left_out_code: The same of a folder of code, or where a pattern matches.
-        downloads: The paths of the files that a build fetches, below `assets`.
-        documentation: The Markdown files of the README's sections.
-    """
-
-    files: tuple[SourceFile, ...]
-    assets: tuple[SourceFile, ...]
-    dockerfile: SourceFile | None
+    files: tuple[SourceFile, ...]  # the code for the ConfigMaps, once for each list of the spec that names it
+    assets: tuple[SourceFile, ...]  # files of any size
+    dockerfile: SourceFile | None  # the image's
+    # the paths in folders of assets that are left out: see `packager.modelspec.patterns.is_excluded`
     left_out: tuple[str, ...] = ()
-    left_out_code: tuple[str, ...] = ()
-    downloads: tuple[str, ...] = ()
-    documentation: tuple[SourceFile, ...] = ()
+    left_out_code: tuple[str, ...] = ()  # the same of a folder of code, or where a pattern matches
+    downloads: tuple[str, ...] = ()  # the paths of the files that a build fetches, below `assets`
+    documentation: tuple[SourceFile, ...] = ()  # the Markdown files of the README's sections
 
     def code(self, lists: Collection[Location]) -> tuple[SourceFile, ...]:
         """Return the code that these lists of the spec name, each file once."""
@@ -148,14 +130,10 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
 
 
 class _Code:
-    """Finds the code that the lists of a spec name, and reads it: each file once, as long as it is not too much anyway.
-
-    Attributes:
-        left_out: The excluded paths, of folders and of matches of patterns.
-    """
+    """Finds the code that the lists of a spec name, and reads it: each file once, unless it is too much anyway."""
 
     def __init__(self, root: Path, add: Callable[[str, Location], SourceFile | None], faults: list[Fault]) -> None:
-        self.left_out: set[str] = set()
+        self.left_out: set[str] = set()  # the excluded paths, of folders and of matches of patterns
         self._root = root
         self._add = add
         self._faults = faults

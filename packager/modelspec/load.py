@@ -36,25 +36,15 @@ class UnreadableSpecError(SpecError):
 
 
 class LoadedSpec(Value, frozen=True):
-    """A valid spec with the files that it names.
+    """A valid spec with the files that it names."""
 
-    Attributes:
-        spec: The values.
-        path: The spec file.
-        text: The bytes of the spec file, as the package contains them.
-        sources: The files that the spec names.
-        settings: The changes by `--set`.
-        documentation: The README's sections.
-        too_large: The problems of code that only the option package-volume can mount.
-    """
-
-    spec: Spec
-    path: Path
-    text: bytes
-    sources: SpecFiles
-    settings: tuple[Setting, ...]
-    documentation: tuple[ReadmeSection, ...] = ()
-    too_large: tuple[Problem, ...] = ()
+    spec: Spec  # the values
+    path: Path  # the spec file
+    text: bytes  # the bytes of the spec file, as the package contains them
+    sources: SpecFiles  # the files that the spec names
+    settings: tuple[Setting, ...]  # the changes by `--set`
+    documentation: tuple[ReadmeSection, ...] = ()  # the README's sections
+    too_large: tuple[Problem, ...] = ()  # the problems of code that only the option package-volume can mount
 
     @property
     def digest(self) -> str:
@@ -111,11 +101,7 @@ def parse(path: Path, settings: Sequence[Setting]) -> tuple[Spec, bytes]:
 
 
 def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any, list[Problem]]:
-    """Return the bytes of a spec, the document in it, its data with `settings` applied, and their problems.
-
-    Raises:
-        SpecError: The spec cannot be read, or it is empty.
-    """
+    """Return the bytes of a spec, the document in it, its data with `settings` applied, and their problems."""
     name = str(path)
     try:
         with path.open("rb") as stream:

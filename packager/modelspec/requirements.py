@@ -44,13 +44,7 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
 
 
 def problems(folder: Path, spec: Spec, sources: SpecFiles) -> Iterator[Problem]:
-    """Yield a problem for each line of a requirements file that pip must not get, at most 100 for each file.
-
-    Args:
-        folder: The spec's folder, as messages name it.
-        spec: The spec.
-        sources: The files of the spec.
-    """
+    """Yield a problem for each line of a requirements file that pip must not get, at most 100 for each file."""
     named = {variant.requirements for variant in spec.variants}
     for file in {file.name: file for file in sources.files if file.name in named}.values():
         shown_as = str(folder / file.name)

@@ -26,19 +26,12 @@ _CHECKED_LATER = frozenset(("MODEL_DIR", "REGISTRY", "IMAGE", CHOICE))
 
 
 class Setting(Value, frozen=True):
-    """One `--set PATH=VALUE`, or `--add PATH=VALUE`.
+    """One `--set PATH=VALUE`, or `--add PATH=VALUE`."""
 
-    Attributes:
-        argument: The text on the command line.
-        location: The place in the spec.
-        value: The new value.
-        adds: Whether it adds an environment variable that the spec does not have.
-    """
-
-    argument: str
-    location: Location
-    value: str
-    adds: bool = False
+    argument: str  # the text on the command line
+    location: Location  # the place in the spec
+    value: str  # the new value
+    adds: bool = False  # whether it adds an environment variable that the spec does not have
 
     @property
     def option(self) -> str:
@@ -85,12 +78,7 @@ def parse_setting(argument: str, example: str = "environment.STEPS=100", *, adds
 
 
 def misplaced(data: Any, settings: Sequence[Setting]) -> list[Problem]:
-    """Return the problems of settings for unknown variables, and of additions of known ones.
-
-    Args:
-        data: The spec before the settings.
-        settings: The settings.
-    """
+    """Return the problems of settings for unknown variables, and of additions of known ones."""
     declared = set(_variables(data))
     known = {*declared, *mountpath.MOUNTED, *(setting.variable for setting in settings if setting.adds)}
     problems = []
@@ -137,15 +125,7 @@ def apply(data: Any, setting: Setting) -> list[Problem]:
 def put(
     data: Any, setting: Setting, value: Any, *, root: str, replace: Callable[[Any, Any, Any], None] = operator.setitem
 ) -> list[Problem]:
-    """Put a value at a setting's location, making lists and mappings on the way.
-
-    Args:
-        data: The document to change.
-        setting: The setting.
-        value: The parsed value.
-        root: The name of `data` in problems.
-        replace: Sets a value of a list or a mapping by its key.
-    """
+    """Put a value at a setting's location, making lists and mappings on the way."""
     holder = data
     for depth, step in enumerate(setting.location):
         if isinstance(holder, list):

@@ -48,13 +48,9 @@ _Validator: Any = extend(  # type: ignore[no-untyped-call]
 
 
 class SchemaFault(Fault, frozen=True):
-    """A violation of the schema by one value.
+    """A violation of the schema by one value."""
 
-    Attributes:
-        stand_in: A valid value to go on with in its place (`...`: none, drop the key).
-    """
-
-    stand_in: Any = ...
+    stand_in: Any = ...  # a valid value to go on with in its place (`...`: none, drop the key)
 
 
 def validate(data: Any, schema: Rule | None = None) -> list[SchemaFault]:

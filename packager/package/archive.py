@@ -155,8 +155,6 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT, *, is_ours: b
         is_ours: Whether it has to be an archive of `write`; else another program may have packed it.
 
     Raises:
-        VerificationError: The archive is damaged, or contains files that no package has; those before are in `folder`.
-        ToolError: `archive` cannot be read.
         OSError: `folder` cannot be written.
     """
     contents = Contents(limits)
@@ -185,12 +183,7 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT, *, is_ours: b
 
 
 def tar_digest(archive: Path, limits: Limits = DEFAULT) -> tuple[str, int]:
-    """Return the sha256 of the tar in an archive, in hex, and its size in bytes.
-
-    Raises:
-        VerificationError: The archive is damaged, or larger than the limits allow.
-        ToolError: The archive cannot be read.
-    """
+    """Return the sha256 of the tar in an archive, in hex, and its size in bytes."""
     hashed, size = hashlib.sha256(), 0
     try:
         with _open_archive(archive) as file:

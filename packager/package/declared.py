@@ -49,20 +49,12 @@ def read(package: Package) -> Declared:
 
 
 def values(package: Package) -> frozenset[tuple[str, str]]:
-    """Return the values of each key; nothing if the package's spec is not YAML.
-
-    Raises:
-        ToolError: The spec cannot be read.
-    """
+    """Return the values of each key; nothing if the package's spec is not YAML."""
     return frozenset((*_of_spec(package), *_of_settings(package)))
 
 
 def secrets(package: Package) -> dict[str, str]:
-    """Return the names of the package's secrets with their descriptions, without invalid ones.
-
-    Raises:
-        ToolError: The spec cannot be read.
-    """
+    """Return the names of the package's secrets with their descriptions, without invalid ones."""
     declared = _spec(package, _SECRETS).get(_SECRETS)
     in_spec = declared if isinstance(declared, dict) else {}
     by_setting: dict[str, Any] = {
@@ -76,21 +68,13 @@ def secrets(package: Package) -> dict[str, str]:
 
 
 def title(package: Package) -> str:
-    """Return the title of the package's model on one line; empty if its spec has none.
-
-    Raises:
-        ToolError: The spec cannot be read.
-    """
+    """Return the title of the package's model on one line; empty if its spec has none."""
     text = _spec(package, "title").get("title")
     return " ".join(text.split())[:200] if isinstance(text, str) else ""
 
 
 def claims(package: Package) -> frozenset[str]:
-    """Return the names of the claims that the package's overlays mount, and of the one that its workspace is.
-
-    Raises:
-        ToolError: The spec cannot be read.
-    """
+    """Return the names of the claims that the package's overlays mount, and of the one that its workspace is."""
     spec = _spec(package)
     overlays = spec.get("overlays")
     mounts = [

@@ -53,11 +53,7 @@ def read(text: bytes, name: str) -> dict[str, Any]:
 
 
 def values(text: bytes, name: str) -> dict[str, tuple[Any, ...]]:
-    """Return the values of runAsUser, runAsGroup and fsGroup in a patch, one for each place, by key.
-
-    Raises:
-        UsageError: The patch, called `name`, is not YAML.
-    """
+    """Return the values of runAsUser, runAsGroup and fsGroup in a patch, one for each place, by key."""
     documents, problems = yamlio.load_all(text, name)
     if problems:
         raise UsageError(f"{name} is not YAML", problems=problems)
@@ -90,9 +86,6 @@ def assign(text: bytes, ids: Mapping[str, int], name: str) -> bytes:
         text: The patch.
         ids: By key: runAsUser, runAsGroup, fsGroup. A key that the patch does not set is left out.
         name: How messages name the file.
-
-    Raises:
-        UsageError: The patch is not YAML, or cannot be edited automatically.
     """
     documents, problems = yamlio.load_all(text, name)
     if problems:

@@ -13,8 +13,7 @@ from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.base.values import Value, field, replace
 from packager.package import inventory, layout, outputs, path_checks, placement, tree
-from packager.package.editable import is_editable
-from packager.package.layout import INVENTORY
+from packager.package.layout import INVENTORY, is_editable
 from packager.package.options import BY_NAME
 from packager.package.outputs import ENV_BYTES
 
@@ -89,13 +88,6 @@ def with_added_options(package: Package, entries: Mapping[str, tree.Entry]) -> t
     """Return a package as if it had been sealed with the options that were added to it since, and their names.
 
     These are options whose components have the digests that the build has put into the inventory.
-
-    Args:
-        package: The package.
-        entries: The package's files, by path.
-
-    Raises:
-        ToolError: A file cannot be read.
     """
     expected = {name: digest for name, digest in package.inventory.get("options", {}).items() if name in BY_NAME}
     components: dict[str, dict[str, str]] = {}
@@ -131,9 +123,6 @@ def received_digest(package: Package, edits: Iterable[str] = ()) -> str:
     It is that of a list with a line for each file, of its sha256, two blanks and its path: what
     `find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum` prints in the folder that an archive
     was unpacked to.
-
-    Raises:
-        ToolError: A file cannot be read.
     """
     names = sorted({*package.inventory["files"], *edits, INVENTORY})
     lines = "".join(_listed(name, package.reader.digest(name)) for name in names)
@@ -177,11 +166,7 @@ def _ignored(package: Package) -> Iterator[Problem]:
 
 
 def changed(package: Package) -> Iterator[str]:
-    """Yield the path of each file that differs from its sealed digest.
-
-    Raises:
-        ToolError: A file cannot be read.
-    """
+    """Yield the path of each file that differs from its sealed digest."""
     for path, seal in package.inventory["files"].items():
         if (package.folder / path).exists() and package.reader.digest(path) != seal["sha256"]:
             yield path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import plainfiles
 from packager.base.errors import VerificationError, unreadable
+from packager.base.masking import shortened
 from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH, VERSION, VERSION_LENGTH, is_label
-from packager.base.shortening import shortened
 from packager.package.layout import INVENTORY, MAX_OVERLAYS
 from packager.package.path_checks import ContentError, inactive, normalized, shown
 
@@ -37,12 +37,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def content(folder: Path) -> bytes:
-    """Return the inventory of the package in `folder`.
-
-    Raises:
-        VerificationError: The inventory is missing, not a plain file, or far too long.
-        ToolError: The inventory cannot be read.
-    """
+    """Return the inventory of the package in `folder`."""
     path = folder / INVENTORY
     try:
         path.lstat()

@@ -74,10 +74,6 @@ class Component(Value, frozen=True):
 def components(text: bytes, file: str = KUSTOMIZATION) -> tuple[Component, ...]:
     """Return the components that a kustomization lists, however it is written, or offers behind a `#`.
 
-    Args:
-        text: The kustomization.
-        file: How messages name it.
-
     Raises:
         UsageError: The kustomization is not YAML.
     """
@@ -98,11 +94,7 @@ def patches(text: bytes, file: str = KUSTOMIZATION) -> tuple[str, ...]:
 
 
 def switch(text: bytes, name: str, file: str = KUSTOMIZATION, *, on: bool) -> bytes:
-    """Return a kustomization with the component `name`, which it lists or offers, switched on or off.
-
-    Raises:
-        UsageError: The kustomization, called `file`, is not YAML, or cannot be edited automatically.
-    """
+    """Return a kustomization with the component `name`, which it lists or offers, switched on or off."""
     document, source = _read(text, file)
     named = [component for component in components(text, file) if component.name == name]
     if not named or named[0].on is on:
@@ -119,11 +111,7 @@ def switch(text: bytes, name: str, file: str = KUSTOMIZATION, *, on: bool) -> by
 
 
 def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
-    """Return a kustomization with the component `path` below all others; unchanged if it lists that already.
-
-    Raises:
-        UsageError: The kustomization, called `file`, is not YAML, or cannot be edited automatically.
-    """
+    """Return a kustomization with the component `path` below all others; unchanged if it lists that already."""
     document, source = _read(text, file)
     listed = _list(document.data, _KEY)
     if path in map(str, listed):
@@ -159,9 +147,6 @@ def offer(text: bytes, line: str, before: Collection[str], file: str = KUSTOMIZA
         line: The entry of the component.
         before: The names of the components that it comes after.
         file: How messages name it.
-
-    Raises:
-        UsageError: The kustomization is not YAML, or cannot be edited automatically.
     """
     _, source = _read(text, file)
     listed = components(text, file)
@@ -180,11 +165,7 @@ def offer(text: bytes, line: str, before: Collection[str], file: str = KUSTOMIZA
 
 
 def set_image(text: bytes, image: ImageEntry, file: str = KUSTOMIZATION) -> bytes:
-    """Return a kustomization in which `images` has the entry `image`, in place of one for the same name.
-
-    Raises:
-        UsageError: The kustomization, called `file`, is not YAML, or cannot be edited automatically.
-    """
+    """Return a kustomization in which `images` has the entry `image`, in place of one for the same name."""
     document, source = _read(text, file)
     entries = _list(document.data, _IMAGES)
     before = [index for index, entry in enumerate(entries) if mapping(entry).get("name") == image.name]
@@ -209,11 +190,7 @@ def set_image(text: bytes, image: ImageEntry, file: str = KUSTOMIZATION) -> byte
 
 
 def without_image(text: bytes, name: str, file: str = KUSTOMIZATION) -> bytes:
-    """Return a kustomization in which `images` has no entry for `name`; without its last entry, it has no `images`.
-
-    Raises:
-        UsageError: The kustomization, called `file`, is not YAML, or cannot be edited automatically.
-    """
+    """Return a kustomization in which `images` has no entry for `name`; without its last entry, it has no `images`."""
     document, source = _read(text, file)
     entries = _list(document.data, _IMAGES)
     rest = [entry for entry in entries if mapping(entry).get("name") != name]

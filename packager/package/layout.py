@@ -138,3 +138,19 @@ def is_added(path: str) -> bool:
 def is_patch(path: str) -> bool:
     """Return whether `path` is a patch in an overlay's folder."""
     return posixpath.dirname(posixpath.dirname(path)) == OVERLAYS and path.endswith(PATCH)
+
+
+def is_editable(path: str) -> bool:
+    """Whether people may edit the file, by hand or with `mlpack configure`: its lines are sealed with the package.
+
+    These are the files of an overlay's own folder, except its wiring: its values, its patch, its list of options, and
+    its manifests, which hold the number of workers and what each container may take. And of the options: their values,
+    where pods are placed, and which pods get GPUs.
+    """
+    if not path.endswith((".env", ".yaml")) or posixpath.basename(path) == WIRING:
+        return False
+    if posixpath.dirname(posixpath.dirname(path)) == OVERLAYS:
+        return True
+    folder, name = component(path) or ("base", "")
+    is_values = is_placement(path) or (folder, name) == ("gpu", KUSTOMIZATION)
+    return is_values or (folder != "base" and name.endswith(".env"))

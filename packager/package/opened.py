@@ -101,8 +101,6 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
         shown_as: The path in messages instead of `path`, if that is a temporary folder.
 
     Raises:
-        UsageError: There is nothing at `path`, or neither a file nor a folder.
-        VerificationError: The path is not a package, or contains files that no package has.
         ToolError: The path cannot be read, or there is no room to unpack it.
     """
     if not paths.exists(path):
@@ -163,12 +161,7 @@ def _shown(source: Path, path: str) -> str:
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuse to replace the content of `path` unless it is a package, an empty folder, or a link to a folder.
-
-    Raises:
-        UsageError: The path is something else, whose files would be lost.
-        ToolError: The path cannot be read.
-    """
+    """Refuse to replace the content of `path` unless it is a package, an empty folder, or a link to a folder."""
     if not paths.is_folder(path):
         raise UsageError(f"{path} is not a folder")
     if path.is_symlink() or _is_empty(path):
@@ -226,15 +219,7 @@ def _unpacked(path: Path, limits: Limits) -> Iterator[Path]:
 
 
 def root(path: Path, work: Path) -> Path:
-    """Return the package's folder in an unpacked archive: the only one at the top, or the top itself.
-
-    Args:
-        path: The archive, for messages.
-        work: The folder that it was unpacked to.
-
-    Raises:
-        VerificationError: The archive contains something else than a package.
-    """
+    """Return the package's folder in an unpacked archive: the only one at the top, or the top itself."""
     if (work / layout.INVENTORY).exists():
         return work
     entries = sorted(work.iterdir())
@@ -244,3 +229,15 @@ def root(path: Path, work: Path) -> Path:
         raise VerificationError(f"{path} is not a package: {entries[0].name} contains no {layout.INVENTORY}")
     names = ", ".join(entry.name for entry in entries[:5]) or "nothing"
     raise VerificationError(f"{path} is not a package: expected one folder with a {layout.INVENTORY}, found {names}")
+
+
+def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:
+    """Return the requested overlay; if none is requested, all overlays, the default one first."""
+    if not package.overlays:
+        raise UsageError(f"{package.source} has no overlays")
+    if overlay is None:
+        return package.overlays
+    if overlay not in package.overlays:
+        message = f"{package.source} has no overlay {overlay!r}; it has: {', '.join(package.overlays)}"
+        raise UsageError(message, hint=similar(overlay, package.overlays))
+    return (overlay,)

@@ -605,11 +605,6 @@ def faults(
     """Yield the reasons why the options `names` cannot work: the option, and a missing or unsuitable value.
 
     The location of each fault is the value's key: in `site.env` for those of `KEYS`, else in `mlops.env`.
-
-    Args:
-        names: The options that are on.
-        site: The values in `site.env`.
-        environment: The values in `mlops.env`.
     """
     selected = set(names)
     for option in KNOWN.values():

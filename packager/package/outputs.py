@@ -24,10 +24,6 @@ ENV_BYTES = 1 << 20
 def check(package: Package, edited: Collection[str]) -> Iterator[Problem]:
     """Yield a finding for each folder that an edit moves into the package, where pods would write among its files.
 
-    Args:
-        package: The package.
-        edited: The paths of its edited files.
-
     Raises:
         ToolError: A file cannot be read.
     """
@@ -49,9 +45,6 @@ def inside(package: Package, path: str, *, sealed: bool) -> Iterator[tuple[envfi
         package: The package.
         path: The path of the env file below its root.
         sealed: Whether to read the file as it was sealed; else as it is.
-
-    Raises:
-        ToolError: The file cannot be read.
     """
     if path not in package.inventory["files"]:
         return

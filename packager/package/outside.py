@@ -5,7 +5,7 @@
       mlops.env, *.yaml         the overlay's values, manifests, patches and wiring
       values/                   the values of the options, in place of those in the package
       site/NAME/                components of one's own
-      options/NAME/             components of options that the package was built without
+      options/NAME/             components of options that the package was built without, or that have or read values
       mlpack-overlay.json       the package that it is of, and the lines that it was written with
 
 Its kustomization is no layer on the package's overlay, but takes its place: kustomize fills in the values of mlops.env
@@ -43,9 +43,15 @@ FILE = "mlpack-overlay.json"
 _MAX_BYTES = 4 << 20
 _ADDED_HERE, _ADDED_THERE = "./site/", "../../../site/"
 
+OPTIONS = "options"
+"""The folder of the components of options."""
 
-_VALUES, _OPTIONS = "values", "options"
+_VALUES = "values"
 _LISTED = f"  - ./{_VALUES}\n"
+_SITE = f"  - ../../{layout.SITE}\n"
+"""The line by which the patches of an option read the values themselves."""
+
+_WITH_VALUES = f"\ncomponents:\n  - ../../../{_VALUES}\n"
 
 _COMPONENT = """\
 # Puts the values of the options in the place of those in the package, before the options read them.
@@ -84,8 +90,8 @@ class OutsideOverlay(Value, frozen=True):
             return self.folder / self._moved[path]
         if layout.is_added(path):
             return self.folder / layout.SITE / path.removeprefix(f"{layout.ADDED}/")
-        if path.startswith(f"{self._common}/") and not self._has_component(path.split("/")[5]):
-            return self.folder / _OPTIONS / path.removeprefix(f"{self._common}/")
+        if path.startswith(f"{self._common}/") and self._is_own_component(path.split("/")[5]):
+            return self.folder / OPTIONS / path.removeprefix(f"{self._common}/")
         return self.package / path
 
     @property
@@ -98,8 +104,15 @@ class OutsideOverlay(Value, frozen=True):
         shared = (layout.site_env(self._common), f"{self._common}/{layout.SITE}/{layout.PLACEMENT}")
         return {path: f"{_VALUES}/{posixpath.basename(path)}" for path in shared}
 
-    def _has_component(self, name: str) -> bool:
-        return (self.package / self._common / name).is_dir()
+    def _is_own_component(self, name: str) -> bool:
+        """Whether a component is in this folder: the package lacks it, or it has values or reads those of the site."""
+        component = self.package / self._common / name
+        has_values = name != layout.SITE and (component / layout.PLACEMENT).is_file()
+        return has_values or not component.is_dir() or (component / "patch").is_dir()
+
+    @property
+    def _relative(self) -> str:
+        return posixpath.relpath(self.package.resolve(), self.folder.resolve())
 
     def is_own(self, path: str) -> bool:
         """Whether a file of the package is replaced by one of this folder."""
@@ -107,32 +120,48 @@ class OutsideOverlay(Value, frozen=True):
 
     def written(self, path: str, content: bytes) -> bytes:
         """Return the content that the file in the place of `path` has, for this content in the package."""
-        if path != layout.kustomization(self.name):
-            return content
-        package = posixpath.relpath(self.package.resolve(), self.folder.resolve())
-        there = f"../../../{self._common.removeprefix(f'{layout.QUICKSTART}/')}/"
-        text = re.sub(
-            rf"{re.escape(there)}([\w-]+)",
-            lambda it: f"{package}/{self._common}/{it[1]}" if self._has_component(it[1]) else f"./{_OPTIONS}/{it[1]}",
-            content.decode(errors="surrogateescape"),
-        )
-        text = text.replace(_ADDED_THERE, _ADDED_HERE)
-        if "\ncomponents:\n" in text:
-            # One line more, and the first two in one: the lines below keep their numbers.
-            text = text.replace("\ncomponents:\n", f"\ncomponents:\n{_LISTED}", 1).replace("\n#", " #", 1)
+        text = content.decode(errors="surrogateescape")
+        if path == layout.kustomization(self.name):
+            text = re.sub(rf"{re.escape(self._there)}([\w-]+)", lambda it: self._component(it[1]), text)
+            text = text.replace(_ADDED_THERE, _ADDED_HERE)
+            # One line more, and two lines of the comment above in one: all other lines keep their numbers.
+            text = re.sub(r"(?m)^(#.*\S)\n# (\S.*\ncomponents:\n)", r"\1  \2", text, count=1)
+            text = text.replace("\ncomponents:\n", f"\ncomponents:\n{_LISTED}", 1)
+        elif self._reads_site(path) and _SITE in text:
+            text = text.replace(_SITE, self._site, 1).replace("\ncomponents:\n", _WITH_VALUES, 1)
         return text.encode(errors="surrogateescape")
 
     def read(self, path: str, content: bytes) -> bytes:
         """Return the content in the package of the file in the place of `path`: the reverse of `written`."""
-        if path != layout.kustomization(self.name):
-            return content
         text = content.decode(errors="surrogateescape")
-        if _LISTED in text:
-            first, newline, rest = text.replace(_LISTED, "", 1).partition("\n")
-            text = "\n#".join(first.rsplit(" #", 1)) + newline + rest
-        there = f"../../../{self._common.removeprefix(f'{layout.QUICKSTART}/')}/"
-        text = re.sub(rf"(?<![\w./-])([\w./-]*/{re.escape(self._common)}/|\./{_OPTIONS}/)", there, text)
-        return text.replace(_ADDED_HERE, _ADDED_THERE).encode(errors="surrogateescape")
+        if path == layout.kustomization(self.name):
+            if _LISTED in text:
+                text = text.replace(_LISTED, "", 1)
+                text = re.sub(r"(?m)^(#.*\S)  (\S.*\ncomponents:\n)", r"\1\n# \2", text, count=1)
+            for here in (f"{self._relative}/{self._common}/", f"./{OPTIONS}/"):
+                text = text.replace(here, self._there)
+            text = text.replace(f"./{_VALUES}", f"{self._there}{layout.SITE}").replace(_ADDED_HERE, _ADDED_THERE)
+        elif self._reads_site(path) and self._site in text:
+            text = text.replace(self._site, _SITE, 1).replace(_WITH_VALUES, "\ncomponents:\n", 1)
+        return text.encode(errors="surrogateescape")
+
+    @property
+    def _there(self) -> str:
+        return f"../../../{self._common.removeprefix(f'{layout.QUICKSTART}/')}/"
+
+    def _component(self, name: str) -> str:
+        """Return the path of a component, or of the values, in the kustomization of this folder."""
+        if name == layout.SITE:
+            return f"./{_VALUES}"
+        return f"./{OPTIONS}/{name}" if self._is_own_component(name) else f"{self._relative}/{self._common}/{name}"
+
+    def _reads_site(self, path: str) -> bool:
+        return path.startswith(f"{self._common}/") and path.endswith(f"/patch/{layout.KUSTOMIZATION}")
+
+    @property
+    def _site(self) -> str:
+        """The line of `_SITE` in a file of this folder."""
+        return f"  - {posixpath.normpath(f'../../../{self._relative}')}/{self._common}/{layout.SITE}\n"
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yield the paths in the package, and the contents there, of the files in this folder."""
@@ -141,8 +170,8 @@ class OutsideOverlay(Value, frozen=True):
             path = file.relative_to(self.folder).as_posix()
             if path in moved:
                 path = moved[path]
-            elif path.startswith(f"{_OPTIONS}/") and path.endswith((".yaml", ".env")):
-                path = f"{self._common}/{path.removeprefix(f'{_OPTIONS}/')}"
+            elif path.startswith(f"{OPTIONS}/") and path.endswith((".yaml", ".env")):
+                path = f"{self._common}/{path.removeprefix(f'{OPTIONS}/')}"
             elif "/" not in path and path.endswith((".yaml", ".env")):
                 path = f"{layout.overlay(self.name)}/{path}"
             elif not layout.is_added(path := f"{layout.QUICKSTART}/{path}"):
@@ -158,8 +187,7 @@ class OutsideOverlay(Value, frozen=True):
         yield self.folder / FILE, self._as_json()
 
     def _as_json(self) -> bytes:
-        package = posixpath.relpath(self.package.resolve(), self.folder.resolve())
-        about = {"package": package, "overlay": self.name, "framework": self.framework, "digest": self.digest}
+        about = {"package": self._relative, "overlay": self.name, "framework": self.framework, "digest": self.digest}
         content = {**about, "version": self.version, "delivered": dict(sorted(self.delivered.items()))}
         return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
 
@@ -206,7 +234,7 @@ def view(overlay: OutsideOverlay, sealed: Mapping[str, Any]) -> Iterator[Path]:
     Raises:
         ToolError: The files cannot be read, or there is no room for them.
     """
-    own = dict(overlay.files())
+    own = {path: content for path, content in overlay.files() if overlay.is_own(path)}
     with workfolder.temporary() as work:
         try:
             for path in (*sealed["files"], layout.INVENTORY):

@@ -7,7 +7,7 @@ import re
 import unicodedata
 
 from packager.base.limits import DEFAULT, Limits
-from packager.base.shortening import shortened
+from packager.base.masking import shortened
 
 _PATH_BYTES = 1_024
 _PART_BYTES = 255

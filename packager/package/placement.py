@@ -57,11 +57,6 @@ def parse(label: str, key: str, value: str) -> dict[str, Any]:
     Labels are written as in `kubectl label`, and taints as in `kubectl taint`, with ',' between them. A taint without a
     value is tolerated with any, and one without an effect with each.
 
-    Args:
-        label: The beginning of a message about it.
-        key: A key of `FIELDS`.
-        value: The value on the command line.
-
     Raises:
         UsageError: The value has another form.
     """
@@ -100,16 +95,7 @@ def values(text: bytes, name: str) -> dict[str, Any]:
 
 
 def assign(text: bytes, fields: Mapping[str, Any], name: str) -> bytes:
-    """Return the file with other values for fields of its pod that it has: nodeSelector, tolerations.
-
-    Args:
-        text: The file.
-        fields: The new values, which are not empty.
-        name: How messages name the file.
-
-    Raises:
-        UsageError: The file is not YAML, or cannot be edited automatically.
-    """
+    """Return the file with other values for fields of its pod that it has: nodeSelector, tolerations."""
     document, problems = yamlio.load(text, name)
     if problems:
         raise UsageError(f"{name} cannot be edited", problems=problems)

@@ -19,17 +19,13 @@ class Reader:
 
     Files are judged, rendered and applied at different times. Digests are kept, and not contents: a package may
     be larger than memory.
-
-    Attributes:
-        folder: The folder with the files.
-        shown: Returns the name of a path of the package for messages.
     """
 
     def __init__(
         self, folder: Path, shown: Callable[[str], str], edited: Mapping[str, bytes] = MappingProxyType({})
     ) -> None:
-        self.folder = folder
-        self.shown = shown
+        self.folder = folder  # the folder with the files
+        self.shown = shown  # returns the name of a path of the package for messages
         self._edited = edited
         self._digests: dict[str, str] = {}
 
@@ -64,7 +60,7 @@ class Reader:
         return content
 
     def digest(self, path: str) -> str:
-        """Return the sha256 of a file, in hex: of the bytes read first, if it was read before. Raises as `read`."""
+        """Return the sha256 of a file, in hex: of the bytes read first, if it was read before."""
         if path in self._edited:
             return hashlib.sha256(self._edited[path]).hexdigest()
         if path not in self._digests:

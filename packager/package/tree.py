@@ -15,8 +15,7 @@ from packager.base.errors import SpecError, VerificationError, unreadable
 from packager.base.limits import DEFAULT
 from packager.base.values import Value, indented
 from packager.package import inventory
-from packager.package.editable import is_editable
-from packager.package.layout import INVENTORY, is_placement
+from packager.package.layout import INVENTORY, is_editable, is_placement
 from packager.package.path_checks import ContentError, Contents, inactive, shown
 
 if TYPE_CHECKING:
@@ -74,9 +73,6 @@ def seal(tree: Tree, digests: Mapping[str, str]) -> Entry:
     Args:
         tree: The tree.
         digests: The sha256 of each file, in hex, by path.
-
-    Raises:
-        SpecError: The inventory would be larger than any inventory that is read.
     """
     files = {entry.path: {"mode": f"{entry.mode:04o}", "sha256": digests[entry.path]} for entry in tree.entries}
     editable = {entry.path: lines for entry in tree.entries if (lines := _lines(entry, digests[entry.path]))}
@@ -199,7 +195,6 @@ def walk(folder: Path, limits: Limits = DEFAULT) -> list[Entry]:
     Raises:
         VerificationError: There is something else there than plain files and folders with names that every system
             can hold, or more than `limits` allow.
-        ToolError: A folder cannot be read.
     """
     return sorted(_walk(folder, limits), key=lambda entry: entry.path)
 

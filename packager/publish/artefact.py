@@ -200,11 +200,6 @@ def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mappi
 def described(content: bytes, shown: str, kinds: tuple[str, ...] = ()) -> Described:
     """Return the content of a manifest from others.
 
-    Args:
-        content: The manifest.
-        shown: The reference, for messages.
-        kinds: The types that the layer may have; without any, those of packages.
-
     Raises:
         VerificationError: The manifest is not that of an artefact with one layer.
     """

@@ -99,7 +99,6 @@ class Authority:
 
         Raises:
             TransientError: The issuer cannot be asked now.
-            ToolError: There are no credentials, or the issuer refuses them.
         """
         expected = challenge(asked)
         login = self._credentials()
@@ -137,7 +136,7 @@ class Authority:
         return issuer.scheme == "https" or self._registry.scheme == "http"
 
     def _token(self, expected: Challenge, scope: str, login: Login | None) -> str:
-        """Return a token of the issuer for a scope. Raises as `answer`."""
+        """Return a token of the issuer for a scope."""
         issuer = address(expected.realm)
         if not self._is_as_safe(issuer):
             raise ToolError(f"{self._registry.authority} names an issuer of tokens without encryption: {issuer.shown}")

@@ -15,10 +15,9 @@ from packager.base.paths import argument
 from packager.base.values import Value
 from packager.builder.plan import Options, check_options
 from packager.cluster import manifests
-from packager.cluster.target import chosen_overlays
 from packager.configure.settings import Files, value
 from packager.kubernetes.manifest import Manifest, mapping
-from packager.package.opened import opened
+from packager.package.opened import chosen_overlays, opened
 from packager.publish.images import check_pushable
 from packager.rendering import render
 from packager.workloads import structures
@@ -67,13 +66,7 @@ class ImagePlan(Value, frozen=True):
 
 @contextmanager
 def build(request: ImageRequest) -> Iterator[ImagePlan]:
-    """Give the command that builds the image from the package's Dockerfile; it can be run inside the block.
-
-    Raises:
-        UsageError: There is no such package or overlay, or it contains no Dockerfile.
-        VerificationError: An overlay cannot be rendered safely to read the image's name.
-        ToolError: No builder works on this machine.
-    """
+    """Give the command that builds the image from the package's Dockerfile; it can be run inside the block."""
     check_options(Options(registry=request.registry))
     with opened(request.package) as package:
         if not (package.folder / "Dockerfile").is_file():

@@ -43,8 +43,7 @@ from packager.workloads.kinds import kinds, operators
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from packager.base.progress import Progress, Tell
-    from packager.base.runner import Runner
+    from packager.base.runner import Progress, Runner, Tell
     from packager.publish.client import Access
     from packager.publish.layout import Copy, Layout
     from packager.publish.signatures import Trust
@@ -106,21 +105,7 @@ class _Subject(Value, frozen=True):
 
 
 def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Progress, runner: Runner) -> Bundled:
-    """Write a package with its images, signatures and sources to one file.
-
-    Args:
-        request: The package and the options.
-        access: The way to registries.
-        tell: Receives the digests that tags of images have, and a line about each signature of the package.
-        progress: Shows the progress of the download.
-        runner: Starts kubectl, and the script that fetches sources.
-
-    Raises:
-        UsageError: The package or an operator does not exist, an image is in no registry, or the bundle exists.
-        VerificationError: A registry sends something else than it has promised, or the package is not signed by a
-            trusted key.
-        ToolError: A server does not respond as it must, or there is no room for the bundle.
-    """
+    """Write a package with its images, signatures and sources to one file."""
     named = _chosen(request.operators)
     with ExitStack() as stack:
         work = _Collected(access, stack)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from packager.base import jsonio, rest
 from packager.base.errors import ToolError, VerificationError
-from packager.base.shortening import shortened
+from packager.base.masking import shortened
 from packager.base.values import Value
 from packager.base.web import BUSY, HttpTransport, Network, OtherProtocolError, TransientError, address
 from packager.publish import credentials

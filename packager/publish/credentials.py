@@ -54,11 +54,7 @@ class Login(Value, frozen=True):
 
 
 def given(username: str, password: str, source: str) -> Login:
-    """Return the credentials of a user.
-
-    Raises:
-        UsageError: The name or the password cannot be sent.
-    """
+    """Return the credentials of a user."""
     if not username or ":" in username or not username.isprintable():
         raise UsageError("--username: expected the name of a user, without a colon")
     if not password or not password.isprintable():
@@ -67,12 +63,7 @@ def given(username: str, password: str, source: str) -> Login:
 
 
 def files(environment: Mapping[str, str], home: Path | None) -> tuple[Path, ...]:
-    """Return the files that may have credentials, in the order in which they are read.
-
-    Args:
-        environment: The environment variables.
-        home: The home folder; None for a user without one.
-    """
+    """Return the files that may have credentials, in the order in which they are read."""
     docker = environment.get("DOCKER_CONFIG")
     runtime = environment.get("XDG_RUNTIME_DIR")
     listed = (
@@ -86,11 +77,7 @@ def files(environment: Mapping[str, str], home: Path | None) -> tuple[Path, ...]
 def find(
     reference: PackageReference, paths: tuple[Path, ...], tell: Callable[[str], object], runner: Runner = SYSTEM
 ) -> Login | None:
-    """Return the credentials for a repository in the first file that has some; None without any.
-
-    Raises:
-        ToolError: A file cannot be read, or its credentials are not as docker and podman write them.
-    """
+    """Return the credentials for a repository in the first file that has some; None without any."""
     for path in paths:
         config = _config(path)
         if config is not None and (login := _in_file(config, reference, path, tell, runner)):

@@ -31,11 +31,7 @@ class ImageManifest(Value, frozen=True):
     """The digest of the manifest for each platform of an index, such as `linux/amd64`; empty without one."""
 
     def digest_for(self, platform: str | None) -> str:
-        """Return the digest to pull by; for a platform, that of its own manifest.
-
-        Raises:
-            UsageError: The index has no manifest for the platform.
-        """
+        """Return the digest to pull by; for a platform, that of its own manifest."""
         if platform is None or not self.platforms:
             return self.digest
         if platform not in self.platforms:
@@ -56,11 +52,7 @@ def check_platform(platform: str) -> None:
 
 
 def image_reference(image: str) -> PackageReference:
-    """Return the reference to an image, with the registry and the tag that container runtimes take by default.
-
-    Raises:
-        UsageError: The text is not an image.
-    """
+    """Return the reference to an image, with the registry and the tag that container runtimes take by default."""
     if not re.fullmatch(IMAGE, image):
         raise UsageError(f"expected an image such as registry.example.com/team/model:1.0, found {show(image)}")
     reference = parse(f"oci://{image}" if split_registry(image)[0] else f"oci://{_DEFAULT_HOST}/{image}")
@@ -68,12 +60,7 @@ def image_reference(image: str) -> PackageReference:
 
 
 def look_up(registry: Repository, reference: PackageReference) -> ImageManifest:
-    """Return the manifest that an image has now.
-
-    Raises:
-        VerificationError: The registry sends something else than a manifest.
-        ToolError: The registry does not respond as it must, or has no such image.
-    """
+    """Return the manifest that an image has now."""
     content, digest = registry.manifest(reference.version or _DEFAULT_TAG)
     try:
         manifest = jsonio.read_object(content)
@@ -98,11 +85,7 @@ def _platforms(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def check_pushable(image: str) -> None:
-    """Refuse to push to a registry that no cluster can pull from.
-
-    Raises:
-        UsageError: The registry of the image is this machine.
-    """
+    """Refuse to push to a registry that no cluster can pull from."""
     if "@" in image:
         raise UsageError(f"{image} has a digest: it is in its registry already", hint="nothing has to be pushed")
     host = image.partition("/")[0]

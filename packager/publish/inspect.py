@@ -25,8 +25,7 @@ from packager.verify import Checks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.base.progress import Progress, Tell
-    from packager.base.runner import Runner
+    from packager.base.runner import Progress, Runner, Tell
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
     from packager.publish.keys import PublicKey
@@ -111,24 +110,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
     progress: Progress,
     tell: Tell,
 ) -> Inspected:
-    """Return the description of a package, or of the one in a bundle.
-
-    Args:
-        source: A reference `oci://…`, or a path.
-        access: The way to registries.
-        path: The same as a path.
-        kubectl: The kubectl that renders a package on disk.
-        runner: Starts kubectl.
-        trust: The keys that are trusted.
-        progress: Shows the progress of reading a bundle.
-        tell: Receives a line about each signature of a package on disk.
-
-    Raises:
-        UsageError: The package does not exist, or the reference is not valid.
-        VerificationError: The artefact is not a package, its description contradicts itself, or it is not signed by a
-            trusted key.
-        ToolError: The registry does not respond as it must, or a file cannot be read.
-    """
+    """Return the description of a package, or of the one in a bundle."""
     if not is_reference(source):
         if is_bundle(path):
             return _in_bundle(path, trust, progress)
@@ -158,17 +140,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
 def gitops_target(
     inspected: Inspected, overlay: str | None, namespace: str, key: PublicKey | None = None
 ) -> GitopsTarget:
-    """Return an overlay of a package in a registry, for objects of Flux and Argo CD.
-
-    Args:
-        inspected: The package.
-        overlay: The overlay; None for the only one.
-        namespace: The namespace that the overlay is applied to.
-        key: The key whose signature Flux verifies; None for none.
-
-    Raises:
-        UsageError: The package is not in a registry, has no such overlay, or has several; or the namespace is invalid.
-    """
+    """Return an overlay of a package in a registry, for objects of Flux and Argo CD."""
     if inspected.reference is None or inspected.digest is None:
         raise UsageError("Flux and Argo CD take packages from registries only", hint="mlpack push, and name oci://...")
     names = inspected.facts.overlays
@@ -185,11 +157,7 @@ def gitops_target(
 
 
 def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
-    """Return the bill of materials of a package, as a document of CycloneDX.
-
-    Raises:
-        ToolError: The registry does not list the files.
-    """
+    """Return the bill of materials of a package, as a document of CycloneDX."""
     if inspected.files is None:
         raise ToolError("the files are not listed in the registry", hint="mlpack pull, and inspect the file")
     return sbom.document(inspected.facts)

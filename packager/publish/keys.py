@@ -63,11 +63,7 @@ class PublicKey(Value, frozen=True):
 
 
 def public(content: bytes, name: str, shown: str) -> PublicKey:
-    """Return a public key.
-
-    Raises:
-        UsageError: The file has no key of a kind that is accepted.
-    """
+    """Return a public key."""
     match = _PUBLIC.fullmatch(content)
     try:
         der = base64.b64decode(b"".join(match[1].split()), validate=True) if match else b""

@@ -38,13 +38,14 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from packager.base.limits import Limits
-    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.client import Access
     from packager.publish.layout import Layout, Root
     from packager.publish.reference import PackageReference
     from packager.publish.signatures import Signature, Trust
     from packager.publish.upload import Descriptor
+    from packager.verify import Report
 
     class Configure(Protocol):
         """Writes the registry and values of site options into an overlay of a package."""
@@ -258,10 +259,6 @@ def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:
     """Write the archive of the package in a bundle to an empty folder, and return its path.
 
     Packages that it mounts as volumes are written too, and compared with their inventories.
-
-    Raises:
-        VerificationError: There is no package or there are several, or one that is mounted is not valid.
-        ToolError: The bundle cannot be read, or the folder cannot be written.
     """
     paths = {}
     for digest, facts in contents.packages.items():
@@ -289,7 +286,13 @@ def differences(contents: BundleContents, root: Root, digest: str) -> list[Probl
     return [] if digest == expected else [Problem(f"{contents.path}: {root.name}", 0, 0, message)]
 
 
-def notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
+def compared(contents: BundleContents, report: Report) -> tuple[list[Problem], list[str]]:
+    """Return how the report on the package of a bundle differs from the bundle: the problems and the notes."""
+    images = {image for names in report.images.values() for image in names}
+    return differences(contents, contents.package, report.digest), list(_notes(contents, images))
+
+
+def _notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
     """Yield a note for missing images and sources, for images that nothing uses, and for each changed operator.
 
     `images` are those of the package.
@@ -309,14 +312,7 @@ def notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
 
 
 def load(request: LoadRequest, access: Access, configure: Configure, *, progress: Progress, tell: Tell) -> Loaded:
-    """Check a bundle, and store its content in a registry; the tags are set last.
-
-    Raises:
-        UsageError: The registry is not valid, or something is at the place of an output.
-        VerificationError: The bundle is not valid, a package in it is not signed by a trusted key, or a tag names
-            something else in the registry.
-        ToolError: The bundle cannot be read, or the registry does not respond as it must.
-    """
+    """Check a bundle, and store its content in a registry; the tags are set last."""
     contents = read(request.bundle, request.trust, progress=progress, tell=tell)
     content, roots = contents.layout, contents.roots
     if not request.dry_run:

@@ -24,7 +24,7 @@ from packager.publish.signatures import beside, find, lines
 if TYPE_CHECKING:
     from typing import IO
 
-    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.client import Access
     from packager.publish.layout import BundledRepository
@@ -85,14 +85,7 @@ class RemoteArtefact(Value, frozen=True):
 
 
 def pull(request: PullRequest, access: Access, *, progress: Progress, tell: Tell = lambda _: None) -> PulledPackage:
-    """Write a package from a registry to a folder, and its signatures to a file beside it.
-
-    Raises:
-        UsageError: The reference has neither a tag nor a digest, or the output exists.
-        VerificationError: The registry sends something else than a package, or than it has promised, or the package
-            is not signed by a trusted key.
-        ToolError: The registry does not respond as it must, or the output cannot be written.
-    """
+    """Write a package from a registry to a folder, and its signatures to a file beside it."""
     with Repository(request.reference, access) as registry:
         return pull_from(registry, request, progress=progress, tell=tell)
 
@@ -232,21 +225,7 @@ def local(  # noqa: PLR0913 - an option each
     progress: Progress,
     trust: Trust | None = None,
 ) -> Path:
-    """Return the file in the cache with a package of a registry, which is pulled unless it is there.
-
-    Args:
-        reference: The package.
-        access: The way to registries.
-        cache: The folder of mlpack's caches.
-        trust: The keys that are trusted; None leaves signatures unread.
-        tell: Receives the digest that a tag names, and a line about each signature.
-        progress: Shows the progress of the download.
-
-    Raises:
-        UsageError: The reference has neither a tag nor a digest.
-        VerificationError: The registry sends something else than a package, or it is not signed by a trusted key.
-        ToolError: The registry does not respond as it must, or the cache cannot be used.
-    """
+    """Return the file in the cache with a package of a registry, which is pulled unless it is there."""
     with Repository(reference, access) as registry:
         remote = read(registry, reference)
         if trust is not None and trust.is_asked:
@@ -262,11 +241,6 @@ def component(reference: PackageReference, access: Access, folder: Path, *, tell
     """Unpack a site's own component from a registry, and return its folder, which has the repository's name.
 
     The artefact has one layer, a tar.gz: what `oras push` or `flux push artifact` makes of the component's folder.
-
-    Raises:
-        UsageError: The reference has neither a tag nor a digest.
-        VerificationError: The registry sends something else than a small archive, or a package.
-        ToolError: The registry does not respond as it must, or the archive cannot be unpacked.
     """
     name = reference.repository.rpartition("/")[2]
     result, file = folder / name, folder / f"{name}.tar.gz"

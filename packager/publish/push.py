@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from packager.base.progress import Progress, Tell
+    from packager.base.runner import Progress, Tell
     from packager.package.opened import Package
     from packager.publish.artefact import Artefact
     from packager.publish.client import Access
@@ -112,13 +112,7 @@ class PushedPackage(Value, frozen=True):
 
 
 def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress) -> PushedPackage:
-    """Push a package: its blobs, then the manifest and the signatures, and then the tags.
-
-    Raises:
-        UsageError: The package does not exist, or an option is not valid.
-        VerificationError: The package is not valid, or a tag names another artefact.
-        ToolError: A file cannot be read, or the registry does not respond as it must.
-    """
+    """Push a package: its blobs, then the manifest and the signatures, and then the tags."""
     choices = _choices(request)
     with opened(request.package) as package:
         facts = _facts(package, request)
@@ -176,11 +170,7 @@ def _verified(package: Package, request: PushRequest) -> Report:
 
 
 def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
-    """Return the facts about an open package.
-
-    Raises:
-        ToolError: A file cannot be read.
-    """
+    """Return the facts about an open package."""
     sealed = inventory.content(package.folder)
     return ArtefactFacts(
         package=package.name,
@@ -195,11 +185,7 @@ def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
 
 
 def images_of(package: Package, checks: Checks) -> set[str]:
-    """Return the images of all overlays of a package, as kubectl renders them.
-
-    Raises:
-        ToolError: No kubectl could render an overlay.
-    """
+    """Return the images of all overlays of a package, as kubectl renders them."""
     images: set[str] = set()
     for name in package.applied:
         outcome = render.render(package, name, checks.kubectls, checks.runner)
@@ -277,10 +263,6 @@ def packed(package: Package, mtime: int) -> Iterator[tuple[Path, Layer, int]]:
     Args:
         package: The package.
         mtime: The time of the files in a new archive, in seconds since 1970.
-
-    Raises:
-        VerificationError: The archive is damaged.
-        ToolError: A file cannot be read, or there is no room for the archive.
     """
     if package.outside:
         message = f"{package.source} is an overlay outside of its package"

@@ -40,23 +40,13 @@ _MOST_VALUES = 50_000
 
 
 def listed(registry: Readable, digest: str) -> list[dict[str, Any]]:
-    """Return the descriptors of the manifests that refer to `digest`, as others have written them.
-
-    Raises:
-        VerificationError: The registry sends no index.
-        ToolError: The registry does not respond as it must.
-    """
+    """Return the descriptors of the manifests that refer to `digest`, as others have written them."""
     content = registry.referrers(digest)
     return _tagged(registry, digest) if content is None else _entries(content, digest)
 
 
 def add(registry: Repository, digest: str, entry: Mapping[str, Any]) -> None:
-    """Add a manifest to the tag that lists those which refer to `digest`, in a registry that does not do so itself.
-
-    Raises:
-        VerificationError: The tag names something else than an index.
-        ToolError: Other programs change the tag again and again, or the registry does not respond as it must.
-    """
+    """Add a manifest to the tag that lists those which refer to `digest`, in a registry that does not do so itself."""
     tag = dashed(digest)
     for _ in range(_TRIES):
         entries = _tagged(registry, digest)

@@ -79,12 +79,7 @@ class Repository:
         return self._client.is_plain
 
     def manifest(self, version: str) -> tuple[bytes, str]:
-        """Return a manifest and its digest.
-
-        Raises:
-            VerificationError: The registry sends another manifest than the one with this digest.
-            ToolError: The registry does not respond as it must, or has no such manifest.
-        """
+        """Return a manifest and its digest."""
         present = self.find_manifest(version)
         if present is None:
             raise ToolError(f"{self._client.shown(version)} not found")
@@ -92,7 +87,7 @@ class Repository:
 
     @_retried
     def find_manifest(self, version: str) -> tuple[bytes, str] | None:
-        """Return a manifest and its digest; None if the registry has no such manifest. Raises as `manifest`."""
+        """Return a manifest and its digest; None if the registry has no such manifest."""
         with self._client.opened("GET", f"manifests/{version}", {"Accept": _ACCEPTED}) as response:
             if response.status == 404:
                 return None
@@ -110,11 +105,7 @@ class Repository:
 
     @_retried
     def referrers(self, digest: str) -> bytes | None:
-        """Return the index of the manifests that refer to another one; None if the registry does not list them.
-
-        Raises:
-            ToolError: The registry does not respond as it must.
-        """
+        """Return the index of the manifests that refer to another one; None if the registry does not list them."""
         with self._client.opened("GET", f"referrers/{digest}", {"Accept": INDEX}) as response:
             if response.status in _WITHOUT_REFERRERS:
                 return None
@@ -123,7 +114,7 @@ class Repository:
 
     @_retried
     def digest_of(self, tag: str) -> str | None:
-        """Return the digest of the manifest with a tag; None if there is no such tag. Raises as `manifest`."""
+        """Return the digest of the manifest with a tag; None if there is no such tag."""
         with self._client.opened("HEAD", f"manifests/{tag}", {"Accept": _ACCEPTED}) as response:
             if response.status == 404:
                 return None
@@ -136,12 +127,7 @@ class Repository:
 
     @_retried
     def put_manifest(self, version: str, content: bytes, kind: str = MANIFEST) -> bool:
-        """Store a manifest, and return whether the registry lists it as one that refers to another manifest.
-
-        Raises:
-            VerificationError: The registry has stored another manifest.
-            ToolError: The registry does not respond as it must.
-        """
+        """Store a manifest, and return whether the registry lists it as one that refers to another manifest."""
         headers, body = {"Content-Type": kind}, Content(content, len(content))
         with self._client.opened("PUT", f"manifests/{version}", headers, body) as response:
             self._client.expect(response, (201,), version)
@@ -164,7 +150,7 @@ class Repository:
         return tuple(tag for tag in tags if isinstance(tag, str) and is_tag(tag)) if isinstance(tags, list) else ()
 
     def content(self, blob: Descriptor) -> bytes:
-        """Return a blob of at most MANIFEST_BYTES bytes. Raises as `download`."""
+        """Return a blob of at most MANIFEST_BYTES bytes."""
         if blob.size > MANIFEST_BYTES:
             shown = self._client.shown(blob.digest)
             raise VerificationError(f"{shown}: expected at most {MANIFEST_BYTES >> 20} MiB, found {blob.size:,} bytes")
@@ -175,14 +161,7 @@ class Repository:
     def download(self, blob: Descriptor, stream: IO[bytes], advance: Advance = lambda _size: None) -> None:
         """Write a blob to a stream; if the connection breaks, continue where it broke.
 
-        Args:
-            blob: The blob.
-            stream: The stream, at its beginning.
-            advance: Receives the number of bytes of each piece.
-
         Raises:
-            VerificationError: The size or the digest is wrong.
-            ToolError: The registry does not respond as it must.
             OSError: The stream cannot be written.
         """
         part = _Part(stream, advance)
@@ -212,10 +191,6 @@ class Repository:
             source: The bytes, or a file with them.
             advance: Receives the number of bytes of each piece.
             start: The offset of the blob in the file.
-
-        Raises:
-            VerificationError: The registry has stored other bytes.
-            ToolError: The registry does not respond as it must.
         """
         return Upload(self._client, blob, source, start, advance).run()
 
@@ -239,14 +214,10 @@ class Repository:
 
 
 class _Part:
-    """The beginning of a blob that has been received.
-
-    Attributes:
-        count: The number of bytes.
-    """
+    """The beginning of a blob that has been received."""
 
     def __init__(self, stream: IO[bytes], advance: Advance) -> None:
-        self.count = 0
+        self.count = 0  # the number of bytes
         self._stream = stream
         self._advance = advance
         self._hashed = hashlib.sha256()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.publish.keys import PublicKey
     from packager.publish.referrers import Readable
     from packager.publish.registry import Repository
@@ -81,11 +81,7 @@ class SignedArtefact(Value, frozen=True):
 
 
 def judge(content: bytes, digest: str, keys: Sequence[PublicKey]) -> Signature:
-    """Return the signature in a bundle, which must be one of the artefact or file with this digest.
-
-    Raises:
-        ToolError: The library for signatures is missing.
-    """
+    """Return the signature in a bundle, which must be one of the artefact or file with this digest."""
     try:
         envelope = dsse.read(content)
         statement = dsse.read_statement(envelope.payload)
@@ -117,10 +113,6 @@ def find(registry: Readable, digest: str, keys: Sequence[PublicKey]) -> tuple[Si
     """Return the signatures of an artefact.
 
     What is not valid is a signature with a problem: anyone who may push can attach anything.
-
-    Raises:
-        VerificationError: The registry sends something else than it has promised.
-        ToolError: The registry does not respond as it must, or the library for signatures is missing.
     """
     listed = [entry for entry in referrers.listed(registry, digest) if _is_signature(entry)]
     signatures = []
@@ -164,12 +156,7 @@ def _read(registry: Readable, entry: Mapping[str, Any]) -> bytes:
 
 
 def attach(registry: Repository, signed: SignedArtefact, signers: Sequence[Signer]) -> bool:
-    """Attach the signature of each key, and return whether anything was sent.
-
-    Raises:
-        VerificationError: The registry stores or sends something else than it must.
-        ToolError: The registry does not respond as it must.
-    """
+    """Attach the signature of each key, and return whether anything was sent."""
     attached = [_attach(registry, signed, sign(signed, signer)) for signer in signers]
     return any(attached)
 
@@ -236,12 +223,7 @@ class Trust(Value, frozen=True):
 
 
 def trust(request: TrustRequest) -> Trust:
-    """Return the keys that are trusted.
-
-    Raises:
-        UsageError: A file has no public key, or a signature is required and no key is known.
-        ToolError: A file cannot be read.
-    """
+    """Return the keys that are trusted."""
     paths = list(request.keys)
     if not paths:
         for path in request.usual:
@@ -281,12 +263,7 @@ def bundles_beside(path: Path) -> list[bytes]:
 
 
 def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
-    """Check the signatures of a package on disk, which are in the file beside it; a folder cannot be signed.
-
-    Raises:
-        VerificationError: A signature is required, and none is by a trusted key.
-        ToolError: A file cannot be read, or signatures cannot be checked.
-    """
+    """Check the signatures of a package on disk, which are in the file beside it; a folder cannot be signed."""
     if not trust.is_asked:
         return
     if path.is_dir():

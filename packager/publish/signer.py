@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from packager.base.progress import Tell
+    from packager.base.runner import Tell
     from packager.publish.keys import PublicKey
 
 _SHA256 = SHA256()
@@ -42,16 +42,12 @@ _MODE = 0o600
 
 
 class Signer:
-    """A private key.
-
-    Attributes:
-        public: The public key.
-    """
+    """A private key."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, name: str) -> None:
         self._key = key
         pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        self.public: PublicKey = keys.public(pem, name, name)
+        self.public: PublicKey = keys.public(pem, name, name)  # the public key
 
     def sign(self, content: bytes) -> bytes:
         """Return the signature over some bytes, in DER."""
@@ -74,12 +70,6 @@ def new(name: str) -> Signer:
 
 def read(content: bytes, name: str, shown: str, password: Callable[[], bytes]) -> Signer:
     """Return the private key in a file.
-
-    Args:
-        content: The content of the file.
-        name: The name of the owner.
-        shown: The file, for messages.
-        password: Returns the password; it is called only for an encrypted key.
 
     Raises:
         UsageError: The file has no key that signs, or the password is wrong.
@@ -143,10 +133,6 @@ def new_key(path: Path, password: Callable[[], bytes | None]) -> NewKey:
     Args:
         path: The path without an ending.
         password: Returns the password for the private key; None leaves it unencrypted.
-
-    Raises:
-        UsageError: One of the files exists, or the password is empty.
-        ToolError: A file cannot be written.
     """
     private, public = (path.with_name(f"{path.name}{ending}") for ending in (".key", ".pub"))
     for file in (private, public):
@@ -165,17 +151,7 @@ def new_key(path: Path, password: Callable[[], bytes | None]) -> NewKey:
 
 
 def signers(paths: Sequence[Path], password: Callable[[Path], bytes], tell: Tell) -> tuple[Signer, ...]:
-    """Return the private keys in files.
-
-    Args:
-        paths: The files.
-        password: Returns the password of the key in a file; called only for an encrypted key.
-        tell: Receives a note about a key that others can read.
-
-    Raises:
-        UsageError: A file has no key that signs, or the password is wrong.
-        ToolError: A file cannot be read.
-    """
+    """Return the private keys in files."""
     keys_read = [read(_content(path, tell), path.stem, str(path), lambda path=path: password(path)) for path in paths]  # type: ignore[misc]
     return tuple({key.public.der: key for key in keys_read}.values())
 

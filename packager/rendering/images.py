@@ -39,14 +39,7 @@ def is_name(target: Mapping[str, Any]) -> bool:
 
 
 def check(target: Mapping[str, Any], key: str, values: Generated, origins: Iterable[Origin]) -> Iterator[Problem]:
-    """Yield the problems with the image that a replacement puts together.
-
-    Args:
-        target: The target of the replacement, for which `is_name` is true.
-        key: The key of the env file that has the name, tag and digest of the image.
-        values: The env file.
-        origins: The manifests and patches so far.
-    """
+    """Yield the problems with the image that a replacement puts together."""
     text, place = values.values.get(key, ""), values.keys[key]
     if message := image.complaint(text):
         column = len(key) + 2 + image.first_bad(text)

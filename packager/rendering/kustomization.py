@@ -315,10 +315,6 @@ class _Kustomization(Entries):
 
         After a target that may change labels in another way, no label is certain: all later targets may apply.
 
-        Args:
-            target: The target.
-            value: The value; None if it is not certain.
-
         Returns:
             Whether it fills in labels.
         """

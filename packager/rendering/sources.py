@@ -143,7 +143,7 @@ class Sources:
         self.problems.append(problem)
 
     def documents(self, path: str) -> list[Document]:
-        """Return the YAML documents of a file; none, with a problem noted, if it cannot be read. Raises as `read`."""
+        """Return the YAML documents of a file; none, with a problem noted, if it cannot be read."""
         content = self.read(path)
         if content is None:
             return []

@@ -46,13 +46,7 @@ __all__ = ["MOST_NOTES", "Checks", "Report", "trust", "verify"]
 
 
 def verify(package: Package, checks: Checks) -> Report:
-    """Return the report on `package`.
-
-    Raises:
-        VerificationError: The package has content that no package may have, and was not checked further.
-        ToolError: A folder cannot be read, or a file changes during the check. Files that cannot be read are in the
-            report.
-    """
+    """Return the report on `package`."""
     case = Case.read(package, checks)
     findings = [Finding(kind, found) for kind, check in CHECKS_OF_PACKAGES for found in check(case)]
     overlays = []
@@ -80,10 +74,6 @@ def trust(package: Package, overlay: RenderedOverlay, checks: Checks) -> list[Pr
         package: The package.
         overlay: An overlay of the package, rendered by `packager.rendering.render.read` and `kubectl`.
         checks: The options; only kubectl, level, allowed kinds, namespace and limits are used.
-
-    Raises:
-        VerificationError: The package has content that no package may have, and was not checked further.
-        ToolError: A file cannot be read, and there is no other problem.
     """
     case = Case.read(package, checks)
     of_overlay = OverlayCase(case, overlay)

@@ -33,13 +33,7 @@ Place = tuple[str, str]
 def check(
     overlay: RenderedOverlay, allowed: Collection[str], elsewhere: Collection[Place] = frozenset()
 ) -> Iterator[Problem]:
-    """Yield a finding for each unlisted field, label and annotation.
-
-    Args:
-        overlay: An overlay of a package.
-        allowed: The words of `--allow`.
-        elsewhere: The places that other checks report.
-    """
+    """Yield a finding for each unlisted field, label and annotation."""
     known = facts(overlay)
     reported: dict[str, list[str]] = {}
     for name, field in sorted(elsewhere):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from packager.base.errors import ToolError, VerificationError
-from packager.base.shortening import bounded
+from packager.base.masking import bounded
 from packager.base.values import Value, as_dict
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.base.shortening import shortened
+from packager.base.masking import shortened
 from packager.kubernetes.manifest import at, mapping
 from packager.kubernetes.resources import is_gpu_or_part
 from packager.workloads import structures

@@ -67,15 +67,7 @@ def quantities(
     computes: bool = True,
     processes: tuple[str, ...] = (),
 ) -> Iterator[Amount]:
-    """Yield the memory, the CPUs and the GPUs of containers; nothing that the spec does not set.
-
-    Args:
-        resources: The resources of each of the containers.
-        containers: The fieldPaths of the containers.
-        role: The role of the pods, if they have resources of their own.
-        computes: Whether the option gpu changes these pods.
-        processes: The fields with the number of processes, which may follow the number of GPUs.
-    """
+    """Yield the memory, the CPUs and the GPUs of containers; nothing that the spec does not set."""
     of_role = f" of the role {role}" if role else ""
     fields: dict[str, list[tuple[str, str]]] = {}
     if not containers:
@@ -106,13 +98,7 @@ def gpus(resources: Resources) -> int | None:
 
 
 def gpu_faults(resources: Resources, location: Location, key: str) -> Iterator[Fault]:
-    """Yield a fault for a number of GPUs that cannot be the number of processes.
-
-    Args:
-        resources: The resources of pods that start one process for each GPU.
-        location: The location of the resources in the overlay.
-        key: The key of the overlay that sets the number of processes instead.
-    """
+    """Yield a fault for a number of GPUs that cannot be the number of processes."""
     for part, values in (("requests", resources.requests), ("limits", resources.limits)):
         for name, value in values.items():
             if is_whole_gpu(name) and not re.fullmatch("[1-9][0-9]*", text(value)):

@@ -10,8 +10,7 @@ from packager.workloads import OfEachKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from packager.workloads.operator import Operator
-    from packager.workloads.workload import Workload
+    from packager.workloads.workload import Operator, Workload
 
 
 @cache

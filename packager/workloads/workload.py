@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from packager.kubernetes.manifest import Manifest
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.kubernetes.verdict import Finding, Phase, Verdict
-    from packager.workloads.operator import Operator
+
 
 Role = Literal["main", "worker"]
 """The role of a pod in a workload: the end of the main pod is the end of the workload."""
@@ -169,3 +171,27 @@ class Workload(ABC):
             return False
         statuses = [status for status in container_statuses(pod) if status["name"] == main_container(pod)]
         return any("waiting" not in status["state"] for status in statuses)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator at the version that packages are tried with."""
+
+    short: str  # the name in `mlpack operator`
+    name: str  # the name in messages
+    deployment: str  # the name of its Deployment
+    lease: str  # the name of its lease
+    lease_seconds: int  # the seconds that its lease holds if it does not say
+    version: str  # the tag of the release that is installed
+    url: str  # the address of the release's manifest
+    sha256: str  # the manifest's digest
+    kind: str  # the kind of workload that it runs
+    crd: str  # the CRD of that
+    api: str  # group and version that packages ask for
+    edit_role: str | None  # the ClusterRole that allows users to edit its objects; None if there is none
+    rival: str | None  # another product with a CRD of this name; None if there is none
+    tested: str | None = None  # the tag of the release that packages are tried with; None if it is `version`
+
+    def installation(self, flags: Sequence[str] = ()) -> str:
+        """Return the command that installs it; `flags` say in which cluster."""
+        return shlex.join(["mlpack", "operator", "install", self.short, *flags])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,11 +11,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.kubernetes.kubectl.kustomize import kustomize
+from packager.package import layout
+from packager.package.archive import extract
 from tests import kubectls
-from tests.app.test_upgrade import edit, files, newer
+from tests.broken import build
+from tests.configure.upgrade.test_upgrade import edit, files, newer
+from tests.life import JOB
+from tests.local_pod import write
+from tests.released import RELEASES
 
 if TYPE_CHECKING:
     from tests.conftest import Mlpack
+    from tests.life import Life
 
 OVERLAY = "quickstart/k8s/mlops/single-node"
 ENV = f"{OVERLAY}/mlops.env"
@@ -29,17 +38,18 @@ patches:
 SETTINGS = ("--registry", "example.com/team", "--uid", "2000", "--with", "output-pvc", "--set", "OUTPUT_CLAIM=mine")
 
 
+ADDED = (
+    *("--with", "gpu", "--set", "GPU_COUNT=4", "--with", "placement"),
+    *("--set", "NODE_SELECTOR=disk=ssd", "--set", "TOLERATIONS=train:NoSchedule"),
+)
+
+
 @pytest.fixture
 def mine(mlpack: Mlpack, package: Path) -> Path:
     """The overlay single-node outside of its package."""
     done = mlpack("overlay", package, "--to", "mine", "--overlay", "single-node")
     assert (done.code, done.stdout) == (0, "mine/single-node\n"), done.stderr
     return Path("mine/single-node")
-
-
-@pytest.fixture(autouse=True)
-def _beside(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(package.parent)
 
 
 def rendered(folder: Path, kubectl: Path) -> str:
@@ -53,14 +63,16 @@ def test_configured_overlay_renders_as_the_one_in_the_package(
     assert rendered(mine, kubectl) == rendered(package / OVERLAY, kubectl)
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours/kustomization.yaml").write_text(OURS)
-    placing = ("--with", "placement", "--set", "NODE_SELECTOR=disk=ssd", "--set", "TOLERATIONS=train:NoSchedule")
-    settings = (*SETTINGS, *placing, "--with", str(tmp_path / "ours"))
+    settings = (*SETTINGS, *ADDED, "--with", str(tmp_path / "ours"))
     done = mlpack("configure", mine, *settings)
     assert done.code == 0, done.stderr
     assert f"{mine}/site/ours/kustomization.yaml\n" in done.stdout
+    assert f"{mine}/options/placement/placement.yaml\n" in done.stdout
     assert files(package) == before
     verified = mlpack("verify", "-v", mine, "--kubectl", kubectl)
     assert verified.code == 0, verified.stdout
+    for name in ("gpu", "placement"):
+        assert f"note: {mine}/options/{name}/kustomization.yaml: option {name} added\n" in verified.stderr
     assert f"{mine}/mlops.env:5: 'REGISTRY=example.com/team' was 'REGISTRY=docker.io'\n" in verified.stderr
     number = (mine / "kustomization.yaml").read_text().splitlines().index("  - ./site/ours") + 1
     assert f"{mine}/kustomization.yaml:{number}: '- ../../../site/ours' is new\n" in verified.stderr
@@ -78,13 +90,59 @@ def test_overlay_of_another_place_than_the_package_is_refused(mlpack: Mlpack, mi
     edit(mine / "kustomization.yaml", "  - pod.yaml", "  - pod.yaml\n  - ../../else")
     done = mlpack("verify", mine, "--kubectl", kubectl)
     assert done.code == 5
-    assert f"{mine}/kustomization.yaml:9:5: " in done.stdout
+    assert f"{mine}/kustomization.yaml:8:5: " in done.stdout
 
 
 def replaced(package: Path, new: Path) -> None:
     """Put a newer build in the place of the package's folder."""
     shutil.rmtree(package)
     shutil.move(new, package)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("release", [None, "0.2.0"])
+def test_overlay_renders_as_the_one_in_a_package_with_all_options(
+    mlpack: Mlpack, release: str | None, tmp_path: Path
+) -> None:
+    package = tmp_path / "all/hello-mpi"
+    if release:
+        package.parent.mkdir()
+        extract(RELEASES / release / "hello-mpi.tar.gz", package.parent)
+    else:
+        build(package)
+    assert mlpack("overlay", package, "--to", "mine").code == 0
+    storage = ("--storage", "pvc", "--set", "OUTPUT_CLAIM=a", "--set", "DATASET_CLAIM=b", "--root", "/srv")
+    rdma = ("--with", "rdma", "--set", "RDMA_RESOURCE=a/b", "--set", "RDMA_COUNT=2")
+    for overlay, settings in (("single-node", (*ADDED, *storage)), ("multi-node", (*ADDED, *storage, *rdma))):
+        assert mlpack("configure", f"mine/{overlay}", *settings).code == 0
+        versions = {rendered(Path(f"mine/{overlay}"), kubectls.kubectl(version)) for version in kubectls.VERSIONS}
+        copy = shutil.copytree(package, tmp_path / overlay)
+        assert mlpack("configure", copy, "--overlay", overlay, *settings).code == 0
+        assert versions == {rendered(copy / layout.overlay(overlay), kubectls.kubectl())}
+
+
+def test_newer_package_renews_an_added_option(
+    mlpack: Mlpack, package: Path, mine: Path, tmp_path: Path, kubectl: Path
+) -> None:
+    assert mlpack("configure", mine, *ADDED, "--with", "output-pvc", "--set", "OUTPUT_CLAIM=mine").code == 0
+    placed = mine / "options/placement/placement.yaml"
+    edit(placed, "# Labels that a node must have.", "# Our nodes.")
+    expected = placed.read_bytes()
+    (mine / "options/placement/kustomization.yaml").write_text("of an older version of mlpack")
+    values = (mine / "values/site.env").read_text()
+    (mine / "values/site.env").write_text(re.sub(r"#.*\nSPREAD_ELSE=.*\n", "", values))
+    replaced(package, newer(package, tmp_path / "new", {"README.md": b"new"}))
+    done = mlpack("overlay", package, "--to", "mine", "--overlay", "single-node")
+    assert (done.code, done.stderr) == (0, "new value: mine/single-node/values/site.env: SPREAD_ELSE\n")
+    assert placed.read_bytes() == expected
+    assert (mine / "values/site.env").read_text() == values
+    before = files(mine)
+    done = mlpack("verify", "-v", mine, "--kubectl", kubectl)
+    assert (done.code, done.stdout) == (0, "")
+    assert f"note: {mine}/options/placement/kustomization.yaml: option placement added\n" in done.stderr
+    assert "claimName: mine\n" in rendered(mine, kubectl)
+    assert mlpack("overlay", package, "--to", "mine", "--overlay", "single-node").stderr == ""
+    assert files(mine) == before
 
 
 @pytest.mark.thorough
@@ -121,6 +179,24 @@ def test_two_newer_packages_are_taken_with_the_edits(
     assert "claimName: mine\n" in rendered(mine, kubectl)
 
 
+@pytest.mark.thorough
+def test_overlay_of_a_package_of_0_2_0_is_carried_over(mlpack: Mlpack, tmp_path: Path, hello_mpi: Path) -> None:
+    package, mine = tmp_path / "hello-mpi", Path("mine/single-node")
+    extract(RELEASES / "0.2.0/hello-mpi.tar.gz", tmp_path)
+    overlay = ("overlay", package, "--to", "mine", "--overlay", "single-node")
+    assert mlpack(*overlay).code == 0
+    assert mlpack("configure", mine, *SETTINGS, *ADDED).code == 0
+    placed = (mine / "values/placement.yaml").read_text()
+    replaced(package, shutil.copytree(hello_mpi, tmp_path / "new"))
+    done = mlpack(*overlay)
+    assert (done.code, "new value: mine/single-node/values/site.env: OUTPUT_FOLDER\n" in done.stderr) == (0, True)
+    assert (mine / "options/placement/placement.yaml").read_text().splitlines()[3:] == placed.splitlines()[3:]
+    assert not (mine / "values/placement.yaml").exists()
+    assert sorted(path.name for path in (mine / "options").iterdir()) == ["gpu", "placement"]
+    assert "\nOUTPUT_FOLDER=.\n" in (mine / "values/site.env").read_text()  # where the results are already
+    assert mlpack("verify", mine).code == 0
+
+
 def test_conflict_with_a_newer_package_leaves_the_overlay(
     mlpack: Mlpack, package: Path, mine: Path, tmp_path: Path
 ) -> None:
@@ -148,3 +224,25 @@ def test_folder_with_something_else_and_archive_are_refused(mlpack: Mlpack, pack
     assert mlpack("overlay", package, "--to", "other").code == 5
     (mine / "mlpack-overlay.json").write_text("{}")
     assert mlpack("verify", mine).code == 5
+
+
+def test_cluster_commands_take_an_overlay_with_an_added_option(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
+    assert mlpack("overlay", "hello-mpi", "--to", "mine").code == 0
+    mine = "mine/multi-node"
+    assert mlpack("configure", mine, "--registry", "r.example", "--with", "placement").code == 0
+    life.output = write(tmp_path / "pod", {"a.txt": b"hello"})
+    life.logs = {f"{JOB}-launcher-0": "epoch 1\n"}
+    done = mlpack("deploy", mine, "-n", "team", "--no-wait")
+    assert done.code == 0, done.stderr
+    assert f"show its state: mlpack status {mine} -n team\n" in done.stderr
+    life.start()
+    done = mlpack("status", mine, "-n", "team", "-o", "json")
+    assert (done.code, done.json["summary"]) == (0, "pods: 3 running"), done.stderr
+    assert done.json["digest"] == json.loads(Path(f"{mine}/mlpack-overlay.json").read_text())["digest"]
+    done = mlpack("logs", mine, "-n", "team")
+    assert (done.code, done.stdout) == (0, "epoch 1\n"), done.stderr
+    assert mlpack("results", mine, "here", "-n", "team").code == 0
+    assert (tmp_path / "here/a.txt").read_bytes() == b"hello"
+    done = mlpack("delete", mine, "-n", "team", "--yes")
+    assert done.code == 0, done.stderr
+    assert not any(obj["kind"] == "MPIJob" for obj in life.objects)

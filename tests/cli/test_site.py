@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.configure.site.test_read import COMPLETE
 from tests.life import at_a_terminal
 from tests.modelspec.importers.test_mxjob import WORKER
+from tests.site.test_read import COMPLETE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

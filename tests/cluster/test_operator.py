@@ -21,7 +21,7 @@ from tests.fake_cluster import FakeCluster, item, lease, managed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from packager.workloads.operator import Operator
+    from packager.workloads.workload import Operator
     from tests.conftest import Mlpack
 
 

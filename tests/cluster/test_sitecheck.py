@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from packager.base.errors import DeniedError, NotServedError, UnreachableError
-from packager.cluster.sitecheck import check
-from packager.configure.site.read import parsed
-from tests.configure.site.test_read import COMPLETE
+from packager.cluster.sitecheck import checks
+from packager.site.read import parsed
+from tests.site.test_read import COMPLETE
 
 if TYPE_CHECKING:
     from packager.kubernetes.kubectl.client import Kubectl
@@ -34,7 +34,7 @@ class Cluster:
 
 
 def states(text: str, cluster: Cluster) -> dict[str, str]:
-    results = check(parsed(Path("site.yaml"), text.encode()), cast("Kubectl", cluster))
+    results = checks(parsed(Path("site.yaml"), text.encode()), cast("Kubectl", cluster))
     return {f"{result.subject} {result.place}": result.state for result in results}
 
 

@@ -8,10 +8,10 @@ from packager.configure import site_answers
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
 from packager.configure.settings import Files
-from packager.configure.site.defaults import defaults
-from packager.configure.site.read import parsed
 from packager.package.opened import opened
-from tests.configure.site.test_read import COMPLETE
+from packager.site.defaults import defaults
+from packager.site.read import parsed
+from tests.site.test_read import COMPLETE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a receiver does who has only kubectl and the README of the package: edits, runs, copies results."""
+"""Runs a package as a receiver does who has only kubectl and its README: edits, runs, copies results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _volume(site: Site, new_site: Callable[[str], Site]) -> Iterator[None]:
 
 @pytest.mark.usefixtures("mpi_image", "_volume")
 def test_readme_alone_runs_both_overlays_and_copies_their_results(site: Site) -> None:
-    """As a user that the image does not know, in a namespace that enforces "restricted"."""
+    """The user is not in the image, and the namespace enforces "restricted"."""
     package = site.build(str(SPEC))
     become(package, 12345, 12346, 12347)
     claim, copy = blocks(package, "Results")
@@ -59,3 +59,25 @@ def test_readme_alone_runs_both_overlays_and_copies_their_results(site: Site) ->
     site.run(copy)
     assert {path.name for path in (site.folder / "results").iterdir()} == {f"left-by-{host}" for host in left}
     site.until(lambda: site.left() == ["persistentvolumeclaim/results"], "everything but the claim to be gone")
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("mpi_image")
+def test_overlay_outside_of_the_package_runs_through_two_newer_builds(site: Site) -> None:
+    """Nobody edits the package: kubectl and the commands of mlpack take the overlay beside it."""
+    site.build(str(SPEC))
+    site.run("mlpack overlay storage --to mine --overlay single-node")
+    site.run("mlpack configure mine/single-node --uid 12345 --gid 12346 --with shared-memory --set SHM_SIZE=32Mi")
+    for number in range(3):
+        if number:
+            site.run("rm -r storage storage.tar.gz")
+            site.build(str(SPEC), f"--set environment.STEPS_{number}=1")
+            written = site.shell("mlpack overlay storage --to mine --overlay single-node")
+            assert (written.returncode, f"STEPS_{number}" in written.stderr) == (0, True), written.stderr
+        site.run("kubectl apply -k mine/single-node")
+        assert site.end_of_pod("storage-single-node") == "Succeeded"
+        log = site.run("mlpack logs mine/single-node")
+        assert "rank 0: uid 12345, gid 12346" in log
+        assert "rank 0: shared memory of 32768 KiB" in log
+        assert "storage-single-node" in site.run("mlpack status mine/single-node")
+        site.run("kubectl delete -k mine/single-node")

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from packager.app.importing import Imported, ModelDestination, import_intel, import_mlcube, import_mxjob, mlcube_choices
 from packager.base.errors import MlpackError
 from packager.cli.printable import printable
+from packager.modelspec.importing import (
+    Imported,
+    ModelDestination,
+    import_intel,
+    import_mlcube,
+    import_mxjob,
+    mlcube_choices,
+)
 from tests.fuzz import inputs, mutate, packages
 from tests.fuzz.specs import bad_messages
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.app.build import BuildRequest, Built, Destination
-from packager.app.build import build as build_packages
+from packager.builder.build import BuildRequest, Built, Destination
+from packager.builder.build import build as build_packages
 from tests.publish import fake_registry
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive of hello-mpi; tests must not change it."""
     from contextlib import nullcontext
 
-    from packager.app.models import model_folders
+    from packager.modelspec.catalog import model_folders
 
     folder = tmp_path_factory.mktemp("archive")
     request = BuildRequest("hello-mpi", tuple(model_folders([])))

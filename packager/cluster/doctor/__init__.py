@@ -120,9 +120,6 @@ def doctor(
         target: The overlay, and the cluster.
         allowed: The kinds and variables that the deploy will allow.
         level: The Pod Security level that the deploy will accept; None for the level that the package was sealed with.
-
-    Raises:
-        ClusterError: The cluster does not answer.
     """
     namespace = target.kubectl.default_namespace()
     overlay = target.rendered

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packager.cluster.doctor.case import Case, CheckResult
-    from packager.workloads.operator import Operator
+    from packager.workloads.workload import Operator
 
 _SECONDS = 30.0
 

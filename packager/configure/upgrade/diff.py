@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from difflib import diff_bytes, unified_diff
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import VerificationError
 from packager.base.masking import masked_line, masked_urls
@@ -12,9 +13,11 @@ from packager.base.values import Value, field
 from packager.configure.upgrade import edits, merge
 from packager.package import integrity, layout, path_checks, tree
 from packager.package.layout import INVENTORY
+from packager.package.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from packager.configure.upgrade.edits import Edit
     from packager.package.opened import Package
@@ -53,6 +56,40 @@ def read(package: Package) -> PackageDiff:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PackageEdits:
+    """The edits of one package."""
+
+    package: str
+    digest: str  # the digest of the package as it was built
+    content: PackageDiff  # the edits
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints; values that may be secret are masked."""
+        return {
+            "package": self.package,
+            "digest": self.digest,
+            "edits": [
+                {
+                    "file": edit.path,
+                    "kind": edit.kind,
+                    "key": edit.key,
+                    "before": edit.shown(edit.before),
+                    "after": edit.shown(edit.after),
+                }
+                for edit in self.content.edits
+            ],
+            "other_changes": self.content.others.decode(errors="replace"),
+            "not_in_patch": self.content.not_in_patch,
+        }
+
+
+def diff(path: Path) -> PackageEdits:
+    """Return the edits of the package at `path`, a folder or an archive."""
+    with opened(path) as package:
+        return PackageEdits(package.name, package.digest, read(package))
+
+
 def delivered(package: Package, path: str) -> bytes | None:
     """Return the content that a file was delivered with; None if the inventory has only its digest."""
     text = package.sealed(path)
@@ -70,13 +107,7 @@ class Version(Value, frozen=True):
 
 
 def patch(path: str, before: Version | None, now: Version | None) -> bytes:
-    """Return the patch of one file as git writes it: `git apply` and `patch -p1` take it; empty if nothing differs.
-
-    Args:
-        path: The path below the package's root.
-        before: The version before; None for a new file.
-        now: The version afterwards; None for a deleted file.
-    """
+    """Return the patch of one file as git writes it: `git apply` and `patch -p1` take it; empty if nothing differs."""
     texts = [merge.split(version.content) if version else [] for version in (before, now)]
     old, new = (_quoted(f"{end}/{path}") for end in "ab")
     names = (

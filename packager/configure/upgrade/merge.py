@@ -9,14 +9,14 @@ The lines are compared by difflib: merge3 does no more with it, and is under the
 
 from __future__ import annotations
 
+import re
 from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from packager.base import envfile
 from packager.base.errors import UsageError
-from packager.base.masking import masked_line
-from packager.base.shortening import shortened
+from packager.base.masking import masked_line, shortened
 from packager.base.values import Value
 from packager.configure.upgrade import edits
 from packager.configure.upgrade.edits import Edit, EditKind
@@ -126,6 +126,37 @@ def merged(path: str, versions: Versions, choice: Choice | None = None) -> Merge
     # Each property as the user changed it, else as in the new package.
     form = _Form(*(new if own == old else own for old, own, new in zip(*forms, strict=True)))
     return Merged(form.put_on(b"".join(content) + own_lines), tuple(conflicts))
+
+
+def merged_values(path: str, versions: Versions, choice: Choice | None = None) -> Merged:
+    """Merge values of options: those of options that the user has added are put into their sections in the new package.
+
+    So neither the order of these sections nor their comments conflict.
+    """
+    base, yours, theirs = versions
+    added = (set(envfile.keys(yours)) & set(envfile.keys(theirs))) - set(envfile.keys(base))
+    if not added:
+        return merged(path, versions, choice)
+    known, kept = set(split(theirs)), list[bytes]()
+    for row in split(yours):
+        if added.isdisjoint(envfile.keys(row)):
+            kept.append(row)
+            continue
+        comments = []
+        while kept and kept[-1].startswith(b"#") and not any(envfile.keys(kept[-1])):
+            comments.append(kept.pop())
+        if kept and not kept[-1].strip():  # between the sections
+            kept.pop()
+        comments = [line for line in reversed(comments) if not re.match(rb"# [a-z-]+: ", line)]
+        if len(comments) > 1:  # one describes the key, maybe in the words of an older build
+            kept += [line for line in comments if line not in known]
+    rest = b"".join(kept).rstrip(b"\n") + b"\n"
+    result = merged(path, Versions(base, rest, theirs), choice)
+    content = result.content
+    for line in envfile.lines(yours):
+        if line.key in added:
+            content = envfile.assign(content, line.key, line.value, path)
+    return Merged(content, result.conflicts)
 
 
 def _known_edits(path: str, base: bytes, yours: bytes, theirs: bytes) -> tuple[list[Edit], list[Edit]]:

@@ -3,7 +3,7 @@
 The package's inventory has the digest of each delivered file, and the text of those that people edit. So a file that
 only one side changed needs no text, and one that both changed has its base.
 
-Tests: app/test_upgrade.py.
+Tests: configure/upgrade/test_upgrade.py.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from packager.configure import lock, resources
 from packager.configure.amounts import OPTIONS
 from packager.configure.upgrade import diff, edits
 from packager.configure.upgrade.edits import EditKind
-from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged
+from packager.configure.upgrade.merge import Choice, Conflict, Versions, merged, merged_values
 from packager.package import integrity, kustomization, layout, tree
 from packager.package.layout import INVENTORY
 from packager.package.options import BY_NAME, VOLUME_FOLDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from packager.package.opened import Package
 
@@ -140,14 +140,12 @@ class _Plan:
             self._yours_text[component] = resources.without(content, moved)
 
     def _keep_folders(self) -> None:
-        """Keep the place of files on a volume, whose root it is where the package has no key for a folder yet."""
         paths = map(layout.kustomization, self._old.overlays)
         on = {component.name for path in paths for component in _components(self._read(path), path) if component.on}
-        needed = {key.name for name in on & BY_NAME.keys() for key in BY_NAME[name].keys}
         for path in [path for path in self._entries if path.endswith(layout.site_env(""))]:
-            for key in self._new_values(path):
-                if key in needed and key in VOLUME_FOLDERS:
-                    self._yours_text[path] = envfile.assign(self._read(path), key, ".", path)
+            before = self._read(path)
+            if (kept := with_folders(before, self._read_new(path), on)) != before:
+                self._yours_text[path] = kept
 
     def _file(self, path: str) -> PlannedFile | None:
         """Return the result for one file; None for one that neither changes nor is edited."""
@@ -166,31 +164,18 @@ class _Plan:
             mode = yours.mode if theirs.mode == base.mode else theirs.mode
             if path not in self._yours_text and yours.digest in (base.digest, theirs.digest):
                 return PlannedFile(path, FileResult.updated, mode)
-            before = self._delivered(path)
+            before = diff.delivered(self._old, path)
             if before is not None and self._entries[path].size <= diff.MOST_BYTES:
                 versions = Versions(before, self._read(path), self._read_new(path))
                 if versions.are_mergeable:
-                    result = merged(path, versions, self._choices.get(path))
+                    merge = merged_values if path.endswith(layout.site_env("")) else merged
+                    result = merge(path, versions, self._choices.get(path))
                     (self.decided if path in self._choices else self.conflicts).extend(result.conflicts)
                     return PlannedFile(path, FileResult.merged, mode, result.content)
         had, have = "the delivered file" if base else None, "an edited file" if yours else None
         if self._choice(Conflict(path, 0, had, have, "a changed file" if theirs else None)) is Choice.theirs:
             return _taken(path, yours, theirs)
         return PlannedFile(path, FileResult.kept, yours.mode if yours else None)
-
-    def _delivered(self, path: str) -> bytes | None:
-        """Return the content that a file was delivered with, and the values of options that the user has added."""
-        before = diff.delivered(self._old, path)
-        if before is None or not path.endswith(layout.site_env("")):
-            return before
-        rows = self._read_new(path).split(b"\n")
-        present, own = set(envfile.keys(before)), set(envfile.keys(self._read(path)))
-        places = {line.key: line.number - 1 for line in envfile.lines(self._read_new(path))}
-        for key in dict.fromkeys(envfile.keys(self._read_new(path))):
-            if key in own - present:
-                place = places.get(key, envfile.commented_out(self._read_new(path), key))
-                before += rows[place or 0] + b"\n"
-        return before
 
     def _choice(self, conflict: Conflict) -> Choice | None:
         choice = self._choices.get(conflict.path)
@@ -256,6 +241,21 @@ class _Plan:
                 old, new = ({entry.name for entry in _components(text, path)} for text in (before, now))
                 options += [f"{path}: {name}" for name in sorted(new - old)]
         return tuple(keys), tuple(options)
+
+
+def with_folders(yours: bytes, theirs: bytes, on: Iterable[str]) -> bytes:
+    """Return values of options that keep the place of files on a volume: its root, where they have no folder yet.
+
+    Args:
+        yours: The values.
+        theirs: The values in the new package.
+        on: The names of the components that are on.
+    """
+    needed = {key.name for name in on if name in BY_NAME for key in BY_NAME[name].keys} & set(VOLUME_FOLDERS)
+    present = set(envfile.keys(yours))
+    for key in [line.key for line in envfile.lines(theirs) if line.key in needed - present]:
+        yours = envfile.assign(yours, key, ".", layout.site_env(""))
+    return yours
 
 
 def _components(text: bytes, path: str) -> tuple[kustomization.Component, ...]:

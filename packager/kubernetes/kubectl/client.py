@@ -50,26 +50,17 @@ def _keep_waiting(_seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """The user's kubectl, with the options that select the cluster.
+    """The user's kubectl, with the options that select the cluster."""
 
-    Attributes:
-        program: A name on PATH, or a path.
-        namespace: `-n`; None for the namespace of the kubeconfig's context.
-        context: `--context`; None for the current one.
-        kubeconfig: `--kubeconfig`; None for kubectl's own choice.
-        show: Receives each command before it runs.
-        deadline: The time, by the clock of `runner`, at which every command is stopped; None for no limit.
-        runner: Starts kubectl.
-        connection: The cluster of the first command, for all commands; None to read the kubeconfig at each command.
-    """
-
-    program: str = "kubectl"
-    namespace: str | None = None
-    context: str | None = None
-    kubeconfig: str | None = None
-    show: Callable[[list[str]], None] = _ignore
+    program: str = "kubectl"  # a name on PATH, or a path
+    namespace: str | None = None  # `-n`; None for the namespace of the kubeconfig's context
+    context: str | None = None  # `--context`; None for the current one
+    kubeconfig: str | None = None  # `--kubeconfig`; None for kubectl's own choice
+    show: Callable[[list[str]], None] = _ignore  # receives each command before it runs
+    # the time, by the clock of `runner`, at which every command is stopped; None for no limit
     deadline: float | None = None
-    runner: Runner = SYSTEM
+    runner: Runner = SYSTEM  # starts kubectl
+    # the cluster of the first command, for all commands; None to read the kubeconfig at each command
     connection: Connection | None = None
 
     def within(self, timeout: float | None) -> Kubectl:
@@ -141,7 +132,6 @@ class Kubectl:
         Raises:
             UnreachableError: The cluster did not answer.
             NotServedError: The cluster does not serve objects of this kind.
-            ClusterError: The cluster refused.
         """
         done = self._request_with_retry(*arguments, "--output=json")
         if done.returncode != 0:
@@ -177,7 +167,6 @@ class Kubectl:
 
         Raises:
             UnreachableError: The server is not ready, or does not answer.
-            ClusterError: The server refuses to answer.
         """
         name, _, group = resource.partition(".")
         for attempt in range(2):
@@ -195,7 +184,6 @@ class Kubectl:
 
         Raises:
             UnreachableError: The server does not answer.
-            ClusterError: The server refuses to answer.
         """
         done = self.request("get", "--raw", "/apis")
         if done.returncode != 0:
@@ -244,7 +232,7 @@ class Kubectl:
         return [dict(item) for item in listing(answer.get("items")) if isinstance(item, dict)]
 
     def raw(self, path: str) -> dict[str, Any] | None:
-        """Return the API's response for `path`, such as `/apis/apps/v1`; None if it is missing. Raises as `json`."""
+        """Return the API's response for `path`, such as `/apis/apps/v1`; None if it is missing."""
         done = self.request("get", "--raw", path)
         if done.returncode != 0:
             if messages.NO_OBJECT.search(done.stderr):
@@ -257,7 +245,6 @@ class Kubectl:
 
         Raises:
             UnreachableError: The cluster did not answer in time.
-            ClusterError: kubectl was killed.
         """
         try:
             done = self.run(*arguments, f"--request-timeout={REQUEST_TIMEOUT:g}s", timeout=HANGING_SECONDS)
@@ -280,12 +267,7 @@ class Kubectl:
         return str(error_from(stderr))
 
     def default_namespace(self) -> str:
-        """Return the effective namespace: that of `-n`, else the context's, else `default`.
-
-        Raises:
-            ClusterError: The kubeconfig cannot be read, or there is none and this process does not run in a pod.
-            UsageError: There is no such context.
-        """
+        """Return the effective namespace: that of `-n`, else the context's, else `default`."""
         if self.namespace:
             return self.namespace
         pinned = self._pinned()

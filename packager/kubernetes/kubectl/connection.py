@@ -49,30 +49,21 @@ class RunsKubectl(Protocol):
 
 
 class Pinned(Value, frozen=True):
-    """The options that select a cluster, as read from the kubeconfig.
+    """The options that select a cluster, as read from the kubeconfig."""
 
-    Attributes:
-        flags: The options of kubectl.
-        namespace: The namespace of the context, or of the pod that kubectl runs in; None if there is no cluster.
-        file: The private kubeconfig, which no message names; None if kubectl must use the user's kubeconfig.
-    """
-
-    flags: tuple[str, ...]
+    flags: tuple[str, ...]  # the options of kubectl
+    # the namespace of the context, or of the pod that kubectl runs in; None if there is no cluster
     namespace: str | None
+    # the private kubeconfig, which no message names; None if kubectl must use the user's kubeconfig
     file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodAccount:
-    """The service account of the pod that kubectl runs in.
+    """The service account of the pod that kubectl runs in."""
 
-    Attributes:
-        server: The address of the pod's cluster.
-        namespace: The namespace that kubectl uses if the kubeconfig names none.
-    """
-
-    server: str
-    namespace: str
+    server: str  # the address of the pod's cluster
+    namespace: str  # the namespace that kubectl uses if the kubeconfig names none
 
     @property
     def config(self) -> dict[str, Any]:
@@ -92,9 +83,6 @@ def pod_account(environment: Mapping[str, str]) -> PodAccount | None:
     """Return the account of the pod that kubectl runs in; None outside of pods.
 
     kubectl finds it in the same way (client-go, tools/clientcmd/client_config.go, inClusterClientConfig).
-
-    Args:
-        environment: The environment of kubectl.
     """
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
     if not (host and port and (_POD_ACCOUNT / "token").is_file()):
@@ -129,13 +117,7 @@ class Connection:
         self._stack.close()
 
     def pinned(self, run: RunsKubectl) -> Pinned:
-        """Return the options that select the cluster, as read in the first call.
-
-        Raises:
-            UsageError: There is no such context.
-            ClusterError: The kubeconfig cannot be read.
-            ToolError: kubectl is missing, or temporary files cannot be written.
-        """
+        """Return the options that select the cluster, as read in the first call."""
         if self._pinned is None:
             self._pinned = self._read(run)
         return self._pinned
@@ -187,17 +169,11 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A relative path in a kubeconfig.
+    """A relative path in a kubeconfig."""
 
-    Attributes:
-        kind: `cluster` or `user`.
-        name: The name of the cluster or user.
-        values: The mapping that contains the path.
-    """
-
-    kind: str
-    name: str
-    values: dict[str, Any]
+    kind: str  # `cluster` or `user`
+    name: str  # the name of the cluster or user
+    values: dict[str, Any]  # the mapping that contains the path
     key: str
 
     @property

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.base.errors import RenderError
+from packager.base.masking import shortened
 from packager.base.runner import SYSTEM, Runner
-from packager.base.shortening import shortened
 from packager.base.values import Value
 from packager.kubernetes.kubectl import KLOG
 
@@ -16,15 +16,10 @@ if TYPE_CHECKING:
 
 
 class Rendered(Value, frozen=True):
-    """The output of `kubectl kustomize` for an overlay.
+    """The output of `kubectl kustomize` for an overlay."""
 
-    Attributes:
-        manifests: The YAML stream on stdout.
-        warnings: The lines on stderr.
-    """
-
-    manifests: str
-    warnings: tuple[str, ...]
+    manifests: str  # the YAML stream on stdout
+    warnings: tuple[str, ...]  # the lines on stderr
 
 
 MEMORY_BYTES = 256 << 20
@@ -62,7 +57,6 @@ def kustomize(folder: Path, *, program: str = "kubectl", runner: Runner = SYSTEM
     `folder` must contain only the files that `packager.rendering.kustomization` has read, which refuses addresses.
 
     Raises:
-        ToolError: There is no such kubectl, or it did not end.
         RenderError: kubectl refused the kustomization, or printed nothing.
     """
     command = [program, "kustomize", str(folder)]

@@ -110,18 +110,12 @@ SERVER = re.compile(r"^(Error from server( \(\w+\))?|Unable to connect to the se
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An error whose message resembles that of an unreachable cluster, but has another cause.
+    """An error whose message resembles that of an unreachable cluster, but has another cause."""
 
-    Attributes:
-        pattern: The pattern of the message.
-        meaning: The explanation of the error.
-        hint: The fix.
-        error: The kind of error: the cluster has not evaluated the request, except if a webhook failed.
-    """
-
-    pattern: re.Pattern[str]
-    meaning: str
-    hint: str
+    pattern: re.Pattern[str]  # the pattern of the message
+    meaning: str  # the explanation of the error
+    hint: str  # the fix
+    # the kind of error: the cluster has not evaluated the request, except if a webhook failed
     error: type[ClusterError] = NotEvaluatedError
 
 
@@ -163,21 +157,13 @@ TROUBLES = (
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A kind of refusal.
+    """A kind of refusal."""
 
-    Attributes:
-        reason: The reason in one word.
-        pattern: The pattern of the server's message, joined to one line.
-        action: The action that helps; its values are groups of the pattern.
-        message: The message that replaces the server's; None for the server's message.
-        final_after: Seconds after which the refusal counts as permanent.
-    """
-
-    reason: str
-    pattern: re.Pattern[str]
-    action: Action
-    message: str | None = None
-    final_after: float = 0
+    reason: str  # the reason in one word
+    pattern: re.Pattern[str]  # the pattern of the server's message, joined to one line
+    action: Action  # the action that helps; its values are groups of the pattern
+    message: str | None = None  # the message that replaces the server's; None for the server's message
+    final_after: float = 0  # seconds after which the refusal counts as permanent
 
 
 # The first match counts. Sources: k8s.io/pod-security-admission, and k8s.io/apiserver and

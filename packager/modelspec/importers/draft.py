@@ -50,13 +50,7 @@ class Draft:
         self.namespace: str | None = None  # that the file names
 
     def put(self, location: Location, value: Any, origin: ValueOrigin | str) -> None:
-        """Set the value at `location` in the spec; create missing mappings and lists on the way.
-
-        Args:
-            location: The location in the spec.
-            value: The value.
-            origin: The origin, or the reason for a value that is not from a file.
-        """
+        """Set the value at `location` in the spec; create missing mappings and lists on the way."""
         node: Any = self.data
         for step, following in pairwise(location):
             empty: Any = [] if isinstance(following, int) else {}

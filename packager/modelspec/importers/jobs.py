@@ -238,14 +238,7 @@ def put_program(draft: Draft, place: Location, container: Container, known: Iter
 
 
 def put_policies(draft: Draft, place: Location, holders: list[ForeignValue], roles: list[Role]) -> None:
-    """Put restarts, limits of time, priority and queue into an overlay, or report them.
-
-    Args:
-        draft: The draft.
-        place: The overlay.
-        holders: The mappings that have the policies.
-        roles: The roles of the job.
-    """
+    """Put restarts, limits of time, priority and queue into an overlay, or report them."""
     _put_retries(draft, place, holders, roles)
     _put_scheduling(draft, place, holders, roles)
     for holder in holders:

@@ -100,11 +100,7 @@ class Found(Value, frozen=True):
 
 
 def find(text: bytes, name: str, *, sets: bool = False) -> list[Found]:
-    """Return the jobs of Kubeflow, or the JobSets, in a file with several documents or lists of objects.
-
-    Raises:
-        SpecError: The file is not valid, or has no job.
-    """
+    """Return the jobs of Kubeflow, or the JobSets, in a file with several documents or lists of objects."""
     what = _JOBSET if sets else _KUBEFLOW
     documents = jobs.documents(text, name, what)
     objects: list[tuple[Document, Location]] = []

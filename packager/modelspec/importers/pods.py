@@ -56,12 +56,6 @@ class Container(Value, frozen=True):
 def read(template: ForeignValue, name: str | None, draft: Draft, ports: Iterable[str] = ()) -> Container | None:
     """Read a pod template; fields that a site decides are noted in `draft` as options.
 
-    Args:
-        template: The `template` of a controller.
-        name: The name of the main container; None for the first one.
-        draft: The draft that gets the options.
-        ports: The names of ports that the caller reads itself.
-
     Returns:
         The container; None, with a problem, if there is none of this name.
     """

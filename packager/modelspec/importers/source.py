@@ -264,9 +264,6 @@ def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder:
 
     Returns:
         The content; at most one byte more than `max_bytes`, which `yamlio` then refuses.
-
-    Raises:
-        SpecError: The file cannot be read, or is not a plain file.
     """
     try:
         real = path.resolve(strict=True)

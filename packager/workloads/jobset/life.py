@@ -35,9 +35,8 @@ from packager.workloads.controllers import disrupted, is_disrupted
 from packager.workloads.jobset import attempts, elastic
 from packager.workloads.jobset.attempts import lost
 from packager.workloads.jobset.structure import JobSet as Structure
-from packager.workloads.operator import Operator
 from packager.workloads.pods import number_of_pods
-from packager.workloads.workload import Role, Workload
+from packager.workloads.workload import Operator, Role, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

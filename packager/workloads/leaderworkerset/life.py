@@ -25,9 +25,8 @@ from packager.kubernetes.objects import (
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 from packager.workloads.leaderworkerset.variables import GROUP, NAME, REVISION, WORKER
-from packager.workloads.operator import Operator
 from packager.workloads.pods import number_of_pods
-from packager.workloads.workload import Role, Workload
+from packager.workloads.workload import Operator, Role, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -29,9 +29,8 @@ from packager.kubernetes.pods import killed_process, memory_limit
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads import controllers
-from packager.workloads.operator import Operator
 from packager.workloads.structures import pods as pods_of
-from packager.workloads.workload import Role, Workload
+from packager.workloads.workload import Operator, Role, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

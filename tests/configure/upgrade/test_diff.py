@@ -96,3 +96,16 @@ def test_new_file_with_name_of_delivered_text_is_compared_with_it(package: Path)
     with opened(package) as current:
         assert diff.delivered(current, ENV) == content
         assert diff.delivered(current, README) is None
+
+
+def test_json_contains_edits_with_masked_secrets(package: Path) -> None:
+    env = package / ENV
+    env.write_text(env.read_text().replace("=docker.io", "=example.com") + "HF_TOKEN=sesame\n")
+    content = diff.diff(package).as_json()
+    edits = content.pop("edits")
+    assert edits == [
+        {"file": ENV, "kind": "value", "key": "REGISTRY", "before": "docker.io", "after": "example.com"},
+        {"file": ENV, "kind": "value", "key": "HF_TOKEN", "before": None, "after": "***"},
+    ]
+    assert content.pop("digest").startswith("sha256:")
+    assert content == {"package": "hello-mpi", "other_changes": "", "not_in_patch": {}}

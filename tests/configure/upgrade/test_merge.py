@@ -132,3 +132,19 @@ def test_texts_that_would_take_long_are_not_compared() -> None:
     assert Versions(b"a\n" * 900, b"a\n" * 900, b"a\n" * 900).are_mergeable
     assert not Versions(b"a\n" * 900, b"a\n", b"a\n" * 9_000).are_mergeable
     assert not Versions(b"a\n", b"a\0\n", b"a\n").are_mergeable
+
+
+def test_values_of_added_options_conflict_neither_by_order_nor_by_comments() -> None:
+    base = b"# nfs: a server\n# Its name.\n#NFS_SERVER=nfs\n"
+    placement = b"\n# placement: nodes\n# The label.\nSPREAD_OVER=host\n"
+    gpu = b"\n# gpu: accelerators\n# The number.\nGPU_COUNT=1\n"
+    reworded = gpu.replace(b"accelerators", b"GPUs").replace(b"The number.", b"How many.") + b"# New.\nGPU_NEW=1\n"
+    own = b"# ticket 12\n"
+    yours = base + placement.replace(b"SPREAD", own + b"SPREAD").replace(b"=host", b"=rack") + gpu.replace(b"=1", b"=4")
+    path = "quickstart/common/mpi/k8s/mlops/site/site.env"
+    result = merge.merged_values(path, Versions(base, yours, base + reworded + placement))
+    assert not result.conflicts
+    assert result.content.replace(own, b"") == base + reworded.replace(b"COUNT=1", b"COUNT=4") + placement.replace(
+        b"=host", b"=rack"
+    )
+    assert own in result.content

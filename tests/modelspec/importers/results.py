@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.build import BuildRequest, Built, Destination, build
-from packager.app.lint import lint
-from packager.app.verify import Checks, verify
 from packager.base.errors import SpecError
+from packager.builder.build import BuildRequest, Built, Destination, build
+from packager.modelspec.lint import lint
+from packager.verify import Checks
+from packager.verify.command import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from packager.app.importing import Imported
+    from packager.modelspec.importing import Imported
 
 
 def imported(result: Imported, models: Path) -> dict[str, Any]:

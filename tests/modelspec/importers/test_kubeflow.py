@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.app.importing import Imported, ModelDestination, _write, import_jobs, read_cluster
 from packager.base.errors import ClusterError, MlpackError, SpecError
 from packager.modelspec.importers import kubeflow
 from packager.modelspec.importers.source import ForeignValue, Source
+from packager.modelspec.importing import Imported, ModelDestination, _write, import_jobs, read_cluster
 from tests.modelspec.importers.results import check_package
 
 if TYPE_CHECKING:

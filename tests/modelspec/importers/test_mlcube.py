@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.app.importing import ModelDestination, import_mlcube, mlcube_choices
 from packager.base.errors import SpecError
 from packager.kubernetes.environment import Expander
 from packager.modelspec.importers.cubepaths import ROOT, WORKSPACE, CubeError, place
+from packager.modelspec.importing import ModelDestination, import_mlcube, mlcube_choices
 from packager.workloads.program import references
 from tests.modelspec.importers.results import check_package, imported, refused
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_golden.plugin import GoldenTestFixture
 
-    from packager.app.importing import Imported
+    from packager.modelspec.importing import Imported
     from tests.conftest import Outcome
 
 

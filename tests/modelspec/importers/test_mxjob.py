@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.app.importing import ModelDestination, import_mxjob
 from packager.base.errors import SpecError
+from packager.modelspec.importing import ModelDestination, import_mxjob
 from tests.modelspec.importers.results import check_package, imported, refused
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.app.importing import ModelDestination, import_mlcube, mlcube_choices
 from packager.base import yamlio
+from packager.modelspec.importing import ModelDestination, import_mlcube, mlcube_choices
 from packager.package.layout import SCRIPTS
 from tests import tools
 

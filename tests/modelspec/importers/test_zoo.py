@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from packager.app.importing import Imported, ModelDestination, import_intel
 from packager.base.errors import MlpackError, SpecError
+from packager.modelspec.importing import Imported, ModelDestination, import_intel
 from tests.modelspec.importers.results import check_package, imported, refused
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from packager.app.importing import Imported, ModelDestination, import_intel
+from packager.modelspec.importing import Imported, ModelDestination, import_intel
 from tests.modelspec.importers.test_zoo import SPECS, write
 
 if TYPE_CHECKING:

@@ -1,0 +1,389 @@
+"""Builds packages from a model's spec, or renders one overlay of a package."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from packager.base import atomic, paths, workfolder, yamlio
+from packager.base.errors import MlpackError, UsageError
+from packager.base.problems import similar
+from packager.base.values import Value, replace
+from packager.builder.plan import Options, check_options, choose, plan
+from packager.builder.render import render as render_plan
+from packager.builder.selection import select
+from packager.kubernetes.manifest import Manifest, mapping
+from packager.modelspec import catalog
+from packager.modelspec.dockerfile import copies_assets
+from packager.modelspec.load import load
+from packager.modelspec.settings import parse_setting
+from packager.package import archive, layout, outside, placement, tree
+from packager.package.opened import check_replaceable, opened
+from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered, set_gpus
+from packager.site.defaults import Labels, defaults
+from packager.workloads import accelerators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from packager.base.runner import Progress, Runner, Tell
+    from packager.builder.plan import Plan
+    from packager.builder.selection import Selection
+    from packager.kubernetes.kubectl.kustomize import Rendered
+    from packager.modelspec.load import LoadedSpec
+    from packager.modelspec.model import Variant
+    from packager.modelspec.settings import Setting
+    from packager.package.tree import Entry, Tree
+    from packager.site.defaults import Defaults
+    from packager.site.read import SiteSettings
+
+
+class BuildRequest(Value, frozen=True):
+    """The packages to build, as the user names them."""
+
+    model: str | None  # a model's name or alias, or the path of its spec; None for all
+    folders: tuple[Path, ...]  # the folders in which models are looked up by name
+    precision: str | None = None  # the precision of the variant; None for the only one, or the first
+    mode: str | None = None  # the mode of the variant; None for the only one, or the first
+    every: bool = False  # whether to build every variant
+    settings: tuple[str, ...] = ()  # other values for fields of the spec, each as `path=value`
+    # environment variables that the spec does not have, each as `environment.KEY=value`
+    additions: tuple[str, ...] = ()
+    root: str | None = None  # the folder that will contain the package, as the pods see it
+    registry: str | None = None  # the registry to pull the image from
+    components: tuple[str, ...] = ()  # the site options to switch on, and folders of the user's own components
+    site: tuple[str, ...] = ()  # the values of site options, each as `key=value`
+    cache: Path = Path(".mlpack-cache")  # the folder of mlpack's caches
+    defaults: SiteSettings | None = None  # the defaults of the site
+    record: bool = False  # whether digests of downloads that a spec lacks are added to it
+
+
+class Destination(Value, frozen=True):
+    """The place and form in which packages are written."""
+
+    folder: Path  # the folder that packages are written to
+    as_folder: bool = False  # whether to write a folder instead of an archive
+    force: bool = False  # whether to replace an existing output
+    mtime: int = 0  # the time of the files in an archive, in seconds since 1970
+    versioned: bool = False  # whether the version of a package is part of the name of its file or folder
+
+    def path(self, package: str, version: str | None) -> Path:
+        """Return the path of a package."""
+        if self.versioned and version is None:
+            raise UsageError(f"--versioned: the spec of {package} has no version", hint="add `version: 1.0.0` to it")
+        end = f"-{version}" if self.versioned else ""
+        return self.folder / f"{package}{end}{'' if self.as_folder else '.tar.gz'}"
+
+
+class Built(Value, frozen=True):
+    """A package that was written: its name, version, path and digest, its variant, and its number of files."""
+
+    package: str
+    version: str | None
+    path: Path
+    digest: str
+    model: str
+    precision: str | None
+    mode: str | None
+    files: int
+    next_steps: tuple[str, ...] = ()  # lines for a shell
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the package for `-o json`."""
+        return {
+            "package": self.package,
+            "version": self.version,
+            "path": str(self.path),
+            "digest": self.digest,
+            "model": self.model,
+            "precision": self.precision,
+            "mode": self.mode,
+            "files": self.files,
+        }
+
+
+def as_json(outcomes: Sequence[Built | MlpackError]) -> dict[str, Any]:
+    """Return the result of a request for `-o json`."""
+    return {
+        "packages": [outcome.as_json() for outcome in outcomes if isinstance(outcome, Built)],
+        "errors": [outcome.as_json() for outcome in outcomes if isinstance(outcome, MlpackError)],
+    }
+
+
+def build(
+    request: BuildRequest, destination: Destination, *, tell: Tell, progress: Progress
+) -> Iterator[Built | MlpackError]:
+    """Write the requested packages, and yield each as it is written, or the error that prevented it."""
+    if request.every and (request.precision or request.mode):
+        raise UsageError("--all builds every variant: it takes no --precision or --mode")
+    if request.model is None and not request.every:
+        raise UsageError("no model given", hint="`mlpack list` shows the models; --all builds all of them")
+    options = _options(request)
+    settings = tuple(_settings(request))
+    if request.model is not None:
+        specs = [catalog.find(request.model, request.folders)]
+    else:
+        specs = list(catalog.specs(request.folders))
+        if not specs:
+            places = ", ".join(str(folder) for folder in request.folders)
+            raise UsageError(f"no models found in {places}", hint="a model is a folder there with a spec.yaml")
+    several = len(specs) > 1
+    writer = _Writer(destination, options, request.defaults, tell, _no_progress if several else progress)
+    with (progress if several else _no_progress)("building", len(specs), unit="models") as advance:
+        for spec in specs:
+            yield from _packages(spec, request, settings, writer)
+            advance(1)
+
+
+def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) -> Rendered:
+    """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts.
+
+    Raises:
+        ToolError: kubectl is missing.
+    """
+    from packager.rendering import render as rendering
+
+    options = _options(request)
+    settings = _settings(request)
+    loaded = load(catalog.find(request.model or "", request.folders), settings, may_mount=True)
+    planned = plan(loaded, choose(loaded.spec, request.precision, request.mode), options)
+    names = [planned_overlay.name for planned_overlay in planned.overlays]
+    if overlay not in names:
+        hint = similar(overlay, names)
+        raise UsageError(f"{planned.name} has no overlay {overlay!r}; it has: {', '.join(names)}", hint=hint)
+    with workfolder.temporary() as folder:
+        tree.write(render_plan(planned), folder)
+        with opened(folder, shown_as=Path(planned.name)) as package:
+            return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
+
+
+def is_package(path: str) -> bool:
+    """Return whether a path is that of a package or of an overlay outside of it, rather than of a model."""
+    return path.endswith(".tar.gz") or any(paths.exists(Path(path) / name) for name in (layout.INVENTORY, outside.FILE))
+
+
+def render_package(path: Path, overlay: str, kubectl: str, runner: Runner) -> Rendered:
+    """Return the manifests of an overlay of a package on disk, rendered by `kubectl`, which `runner` starts."""
+    from packager.rendering import render as rendering
+
+    with opened(path) as package:
+        if overlay not in package.applied:
+            hint = similar(overlay, package.applied)
+            raise UsageError(f"{path} has no overlay {overlay!r}; it has: {', '.join(package.applied)}", hint=hint)
+        return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
+
+
+def _settings(request: BuildRequest) -> list[Setting]:
+    """Return the changes to the spec; additions come first, so that another setting may describe them."""
+    additions = [parse_setting(addition, adds=True) for addition in request.additions]
+    return [*additions, *(parse_setting(setting) for setting in request.settings if not _is_placement(setting))]
+
+
+def _is_placement(setting: str) -> bool:
+    """Whether a KEY=VALUE of `--set` is one of the option `placement`, and not a field of the spec."""
+    return setting.partition("=")[0] in placement.FIELDS
+
+
+def _options(request: BuildRequest) -> Options:
+    """Return the options that are added to the spec; `--set` has those of placement too, as `configure` does."""
+    values = (*request.site, *filter(_is_placement, request.settings))
+    options = Options(root=request.root, registry=request.registry, site=select(request.components, values))
+    check_options(options)
+    return options
+
+
+def _packages(
+    spec: Path, request: BuildRequest, settings: tuple[Setting, ...], writer: _Writer
+) -> Iterator[Built | MlpackError]:
+    """Yield the packages of a spec as they are written, or the errors that prevented it."""
+    try:
+        loaded = _load(spec, request, settings, writer)
+        variants = loaded.spec.variants if request.every else [choose(loaded.spec, request.precision, request.mode)]
+    except MlpackError as error:
+        yield error
+        return
+    for variant in variants:
+        try:
+            built = writer.write(loaded, variant)
+        except MlpackError as error:
+            yield error
+        else:
+            yield built
+
+
+def _load(spec: Path, request: BuildRequest, settings: tuple[Setting, ...], writer: _Writer) -> LoadedSpec:
+    """Return a spec with the digests of its downloads."""
+    may_mount = PACKAGE_VOLUME in writer.options.site.options or request.defaults is not None
+    loaded = load(spec, settings, may_mount=may_mount)
+    for path, text in loaded.sources.notes:
+        writer.tell(f"note: {spec.parent / path} {text}")
+    if loaded.spec.downloads:
+        from packager.builder.downloads import with_downloads
+
+        loaded = with_downloads(
+            loaded, settings, request.cache, record=request.record, tell=writer.tell, progress=writer.progress
+        )
+    return loaded
+
+
+def _next_steps(planned: Plan, path: Path, files: list[str], *, as_folder: bool) -> tuple[str, ...]:
+    """Return the lines that edit and run the overlay of a package that needs least: in its folder, the log last."""
+    names = [overlay.name for overlay in planned.overlays]
+    name = "single-node" if "single-node" in names else names[0]
+    folder = layout.overlay(name)
+    patch = next(file for file in files if file.startswith(f"{folder}/") and file.endswith(layout.PATCH))
+    into = f"cd {path}" if as_folder else f"tar xzf {path} && cd {planned.name}"
+    return (
+        into,
+        f"vi {folder}/{{{layout.ENV},{patch.removeprefix(folder + '/')}}}  # ROOT, and your user and group",
+        *(["mlpack image build . && mlpack image push .  # unless the nodes have it"] if planned.dockerfile else []),
+        f"kubectl apply -k {folder}",
+        f"mlpack logs . --overlay {name} --follow  # as soon as it runs",
+    )
+
+
+def _replaced_gpus(package: Tree, planned: Plan) -> Iterator[str]:
+    """Yield a note for each number of GPUs in a manifest that an option replaces."""
+    if (resource := set_gpus(planned.site.options, planned.site.values)) is None:
+        return
+    overlays = {layout.overlay(overlay.name): overlay.name for overlay in planned.overlays}
+    for entry in package.entries:
+        overlay = overlays.get(entry.path.rpartition("/")[0])
+        if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
+            documents, _ = yamlio.load_all(entry.content, entry.path)
+            for document in documents:
+                yield from accelerators.replaced(Manifest(mapping(document.data)), overlay, *resource)
+
+
+class _Writer:
+    """Writes packages to the destination."""
+
+    def __init__(
+        self, destination: Destination, options: Options, site: SiteSettings | None, tell: Tell, progress: Progress
+    ) -> None:
+        self.options = options  # the options of the command line
+        self.tell = tell  # receives notes for the user
+        self.progress = progress  # shows the progress of long work
+        self._destination = destination
+        self._site = site
+        self._exists_hint = None if destination.force else "--force replaces it"
+        self._reported: set[str] = set()
+        self._specs: dict[str, Path] = {}
+
+    def write(self, loaded: LoadedSpec, variant: Variant) -> Built:
+        """Write the package of one variant, unless an earlier spec makes a package of this name."""
+        first = self._specs.setdefault(loaded.spec.package_name(variant), loaded.path)
+        planned = self._planned(loaded, variant)
+        for option, key in planned.site.missing_values(planned.traits):
+            self._note(f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
+        for claim in planned.shared_claims:
+            self._note(
+                f"the claim {claim} is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
+            )
+        package = render_plan(planned)
+        for text in _replaced_gpus(package, planned):
+            self._note(text)
+        as_folder = self._destination.as_folder
+        path = self._destination.path(package.name, loaded.spec.version)
+        if first != loaded.path:
+            raise UsageError(f"{loaded.path} and {first} both make the package {package.name}")
+        inventory = self._folder(package, path) if as_folder else self._archive(package, path)
+        unpacked = self._destination.folder / package.name
+        if not as_folder and paths.exists(unpacked) and unpacked.samefile(loaded.path.parent):
+            self.tell(f"note: {path} would unpack into the model's own folder: unpack it elsewhere")
+        if planned.has("assets") and not any("model" in BY_NAME[name].places for name in planned.site.options):
+            self._note_assets(loaded, planned.name)
+        return Built(
+            package.name,
+            loaded.spec.version,
+            path,
+            tree.digest(inventory),
+            loaded.spec.name,
+            variant.precision,
+            variant.mode,
+            len(package.entries) + 1,
+            _next_steps(planned, path, [entry.path for entry in package.entries], as_folder=as_folder),
+        )
+
+    def _planned(self, loaded: LoadedSpec, variant: Variant) -> Plan:
+        planned = plan(loaded, variant, self.options)
+        if self._site is None:
+            return planned
+        return plan(loaded, variant, with_site(self.options, planned, self._site))
+
+    def _note_assets(self, loaded: LoadedSpec, package: str) -> None:
+        """Note that the containers cannot read the assets, unless the image contains them."""
+        if not copies_assets(loaded.sources):
+            message = f"the containers of {package} do not see its assets, which are not in the image"
+            self._note(f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path")
+
+    def _note(self, text: str) -> None:
+        """Report a note once, even if it applies to several packages."""
+        if text not in self._reported:
+            self._reported.add(text)
+            self.tell(f"note: {text}")
+
+    def _folder(self, package: Tree, path: Path) -> Entry:
+        if self._destination.force and paths.exists(path):
+            check_replaceable(path)
+        with atomic.folder(path, exists_hint=self._exists_hint) as folder:
+            return tree.write(package, folder)
+
+    def _archive(self, package: Tree, path: Path) -> Entry:
+        if self._destination.force and paths.is_folder(path):
+            raise UsageError(f"{path} is a folder")
+        large = archive.is_large(package)
+        if large and not archive.has_isal():
+            text = "isal is not installed, so zlib compresses this payload; `pip install isal` makes it faster"
+            self.tell(f"note: {text}")
+        with (
+            atomic.file(path, exists_hint=self._exists_hint) as stream,
+            (self.progress if large else _no_progress)(package.name, package.size, unit="bytes") as advance,
+        ):
+            return archive.write(package, stream, mtime=self._destination.mtime, advance=advance)
+
+
+def _no_progress(label: str, total: int, *, unit: str) -> AbstractContextManager[Callable[[int], None]]:
+    """Show no progress."""
+    del label, total, unit
+    return nullcontext(lambda _steps: None)
+
+
+def with_site(options: Options, planned: Plan, site: SiteSettings) -> Options:
+    """Return the options of a build with the defaults of a site."""
+    variant = planned.variant
+    labels = Labels(planned.name, planned.spec.name, planned.spec.framework, variant.precision, variant.mode)
+    values = defaults(site, labels)
+    ids = values.ids
+    return replace(
+        options,
+        root=values.root if options.root is None else options.root,
+        registry=values.registry if options.registry is None else options.registry,
+        site=_selection(options.site, values, {option.name for option in offered(planned.traits)}),
+        user=ids.get("uid"),
+        group=ids.get("gid"),
+        fs_group=ids.get("fs_group"),
+    )
+
+
+def _selection(given: Selection, values: Defaults, available: set[str]) -> Selection:
+    """Return the components of the command line with those of a site that the package has."""
+    has_storage = any(BY_NAME[name].places for name in given.options)
+    storage = {name for name in values.storage or () if name in available and not has_storage}
+    chosen = {*given.options, *storage}
+    for name in values.options:
+        needed = BY_NAME[name].needs
+        if name in available and (not needed or set(needed) & storage):
+            chosen.add(name)
+    keys = {key.name for name in chosen for key in BY_NAME[name].keys}
+    site_values = {key: value for key, value in values.values.items() if key in keys}
+    return replace(
+        given,
+        options=tuple(option.name for option in OPTIONS if option.name in chosen),
+        values=MappingProxyType({**site_values, **given.values}),
+        placement=MappingProxyType({**values.placement, **given.placement}) if PLACEMENT in chosen else given.placement,
+        annotations=values.annotations if PLACEMENT in chosen else given.annotations,
+    )

@@ -1,0 +1,293 @@
+"""Decides and writes the edits that `configure` makes in a package's files."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from packager.base import atomic, envfile, paths, workfolder
+from packager.base.errors import ToolError, UsageError
+from packager.base.locks import lock
+from packager.base.values import Value
+from packager.builder.plan import Options, check_options
+from packager.builder.selection import OwnComponent, select
+from packager.configure import changes as stage
+from packager.configure import image, settings, site_answers
+from packager.configure.assignments import Assignment
+from packager.configure.changes import Answers
+from packager.kubernetes.allowed import words
+from packager.kubernetes.podsecurity import Level
+from packager.package import archive, kustomization, layout
+from packager.package import options as components
+from packager.package.opened import chosen_overlays, opened
+from packager.rendering import render
+from packager.site.defaults import defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from packager.base.problems import Problem
+    from packager.base.runner import Tell
+    from packager.configure.changes import Change
+    from packager.configure.settings import Files
+    from packager.package.opened import Package
+    from packager.package.tree import Entry, Tree
+
+
+__all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "own_components", "prepared", "unset", "write"]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from packager.base.problems import Problem
+    from packager.base.runner import Tell
+    from packager.configure.changes import Change
+    from packager.package.opened import Package
+    from packager.package.tree import Entry, Tree
+
+
+_MODE = 0o644
+"""The mode of a new file."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedEdits:
+    """Edits that have been decided and not written yet."""
+
+    files: settings.Files  # the files of the package, with the edits
+    changed: Mapping[str, bytes]  # the new content of files, by path
+
+    @classmethod
+    def of(cls, files: settings.Files) -> Self:
+        """Return the edits that `files` contain."""
+        return cls(files, files.changed())
+
+    @property
+    def package(self) -> Package:
+        """The package to edit."""
+        return self.files.package
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changed lines."""
+        return tuple(stage.changes(self.files))
+
+    @property
+    def consent(self) -> Consent:
+        """The consent that `mlpack deploy` needs after these edits."""
+        return consent(self.files)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The options that are added, and numbers of GPUs in manifests that the option `gpu` replaces since."""
+        gpus = tuple(settings.replaced_gpus(self.files))
+        before = set(settings.replaced_gpus(self.files.original)) if gpus else ()
+        added = (f"option {name} added" for name in stage.added_options(self.files))
+        return (*added, *(note for note in gpus if note not in before))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the edits as JSON; values that may be secret are masked."""
+        return {
+            "package": self.package.name,
+            "changes": [
+                {
+                    "file": self.package.shown(change.path),
+                    "line": change.line,
+                    "before": change.shown_before,
+                    "after": change.shown_after,
+                }
+                for change in self.changes
+            ],
+        }
+
+
+def check_answers(answers: Answers) -> None:
+    """Refuse an invalid root folder, registry and image."""
+    check_options(Options(root=answers.root, registry=answers.registry))
+    if answers.image is not None:
+        image.check(answers.image)
+
+
+def own_components(folders: tuple[str, ...]) -> tuple[OwnComponent, ...]:
+    """Return the components in folders of the user."""
+    return select(folders).own
+
+
+def unset(path: Path, overlay: str | None, *, destination: Path | None = None) -> tuple[Problem, ...]:
+    """Return the values of the package at `path` that must be set before it runs and are not set yet."""
+    with _opened(path, overlay, destination) as (package, overlays):
+        problems = tuple(settings.unset(settings.Files(package), overlays))
+        for name in overlays:
+            render.read(package, name)
+        return problems
+
+
+@contextmanager
+def prepared(
+    path: Path,
+    overlay: str | None,
+    answers: Answers,
+    *,
+    ask: Callable[[Package, tuple[str, ...]], Answers],
+    destination: Path | None = None,
+) -> Iterator[PreparedEdits]:
+    """Open the package at `path` and prepare the edits; nothing is written."""
+    with _opened(path, overlay, destination) as (package, overlays):
+        if answers == Answers():
+            answers = ask(package, overlays)
+        filled = _filled(package, overlays, answers)
+        yield PreparedEdits.of(stage.configure(package, overlays, answers, filled))
+
+
+def _filled(package: Package, overlays: tuple[str, ...], answers: Answers) -> dict[str, Answers]:
+    """Return the answers that the defaults of the site make, by overlay."""
+    if answers.site is None:
+        return {}
+    files, values = settings.Files(package), defaults(answers.site, site_answers.labels(package))
+    return {overlay: site_answers.answers(files, overlay, values, answers) for overlay in overlays}
+
+
+def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False, tell: Tell) -> Iterator[str]:
+    """Make the edits: in place in a folder; of an archive, a new one is written. Yield each path once it is written.
+
+    Args:
+        edits: The prepared edits.
+        destination: The new archive; None for a name beside the old one, or the old one if nothing changes.
+        force: Whether to replace an existing archive.
+        tell: Receives a note if the new archive already exists.
+
+    Raises:
+        UsageError: A file exists at the path of the new archive, and `force` is not set.
+        ToolError: A file cannot be written, or another program has changed one since it was read.
+    """
+    if edits.package.source.is_dir():
+        if (overlay := edits.package.outside) and (
+            foreign := [path for path in edits.changed if not overlay.is_own(path)]
+        ):
+            message = f"{overlay.place(foreign[0])} is a file of the package, which an overlay outside does not change"
+            raise UsageError(message, hint="list a component of your own: --with ./NAME")
+        with _locked(edits.package):
+            edits.files.check_unchanged()
+            yield from _edit(edits.package, edits.changed)
+    else:
+        yield str(_pack(edits.package, edits.changed, destination, force=force, tell=tell))
+
+
+@contextmanager
+def _opened(path: Path, overlay: str | None, destination: Path | None) -> Iterator[tuple[Package, tuple[str, ...]]]:
+    with opened(path) as package:
+        if destination is not None and path.is_dir():
+            raise UsageError(f"{path} is a folder, which is edited in place", hint="use -d only with a tarball")
+        yield package, chosen_overlays(package, overlay)
+
+
+@contextmanager
+def _locked(package: Package) -> Iterator[None]:
+    """Lock the folder of a package against other processes that edit it."""
+    try:
+        descriptor = os.open(package.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # a folder that may not be listed; one that may not be written is reported when it is written
+        yield
+        return
+    try:
+        if lock(descriptor) is False:
+            message = f"another process edits {package.source}; nothing was changed"
+            raise ToolError(message, hint="try again when it has ended")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:
+    folders = [
+        package.folder,
+        *map(package.overlay, package.overlays),
+        *((package.folder / path).parent for path in settings.site_files(package)),
+    ]
+    for folder in folders if package.outside is None else ():  # also where nothing changes any more
+        workfolder.sweep_once(folder)
+    for path, edited in changed.items():
+        file, content = package.folder / path, edited
+        if package.outside is not None:
+            file, content = package.outside.place(path), package.outside.written(path, edited)
+        mode = file.stat().st_mode & 0o777 if file.exists() else _MODE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic.file(file) as stream:
+            os.fchmod(stream.fileno(), mode)
+            stream.write(content)
+        yield package.shown(path)
+
+
+def _pack(package: Package, changed: Mapping[str, bytes], destination: Path | None, *, force: bool, tell: Tell) -> Path:
+    """Write the package with its changes as a new tarball, and return its path: the old one's when nothing changes."""
+    if destination is None and not changed:
+        return package.source
+    name = package.source.name
+    stem = name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz").removesuffix(".configured")
+    path = destination or package.source.with_name(f"{stem}.configured.tar.gz")
+    if paths.is_folder(path):
+        raise UsageError(f"{path} is a folder")
+    contents, inventory = stage.edited(package, changed)
+    workfolder.sweep_once(path.parent)
+    if not force and paths.is_file(path) and _is_same_archive(path, contents, inventory):
+        tell(f"{path} already exists and is the same")
+        return path
+    with atomic.file(path, exists_hint=None if force else "--force replaces it") as stream:
+        archive.write(contents, stream, sealed=inventory)
+    return path
+
+
+def _is_same_archive(path: Path, contents: Tree, inventory: Entry) -> bool:
+    """Return whether the archive `path` has the content that packing `contents` produces."""
+    with workfolder.temporary() as folder:
+        with (folder / "packed").open("wb") as stream:
+            archive.write(contents, stream, sealed=inventory)
+        return filecmp.cmp(path, folder / "packed", shallow=False)
+
+
+_ACCOUNT = "service-account"
+
+
+class Consent(Value, frozen=True):
+    """The options with which a user accepts the edits of a package."""
+
+    # the Pod Security level that options need which the package was sealed without; None if they need none
+    level: Level | None
+    allowed: tuple[str, ...]  # the values for `--allow`
+
+
+def consent(files: Files) -> Consent:
+    """Return the options with which a user accepts the package in `files`, so that it can be deployed.
+
+    A change by hand of a manifest may need more: only `mlpack verify` renders it.
+    """
+    new_options = {name for overlay in files.package.overlays for name in _new_options(files, overlay)}
+    with_capability = {option.name for option in components.OPTIONS if option.capabilities}
+    level = components.level(new_options - with_capability)
+    variables = [words.variable(key) for overlay in files.package.overlays for key in _new_keys(files, overlay)]
+    allowed = [word for word in variables if words.is_word(word)]  # `verify` refuses the others in any case
+    if _ACCOUNT in new_options:
+        allowed.append("ServiceAccount")
+    texts = [files.read(path) for path in settings.site_files(files.package)]
+    values = {line.key: line.value for text in texts for line in envfile.lines(text)}
+    if any(components.secret(name, values) for name in new_options):
+        allowed.append("Secret")
+    return Consent(None if level is Level.restricted else level, tuple(dict.fromkeys(allowed)))
+
+
+def _new_options(files: Files, overlay: str) -> Iterator[str]:
+    """Yield the options that are on, and were off when the package was sealed."""
+    sealed = files.package.sealed(layout.kustomization(overlay))
+    before = {component.name for component in kustomization.components(sealed or b"") if component.on}
+    yield from (name for name, is_on in settings.options(files, overlay).items() if is_on and name not in before)
+
+
+def _new_keys(files: Files, overlay: str) -> Iterator[str]:
+    """Yield the keys of an mlops.env that it was sealed without."""
+    path = layout.env(overlay)
+    yield from (line.key for line in envfile.added(files.package.sealed(path) or b"", files.read(path)))

@@ -1,0 +1,237 @@
+"""Turns a workload of another system into a model folder. Tests: modelspec/importers/test_mlcube.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from packager.base import atomic, plainfiles, yamlio
+from packager.base.errors import ClusterError, MlpackError, SpecError, UsageError
+from packager.base.problems import Problem, ordered
+from packager.base.values import Value
+from packager.package.layout import SPEC
+from packager.package.options import KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from packager.kubernetes.kubectl.client import Kubectl
+    from packager.modelspec.importers.draft import Draft
+    from packager.modelspec.importers.mlcube import Choices
+
+_SIZE = "CLAIM_SIZE"
+_MARK = "# Imported from "
+"""The first line of an imported model's spec; only a folder with such a spec is replaced."""
+
+
+class Imported(Value, frozen=True):
+    """A model folder that an import has written."""
+
+    folder: Path
+    files: tuple[Path, ...]  # all files in it
+    findings: tuple[Problem, ...]  # the parts of the source that were not imported, each with its place
+    options: tuple[str, ...]  # that a build needs, for `--with`
+    site: tuple[tuple[str, str], ...]  # the values of these options, for `--site`
+    records: bool = False  # the build must record digests of downloads
+    namespace: str | None = None  # that the source names
+    site_file: Path | None = None  # with the site's defaults, that the user has named; None for the nearest one
+    # The size that the workspace's claim requests by default; None if the source or a site names one, or without one.
+    usual_size: str | None = None
+
+    @property
+    def build(self) -> list[str]:
+        """The command that builds the model."""
+        folder = str(self.folder) if self.folder.is_absolute() else f"./{self.folder}"
+        options = [word for option in self.options for word in ("--with", option)]
+        record = ["--record"] if self.records else []
+        defaults = ["--site-file", str(self.site_file)] if self.site_file else []
+        site = (*self.site, *([(_SIZE, self.usual_size)] if self.usual_size else ()))
+        values = [f"--site={key}={value}" for key, value in site]
+        return ["mlpack", "build", folder, *record, *defaults, *options, *values]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "folder": str(self.folder),
+            "files": [str(path) for path in self.files],
+            "findings": [finding.as_json() for finding in self.findings],
+            "build": self.build,
+        }
+
+
+class ModelDestination(Value, frozen=True):
+    """The place for imported model folders."""
+
+    folder: Path  # that contains the new model folder
+    force: bool = False  # an imported model of the same name is replaced
+    site_file: Path | None = None  # with the site's defaults, that the user has named; None for the nearest one
+    has_defaults: bool = False  # a site's file has defaults for builds
+
+
+def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None = None) -> Imported:
+    """Import the MxJob in the file `path`; `image` replaces its image. Raises SpecError if it cannot be imported."""
+    from packager.modelspec.importers.mxjob import read
+
+    return _write(read(path, str(path), image), destination)
+
+
+def import_mlcube(path: Path, destination: ModelDestination, choices: Choices) -> Imported:
+    """Import the MLCube at `path`: its folder, or its file."""
+    from packager.modelspec.importers.mlcube import read
+
+    return _write(read(path, str(path), choices), destination)
+
+
+def import_intel(
+    path: Path,
+    destination: ModelDestination,
+    *,
+    models: Path | None = None,
+    image: str | None = None,
+    downloads: bool = False,
+) -> Iterator[Imported | MlpackError]:
+    """Import a spec of Intel's Model Zoo, or all specs of a folder; yield each, or the error that prevented it."""
+    from packager.modelspec.importers.zoo import ZooChoices, read, spec_files
+
+    choices = ZooChoices(models, image, downloads)
+    files = spec_files(path, str(path))
+    return _write_each((partial(read, file, name, choices) for file, name in files), destination)
+
+
+def import_jobs(
+    text: bytes, name: str, destination: ModelDestination, *, image: str | None = None, sets: bool = False
+) -> Iterator[Imported | MlpackError]:
+    """Import each job of Kubeflow, or each JobSet, of a file; yield each model, or the error that prevented it."""
+    from packager.modelspec.importers.kubeflow import find, read
+
+    return _write_each((partial(read, found, image) for found in find(text, name, sets=sets)), destination)
+
+
+def _write_each(
+    readers: Iterable[Callable[[], Draft]], destination: ModelDestination
+) -> Iterator[Imported | MlpackError]:
+    """Yield each model that was written, or the error that prevented it."""
+    written: dict[Path, str] = {}
+    for read in readers:
+        try:
+            draft = read()
+            imported = _write(draft, destination, written)
+        except MlpackError as error:
+            yield error
+        else:
+            written[imported.folder] = draft.source
+            yield imported
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file with jobs. Raises SpecError if it cannot be read."""
+    from packager.modelspec.importers.source import read_bytes
+
+    return read_bytes(path, str(path))
+
+
+def read_cluster(kubectl: Kubectl, what: str) -> bytes:
+    """Return the object KIND/NAME of a cluster, and of a TrainJob also its runtime, as a file of YAML documents."""
+    found = kubectl.get(what)
+    if found is None:
+        raise ClusterError(f"{what} not found")
+    objects = [found]
+    runtime = found.get("spec", {}).get("runtimeRef") if isinstance(found.get("spec"), dict) else None
+    if isinstance(runtime, dict) and (
+        other := kubectl.get(f"{str(runtime.get('kind', 'ClusterTrainingRuntime')).lower()}/{runtime.get('name')}")
+    ):
+        objects.append(other)
+    return b"---\n".join(json.dumps(one, indent=1).encode() + b"\n" for one in objects)
+
+
+def mlcube_choices(**values: Any) -> Choices:
+    """Return the user's choices for the import of an MLCube; see `packager.modelspec.importers.mlcube.Choices`."""
+    from packager.modelspec.importers.mlcube import Choices
+
+    return Choices(**values)
+
+
+def _write(draft: Draft, destination: ModelDestination, written: Mapping[Path, str] | None = None) -> Imported:
+    """Write a model; `written` maps the folders that this command has written to their sources."""
+    from packager.modelspec.importers.specfile import write
+
+    folder = destination.folder / draft.data["name"]
+    if written and folder in written:
+        hint = "import one of them into another folder"
+        message = f"{draft.source} and {written[folder]} both make the package {draft.data['name']}"
+        raise UsageError(message, hint=hint)
+    if destination.force and os.path.lexists(folder):
+        _check_replaced(folder, {folder / SPEC, *(folder / file.path for file in draft.files)})
+    draft.rename_taken()
+    text = write(draft)
+    exists_hint = None if destination.force else "--force replaces a model that was imported"
+    with atomic.folder(folder, exists_hint=exists_hint) as work:
+        (work / SPEC).write_bytes(text)
+        for file in draft.files:
+            target = work / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(file.content, bytes):
+                target.write_bytes(file.content)
+            else:
+                parent, name = file.content.parent, file.content.name
+                with plainfiles.open_below(parent, name) as source, target.open("wb") as stream:
+                    shutil.copyfileobj(source, stream)
+            target.chmod(0o755 if file.executable else 0o644)
+        _check(work, draft, text)
+        work.chmod(0o755)
+    has_size = _SIZE in draft.site or destination.has_defaults or "workspace" not in draft.data
+    return Imported(
+        folder,
+        tuple(sorted(path for path in folder.rglob("*") if path.is_file())),
+        tuple(ordered(draft.ledger.findings)),
+        tuple(draft.options),
+        tuple(draft.site.items()),
+        records=any("sha256" not in download for download in draft.data.get("downloads", ())),
+        namespace=draft.namespace,
+        site_file=destination.site_file,
+        usual_size=None if has_size else KEYS[_SIZE].example,
+    )
+
+
+def _check_replaced(folder: Path, new: set[Path]) -> None:
+    """Raise UsageError if a folder is not an imported model, or has files that the new one lacks."""
+    try:
+        with (folder / SPEC).open("rb") as stream:
+            is_imported = stream.read(len(_MARK)) == _MARK.encode()
+    except OSError:
+        is_imported = False
+    if not is_imported:
+        raise UsageError(f"{folder} already exists and was left unchanged", hint="it is not an imported model")
+    others = sorted(path for path in folder.rglob("*") if path not in new and (path.is_symlink() or not path.is_dir()))
+    if others:
+        message = f"{folder} was left unchanged: the import would delete {others[0]}"
+        raise UsageError(message, hint="move it elsewhere")
+
+
+def _check(work: Path, draft: Draft, text: bytes) -> None:
+    """Refuse a draft that is not a valid spec; each problem has the place in the source that its value came from."""
+    from packager.modelspec.importers.source import invalid
+    from packager.modelspec.load import load
+
+    try:
+        load(work / SPEC)
+    except SpecError as error:
+        document, _ = yamlio.load(text, SPEC)
+        places = sorted(
+            (document.problem(location, "", at_key=isinstance(location[-1], str)).line, number)
+            for number, location in enumerate(draft.origins)
+            if draft.origins[location].file
+        )
+        origins = list(draft.origins.values())
+        problems = [Problem(draft.source, 0, 0, str(error))] if not error.problems else []
+        for problem in error.problems:
+            above = [number for line, number in places if line <= problem.line]
+            if problem.line and above:
+                problems.append(origins[above[-1]].problem(problem.message, problem.hint))
+            else:
+                problems.append(Problem(draft.source, 0, 0, problem.message, problem.hint))
+        raise invalid(draft.source, draft.kind, problems) from None

@@ -1,0 +1,167 @@
+"""Locks the images of a package: looks up the digests of their tags, and writes them into the package.
+
+Tests: cli/test_lock.py.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from packager.base.errors import RenderError, ToolError, VerificationError
+from packager.base.problems import Problem
+from packager.configure import configure
+from packager.configure import lock as stage
+from packager.configure.configure import Answers, PreparedEdits
+from packager.configure.lock import ImageLock
+from packager.package.image import bare
+from packager.package.opened import chosen_overlays
+from packager.publish.images import ImageManifest, check_platform, check_pushable, image_reference, look_up
+from packager.publish.registry import Repository
+from packager.rendering import render
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from packager.base.runner import Runner
+    from packager.configure.settings import Files
+    from packager.publish.client import Access
+
+
+@dataclass(frozen=True, slots=True)
+class LockRequest:
+    """A package whose images are locked, and the options."""
+
+    package: Path
+    overlay: str | None = None  # the overlay; None for all overlays
+    registry: str | None = None  # the registry that the images are pulled from; None for the present one
+    platform: str | None = None  # the platform whose manifest is locked, in place of an index of several
+    destination: Path | None = None  # the new archive; None for a path beside the old one
+    kubectl: str = "kubectl"  # the kubectl that renders
+
+
+@dataclass(frozen=True, slots=True)
+class LockedImage:
+    """An image of an overlay, with the digest that its tag has now."""
+
+    overlay: str
+    image: str  # the image with its tag
+    digest: str  # the digest that it is locked to by `prepared`, or would be locked to
+    locked: str | None  # the digest that the overlay pulls it by at present; None if it pulls a tag
+    is_current: bool  # whether the tag still has the present digest, or is for a platform of what it has
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {
+            "overlay": self.overlay,
+            "image": self.image,
+            "digest": self.digest,
+            "locked": self.locked,
+            "current": self.is_current,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLock:
+    """The lock of a package that is not written yet."""
+
+    edits: PreparedEdits  # the edits of the package, for `packager.configure.configure.write`
+    images: tuple[LockedImage, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        return {"package": self.edits.package.name, "images": [image.as_json() for image in self.images]}
+
+    def check(self) -> None:
+        """Refuse images that are not locked, or whose tag has another digest now. Raises VerificationError."""
+        package = self.edits.package
+        problems = [_problem(self.edits.files, image) for image in self.images if not image.is_current]
+        if problems:
+            message = f"{package.source}: the images are not locked to what their tags have now"
+            raise VerificationError(message, problems=problems, hint="mlpack lock writes the present digests")
+
+
+@contextmanager
+def prepared(request: LockRequest, access: Access, runner: Runner) -> Iterator[PreparedLock]:
+    """Open a package and look up the digests of its images; nothing is written."""
+    if request.platform is not None:
+        check_platform(request.platform)
+    answers = Answers(registry=request.registry)
+    configure.check_answers(answers)
+    with configure.prepared(
+        request.package, request.overlay, answers, ask=lambda *_: answers, destination=request.destination
+    ) as edits:
+        work = _Lock(edits.files, request, access, runner)
+        images = [
+            image for overlay in chosen_overlays(edits.package, request.overlay) for image in work.overlay(overlay)
+        ]
+        yield PreparedLock(PreparedEdits.of(edits.files), tuple(images))
+
+
+@dataclass(slots=True)
+class _Lock:
+    """Locks overlays in the files of a package; each image is looked up once."""
+
+    files: Files
+    request: LockRequest
+    access: Access
+    runner: Runner
+    manifests: dict[str, ImageManifest] = field(default_factory=dict)
+
+    def overlay(self, overlay: str) -> list[LockedImage]:
+        """Lock an overlay, and return its images."""
+        present = {bare(image): image.partition("@")[2] or None for image in self._rendered(overlay)}
+        stage.unlock(self.files, overlay)
+        by_tag = [image for image in self._rendered(overlay) if "@" not in image]
+        manifests = {image: self._manifest(image) for image in by_tag}
+        digests = {image: manifest.digest_for(self.request.platform) for image, manifest in manifests.items()}
+        locks = [
+            ImageLock(image, digests[image], tuple(manifest.platforms) if digests[image] == manifest.digest else ())
+            for image, manifest in manifests.items()
+        ]
+        if locks:
+            stage.lock(self.files, overlay, locks)
+            self._check(overlay)
+        return [
+            LockedImage(overlay, image, digests[image], locked, locked is not None and manifests[image].has(locked))
+            for image in by_tag
+            for locked in (present.get(bare(image)),)
+        ]
+
+    def _rendered(self, overlay: str) -> tuple[str, ...]:
+        """Return the images of an overlay with the changes so far."""
+        package = self.files.edited_package()
+        outcome = render.render(package, overlay, (self.request.kubectl,), self.runner)
+        if outcome.overlay is None:
+            problems = outcome.problems
+            if outcome.unchecked:
+                raise ToolError(outcome.unchecked[0])
+            raise RenderError(f"{package.source}: {overlay} cannot be rendered", problems=problems)
+        return outcome.overlay.container_images
+
+    def _manifest(self, image: str) -> ImageManifest:
+        if image not in self.manifests:
+            check_pushable(image)
+            reference = image_reference(image)
+            with Repository(reference, self.access) as registry:
+                self.manifests[image] = look_up(registry, reference)
+        return self.manifests[image]
+
+    def _check(self, overlay: str) -> None:
+        """Refuse a lock that kustomize does not apply to all images. Raises RenderError."""
+        if unlocked := [image for image in self._rendered(overlay) if "@" not in image]:
+            message = (
+                f"{overlay} still uses {', '.join(unlocked)} by the tag: its image is not set by REGISTRY and a name"
+            )
+            raise RenderError(message, hint="write the image with its digest there")
+
+
+def _problem(files: Files, image: LockedImage) -> Problem:
+    path, line = stage.place(files, image.overlay, image.image)
+    now = f"is {image.digest} now"
+    message = f"{image.overlay} pulls {image.image} by its tag, which {now}"
+    if image.locked is not None:
+        message = f"{image.overlay} pulls {image.image} as {image.locked}; the tag {now}"
+    return Problem(files.package.shown(path), line, min(line, 1), message)

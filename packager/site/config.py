@@ -1,0 +1,84 @@
+"""The types of site.yaml: a site's defaults, and the packages for which they differ.
+
+Tests: site/test_read.py.
+"""
+
+from typing import Annotated, Literal
+
+from packager.base.names import KEY, LABEL_VALUE, SUBDOMAIN
+from packager.base.values import Fields, Meta, field
+
+_LARGEST_ID = 2**31 - 1
+
+Id = Annotated[int, Meta(ge=0, le=_LARGEST_ID)]
+Name = Annotated[
+    str, Meta(max_length=253, pattern=rf"^{SUBDOMAIN}$", title="the name of an object in Kubernetes (at most 253)")
+]
+Domain = Annotated[str, Meta(max_length=253, pattern=rf"^{SUBDOMAIN}$", title="a domain such as example.com")]
+Key = Annotated[str, Meta(max_length=317, pattern=rf"^{KEY}$", title="a key such as pool or example.com/pool")]
+LabelValue = Annotated[
+    str, Meta(max_length=63, pattern=rf"^({LABEL_VALUE})?$", title="the value of a label (at most 63)")
+]
+Scalar = Annotated[str, Meta(max_length=4096)] | int | float
+OptionValues = dict[str, dict[str, Scalar] | None]
+"""Options by name, each with its values for site.env."""
+
+Pattern = Annotated[
+    str, Meta(max_length=253, pattern=r"^[a-z0-9*.-]+$", title="a package's name, in which * stands for any characters")
+]
+
+
+class IdsConfig(Fields, frozen=True, rename="camel"):
+    """The user and groups that pods run as."""
+
+    uid: Id | None = None
+    gid: Id | None = None
+    fs_group: Id | None = None
+
+
+class TolerationConfig(Fields, frozen=True, rename="camel"):
+    """A taint that pods tolerate, as in a pod."""
+
+    key: Key
+    operator: Literal["Exists", "Equal"] | None = None
+    value: LabelValue | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    toleration_seconds: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+
+
+class SiteFields(Fields, frozen=True, rename="camel"):
+    """The values of a site; None leaves a package as it was built."""
+
+    registry: Annotated[str, Meta(max_length=1000)] | None = None
+    root: Annotated[str, Meta(max_length=4096)] | None = None
+    ids: IdsConfig | None = None
+    storage: OptionValues | None = None
+    queue: Name | None = None
+    pull_secret: Name | None = None
+    node_selector: Annotated[dict[Key, LabelValue], Meta(max_length=100)] | None = None
+    annotations: Annotated[dict[Key, Annotated[str, Meta(max_length=4096)]], Meta(max_length=100)] | None = None
+    tolerations: Annotated[list[TolerationConfig], Meta(max_length=100)] | None = None
+    options: OptionValues = field(default_factory=dict)
+
+
+class LabelsConfig(Fields, frozen=True):
+    """The labels of a package: the names of what it was built from."""
+
+    model: str | None = None
+    framework: str | None = None
+    precision: str | None = None
+    mode: str | None = None
+
+
+class OverrideConfig(SiteFields, frozen=True, rename="camel"):
+    """The values of some packages: of those that match all that is given."""
+
+    package: Pattern | None = None
+    labels: LabelsConfig | None = None
+
+
+class SiteConfig(SiteFields, frozen=True, rename="camel"):
+    """The defaults of a site, and those of some packages; of overrides with the same key, the last counts."""
+
+    annotation_domains: Annotated[list[Domain], Meta(max_length=100)] = field(default_factory=list)
+    overrides: Annotated[list[OverrideConfig], Meta(max_length=1000)] = field(default_factory=list)

@@ -1,0 +1,177 @@
+"""Registers templates and definitions at a task service, and lists them. Tests: cli/test_task.py."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from packager.base import rest, yamlio
+from packager.base.errors import UsageError
+from packager.base.names import is_label_value
+from packager.base.problems import show
+from packager.base.values import Value
+from packager.tasks.requests import (
+    Body,
+    checked_name,
+    mapping,
+    no_task_service,
+    pointer_steps,
+    refusal,
+    send,
+)
+
+if TYPE_CHECKING:
+    from packager.base.problems import Problem
+    from packager.base.rest import RestServer
+
+Kind = Literal["templates", "definitions"]
+
+_MADE_BY_SERVER = ("revision", "created", "author", "required_values", "warnings")
+"""The keys that the server adds to its response; they are removed, so that the output of show can be applied."""
+
+_IN_TEXT = re.compile(r"line ([1-9][0-9]{0,5}), column ([1-9][0-9]{0,5}): ")
+
+
+class Registration(Value, frozen=True):
+    """A template or definition in a file."""
+
+    name: str  # the name of the template or definition
+    content: dict[str, Any]  # the template or definition with all its keys
+    document: yamlio.Document  # the document in the file, with its lines
+    text: bytes  # the text of the file
+
+    @property
+    def body(self) -> Body:
+        """The body of the request that registers the content."""
+        return Body(self.content, self.problem)
+
+    def problem(self, pointer: str, message: str, hint: str | None) -> Problem:
+        """Return a problem with the value at a JSON pointer, at its line, also inside a text of several lines."""
+        location = tuple(pointer_steps(pointer))
+        shown = f"{pointer}: " if pointer else ""
+        match = _IN_TEXT.match(message)
+        if match and location:
+            line, column = int(match[1]), int(match[2])
+            inside = self.document.problem_in_block(
+                location, self.text, (line, column), shown + message[match.end() :], hint=hint
+            )
+            if inside is not None:
+                return inside
+        return self.document.problem(location, shown + message, hint=hint)
+
+
+class Registered(Value, frozen=True):
+    """The result of registering a template or definition."""
+
+    name: str  # the name of the template or definition
+    outcome: Literal["created", "changed", "unchanged"]  # the change that was made, or would be made
+    answer: dict[str, Any]  # the server's response
+    warnings: tuple[str, ...] = ()  # a warning about each resource that the cluster lacks
+    problems: tuple[str, ...] = ()  # the definitions of the template whose examples fail, each with the reasons
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the server's response."""
+        return self.answer
+
+
+def registrations(kind: Kind, file: tuple[bytes, str]) -> list[Registration]:
+    """Return the templates or definitions in a file: one for each YAML document or JSON object."""
+    documents, problems = yamlio.load_all(*file)
+    filled = [document for document in documents if not document.is_empty and document.data is not None]
+    for document in filled if not problems else ():
+        if not isinstance(document.data, dict):
+            problems.append(document.problem((), f"expected a mapping, found {show(document.data)}"))
+        elif "name" not in document.data:
+            problems.append(document.problem((), "`name` is missing"))
+        elif not isinstance(document.data["name"], str) or not is_label_value(document.data["name"]):
+            message = f"expected a name of letters, digits and '-_.', found {show(document.data['name'])}"
+            problems.append(document.problem(("name",), message))
+    if problems:
+        raise UsageError(f"the {kind} are not valid", problems=problems)
+    if not filled:
+        raise UsageError(f"{file[1]} has no {kind}")
+    return [
+        Registration(
+            document.data["name"],
+            {key: value for key, value in document.data.items() if key not in _MADE_BY_SERVER},
+            document,
+            file[0],
+        )
+        for document in filled
+    ]
+
+
+def registered(server: RestServer, kind: Kind, name: str | None = None, revision: int | None = None) -> Any:
+    """Return the registered templates or definitions: all, or the one with this name. Raises ClusterError."""
+    steps = ["v1", kind]
+    if name is not None:
+        steps.append(checked_name(name))
+        steps += [] if revision is None else ["revisions", str(revision)]
+        return mapping(server, send(server, "GET", rest.path(*steps)))
+    items = mapping(server, send(server, "GET", rest.path(*steps))).get("items")
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise no_task_service(server)
+    return items
+
+
+def schema(server: RestServer, definition: str) -> dict[str, Any]:
+    """Return the JSON Schema of the values that a definition takes. Raises ClusterError."""
+    return mapping(server, send(server, "GET", rest.path("v1", "definitions", checked_name(definition), "schema")))
+
+
+def apply(server: RestServer, kind: Kind, source: Registration) -> Registered:
+    """Register a template or definition: for the first time, or as the next revision if it has changed.
+
+    Raises:
+        ClusterError: The server refuses, or someone else has registered a revision at the same moment.
+    """
+    revision = _revision(server, kind, source.name)
+    if revision is None:
+        answer = send(server, "POST", rest.path("v1", kind), source.body)
+    else:
+        where, headers = rest.path("v1", kind, source.name), {"If-Match": f'"{revision}"'}
+        answer = send(server, "PUT", where, source.body, headers)
+    answer = mapping(server, answer)
+    is_same = answer.get("revision") == revision
+    outcome: Literal["created", "changed", "unchanged"] = (
+        "created" if revision is None else "unchanged" if is_same else "changed"
+    )
+    return Registered(str(answer.get("name")), outcome, answer, _warnings(answer))
+
+
+def _revision(server: RestServer, kind: Kind, name: str) -> int | None:
+    """Return the current revision; None if the name is not registered. Raises ClusterError."""
+    answer = rest.ask(server, "GET", rest.path("v1", kind, name))
+    if answer.status == 404:
+        return None
+    if not answer.is_ok:
+        raise refusal(server, answer)
+    revision = mapping(server, answer.body).get("revision")
+    if not isinstance(revision, int):
+        raise no_task_service(server)
+    return revision
+
+
+def trial(server: RestServer, kind: Kind, source: Registration) -> Registered:
+    """Return the result that registering would have, after all checks. Raises ClusterError."""
+    where = rest.path("v1", kind, dry_run="true")
+    answer = mapping(server, send(server, "POST", where, source.body))
+    outcome, users = answer.get("outcome"), answer.get("definitions", {})
+    if outcome not in ("created", "changed", "unchanged") or not isinstance(users, dict):
+        raise no_task_service(server)
+    problems = tuple(
+        f"{name}: {problem}"
+        for name, listed in users.items()
+        for problem in (listed if isinstance(listed, list) else ())
+    )
+    return Registered(source.name, outcome, answer, _warnings(answer), problems)
+
+
+def _warnings(answer: dict[str, Any]) -> tuple[str, ...]:
+    warnings = answer.get("warnings", [])
+    return tuple(map(str, warnings)) if isinstance(warnings, list) else ()
+
+
+def delete(server: RestServer, kind: Kind, name: str) -> None:
+    """Remove a definition, or a template that no definition uses; jobs are kept. Raises ClusterError."""
+    send(server, "DELETE", rest.path("v1", kind, checked_name(name)))

@@ -1,0 +1,135 @@
+"""Tests of the use case `packager.configure.configure`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from packager.base.errors import ToolError, UsageError
+from packager.base.locks import lock
+from packager.configure.changes import Answers
+from packager.configure.configure import own_components, prepared, unset, write
+from packager.configure.proposals import proposal
+from packager.package.opened import opened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENV = "quickstart/k8s/mlops/single-node/mlops.env"
+
+
+def fail_if_asked(*_asked: object) -> Answers:
+    pytest.fail("the user must not be asked")
+
+
+def test_configure_prepares_edits_before_writing_them(package: Path) -> None:
+    env = package / ENV
+    before = env.read_text()
+    with prepared(package, "single-node", Answers(registry="example.com"), ask=fail_if_asked) as edits:
+        [change] = edits.as_json()["changes"]
+        assert change == {
+            "file": str(env),
+            "line": change["line"],
+            "before": "REGISTRY=docker.io",
+            "after": "REGISTRY=example.com",
+        }
+        assert env.read_text() == before
+        assert list(write(edits, tell=pytest.fail)) == [str(env)]
+    assert env.read_text() == before.replace("REGISTRY=docker.io", "REGISTRY=example.com")
+
+
+def test_configure_keeps_edits_that_another_process_has_made_since(package: Path) -> None:
+    with prepared(package, "single-node", Answers(registry="example.com"), ask=fail_if_asked) as edits:
+        with prepared(package, None, Answers(root="/srv"), ask=fail_if_asked) as others:
+            assert len(list(write(others, tell=pytest.fail))) == 2
+        after = (package / ENV).read_bytes()
+        with pytest.raises(ToolError, match="changed since it was read; nothing was changed"):
+            list(write(edits, tell=pytest.fail))
+    assert (package / ENV).read_bytes() == after
+
+
+def test_configure_edits_no_folder_that_another_process_edits(package: Path) -> None:
+    before = (package / ENV).read_bytes()
+    with prepared(package, None, Answers(registry="example.com"), ask=fail_if_asked) as edits:
+        descriptor = os.open(package, os.O_RDONLY)
+        assert lock(descriptor)
+        with pytest.raises(ToolError, match=f"another process edits {package}"):
+            list(write(edits, tell=pytest.fail))
+        assert (package / ENV).read_bytes() == before
+        os.close(descriptor)
+        assert len(list(write(edits, tell=pytest.fail))) == 2
+
+
+def test_unset_lists_unset_values_of_all_overlays(package: Path) -> None:
+    files = {problem.file for problem in unset(package, None)}
+    assert files == {str(package / ENV), str(package / ENV.replace("single", "multi"))}
+    with pytest.raises(UsageError) as refused:
+        unset(package, None, destination=package / "x.tar.gz")
+    assert str(refused.value) == f"{package} is a folder, which is edited in place"
+
+
+def test_proposal_uses_package_location_and_current_user(package: Path) -> None:
+    with opened(package) as opened_package:
+        suits = proposal(opened_package, opened_package.overlays, uid=1234, gid=5678)
+        assert suits.problems == ()
+        root = str(package.parent)
+        assert suits.answers == Answers(root=root, registry="docker.io", uid=1234, gid=5678, fs_group=5678)
+        assert proposal(opened_package, opened_package.overlays, uid=0, gid=0).answers.uid == 1000
+
+
+COMPONENT = """\
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+patches:
+  - target: {kind: Pod}
+    patch: |-
+      - {op: add, path: /spec/nodeSelector, value: {pool: train}}
+"""
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Path:
+    """A folder with a component of the user."""
+    folder = tmp_path / "ours"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(COMPONENT, encoding="utf-8")
+    return folder
+
+
+def add_component(package: Path, folder: Path, destination: Path | None = None) -> list[str]:
+    """Add a component to a package, and return the changed lines."""
+    answers = Answers(components=own_components((str(folder),)))
+    with prepared(package, None, answers, ask=fail_if_asked, destination=destination) as edits:
+        lines = [change.after for change in edits.changes if "site/ours" in change.after]
+        for _ in write(edits, destination=destination, tell=pytest.fail):
+            pass
+        return lines
+
+
+def test_configure_copies_component_and_lists_it_in_each_overlay(package: Path, ours: Path) -> None:
+    assert add_component(package, ours) == ["  - ../../../site/ours"] * 2
+    copy = package / "quickstart/site/ours/kustomization.yaml"
+    assert (copy.read_text(encoding="utf-8"), copy.stat().st_mode & 0o777) == (COMPONENT, 0o644)
+    assert add_component(package, ours) == []
+
+
+def test_configure_adds_component_to_tarball(package: Path, ours: Path, tmp_path: Path) -> None:
+    from packager.package import archive, tree
+
+    packed, new = tmp_path / "a.tar.gz", tmp_path / "b.tar.gz"
+    with packed.open("wb") as stream:
+        archive.write(tree.read(package), stream)
+    add_component(packed, ours, new)
+    with opened(new) as edited:
+        assert (edited.folder / "quickstart/site/ours/kustomization.yaml").read_text(encoding="utf-8") == COMPONENT
+
+
+@pytest.mark.parametrize("name", ["run.sh", "sub/patch.yaml", ".hidden.yaml"])
+def test_configure_refuses_component_with_other_files(package: Path, ours: Path, name: str) -> None:
+    (ours / name).parent.mkdir(exist_ok=True)
+    (ours / name).write_text("a: b\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot be added to a package"):
+        add_component(package, ours)
+    assert not (package / "quickstart/site").exists()
