@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from packager.service import config
 from packager.service.access import permissions
 from packager.service.access.sessions import Sessions
-from packager.service.callbacks.courier import Courier, Transport
+from packager.service.callbacks.courier import Courier, SigningSecrets, Transport
 from packager.service.callbacks.endpoints import read_receivers
-from packager.service.callbacks.signature import SigningSecrets
 from packager.service.jobs.apply import References
 from packager.service.jobs.follower import Follower, Pulse, Sweeper
 from packager.service.jobs.logs import LogReader
@@ -31,8 +30,7 @@ from packager.service.store.store import ACTIVE, Store
 from packager.service.use.events import JobEvents
 from packager.service.use.jobs import Jobs
 from packager.service.use.logs import Logs
-from packager.service.use.projects import Projects, Tokens
-from packager.service.use.registry import TaskDefinitions, TaskTemplates
+from packager.service.use.registry import Projects, TaskDefinitions, TaskTemplates, Tokens
 from packager.service.work import Work
 
 if TYPE_CHECKING:

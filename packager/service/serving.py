@@ -20,7 +20,7 @@ from packager.service import config, sealing, variables
 from packager.service.access import permissions, sign_in
 from packager.service.access.sign_in import Client
 from packager.service.access.tokens import EVERY, Caller
-from packager.service.callbacks.signature import SigningSecrets
+from packager.service.callbacks.courier import SigningSecrets
 from packager.service.config import ServerConfig
 from packager.service.demo.cluster import PROJECTS, SimulatedCluster, fill
 from packager.service.jobs import kube

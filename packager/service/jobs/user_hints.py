@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.remedy import Remedy
     from packager.service.registry.definitions import Definition
     from packager.service.store.models import StoredJob
-    from packager.service.store.small import KeptLogs
+    from packager.service.store.revisions import KeptLogs
 
 
 _RESOURCES = "resources"

@@ -28,8 +28,7 @@ from packager.service.store.models import (
     storable,
 )
 from packager.service.store.quota import Quota, Share, Wait, startable, waits
-from packager.service.store.revisions import Revisions
-from packager.service.store.small import KeptLogs, Measured, StoredTokens
+from packager.service.store.revisions import KeptLogs, Measured, Revisions, StoredTokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
