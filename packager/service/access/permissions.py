@@ -186,15 +186,7 @@ def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
     if not settings.projects:
         allowed = frozenset(settings.allow)
         return {DEFAULT: Project(DEFAULT, namespace, settings.pod_security, Quota(), allowed=allowed)}
-    configured = _configured(settings, namespace)
-    if not settings.unsafe_shared_namespaces:
-        for shared, names in shared_namespaces(configured).items():
-            raise UsageError(not_separate(names, shared), hint=SEPARATE_HINT)
-    return configured
-
-
-def _configured(settings: ServerConfig, namespace: str) -> dict[str, Project]:
-    return {
+    configured = {
         name: Project(
             name,
             project.namespace or namespace,
@@ -210,6 +202,10 @@ def _configured(settings: ServerConfig, namespace: str) -> dict[str, Project]:
         )
         for name, project in settings.projects.items()
     }
+    if not settings.unsafe_shared_namespaces:
+        for shared, names in shared_namespaces(configured).items():
+            raise UsageError(not_separate(names, shared), hint=SEPARATE_HINT)
+    return configured
 
 
 def least_strict(projects: Iterable[Project]) -> Level:

@@ -190,7 +190,7 @@ class Tasks:
         complaints = definitions.value_complaints(definition, filled) or endpoints.complaints(filled, self._allowed)
         complaints += [
             Complaint(
-                f"/{place.replace('.', '/')}", "was filled in as a secret, and is none in the definition any more"
+                f"/{place.replace('.', '/')}", "was filled in as a secret, and is not one in the definition any more"
             )
             for place in sorted(request.sealed - {*map(".".join, definition.secret_places)})
         ]

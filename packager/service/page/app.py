@@ -43,14 +43,12 @@ def _refused(request: HttpRequest, failure: Failure) -> Response[str]:
     if failure.status == 401:
         query = f"?{request.url.query}" if request.url.query else ""
         then = request.url.path + query if request.method == "GET" else "/jobs"
-        return redirect(f"/sign-in?then={_quoted(then)}")
+        bytes_of_then = then.encode(errors="replace")
+        quoted = "".join(chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in bytes_of_then)
+        return redirect(f"/sign-in?then={quoted}")
     notes = incoming.notes_of(request.scope)
     notes.refuse(failure)
     return failed(server_of(request.app.state), failure, notes.caller)
-
-
-def _quoted(text: str) -> str:
-    return "".join(chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in text.encode(errors="replace"))
 
 
 def _failed(request: HttpRequest, error: Exception) -> Response[str]:

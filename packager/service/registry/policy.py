@@ -37,7 +37,6 @@ from packager.workloads.kinds import kinds as workload_kinds
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from packager.base.problems import Problem
     from packager.kubernetes.allowed.judge import Unlisted
     from packager.kubernetes.objects import Object
     from packager.workloads.pods import Pods
@@ -229,7 +228,7 @@ def count_gpus(items: Iterable[Object], others: Collection[str] = ()) -> Gpus:
     count = 0
     uncounted: list[str] = []
     for item in items:
-        for pods in structures.pods(Manifest(item)):
+        for pods in _pods(item):
             amounts = demand.of_pod(pods.spec, "requests")
             limits = demand.of_pod(pods.spec, "limits")
             for resource in dict.fromkeys((*amounts, *limits)):
@@ -238,14 +237,10 @@ def count_gpus(items: Iterable[Object], others: Collection[str] = ()) -> Gpus:
                     count += pods.count * max(math.ceil(most), 0)
                 elif resource not in others and not _OTHERS.fullmatch(resource):
                     uncounted.append(resource)
-            uncounted += _claims(pods.spec)
+            # Device claims (dynamic resource allocation), whose device class decides the devices.
+            claims = (mapping(entry).get("name") for entry in listing(pods.spec.get("resourceClaims")))
+            uncounted += (f"the resource claim {claim}" for claim in claims)
     return Gpus(min(count, _MOST), tuple(dict.fromkeys(uncounted)))
-
-
-def _claims(spec: Object) -> Iterator[str]:
-    """Yield each device claim of a pod (dynamic resource allocation), whose device class decides the devices."""
-    for entry in listing(spec.get("resourceClaims")):
-        yield f"the resource claim {mapping(entry).get('name')}"
 
 
 WORKLOADS = tuple(
@@ -380,7 +375,8 @@ def of_values(items: Sequence[Object], source: JobOrigin, level: Level) -> Itera
         *credentials.check(overlay, source.allowed | {credentials.SECRET}),
         *security.breaches(security.exceeded(overlay), level),
     ):
-        yield _of_problem(problem)
+        hint = _permitted_by(problem.allow) if problem.allow else problem.hint
+        yield PolicyProblem(problem.message, hint, problem.kind)
     if credentials.SECRET not in source.allowed:
         yield from _of_secrets(overlay, source)
 
@@ -462,11 +458,6 @@ class _Sources:
 
 def _overlay(items: Sequence[Object]) -> RenderedOverlay:
     return RenderedOverlay("template", tuple(map(Manifest, items)), _Sources())  # type: ignore[arg-type]
-
-
-def _of_problem(problem: Problem) -> PolicyProblem:
-    hint = _permitted_by(problem.allow) if problem.allow else problem.hint
-    return PolicyProblem(problem.message, hint, problem.kind)
 
 
 def _of_secrets(overlay: RenderedOverlay, source: JobOrigin) -> Iterator[PolicyProblem]:

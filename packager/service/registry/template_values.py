@@ -77,7 +77,10 @@ def template_values(filled: Mapping[str, Json], system: Mapping[str, Json], name
         "creator": names.creator,
     }
     described = {"name": filled.get("name"), "description": filled.get("description")}
-    endpoints: list[Json] = [_without_headers(item) for item in listing(filled.get("endpoints"))]
+    endpoints: list[Json] = [
+        {key: value for key, value in item.items() if key != "headers"} if isinstance(item, dict) else item
+        for item in listing(filled.get("endpoints"))
+    ]
     datasets: list[Json] = [item for item in endpoints if mapping(item).get("type") == "dataset"]
     process = mapping(filled.get("process"))
     own: dict[str, Json] = {
@@ -104,12 +107,6 @@ def _merged(values: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, J
         below = merged.get(key)
         merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
-
-
-def _without_headers(endpoint: Json) -> Json:
-    if not isinstance(endpoint, dict):
-        return endpoint
-    return {key: value for key, value in endpoint.items() if key != "headers"}
 
 
 def value_at(values: object, place: Sequence[str]) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from packager.base.values import Value, as_plain, replace
 from packager.service.access import permissions, tokens
@@ -30,7 +30,7 @@ from packager.service.use.answers import (
 from packager.service.work import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from packager.service.access.permissions import Project
     from packager.service.access.tokens import Caller
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from packager.service.store.models import StoredToken
     from packager.service.store.store import Store
     from packager.service.work import Work
-
-
-Checked = TypeVar("Checked")
 
 
 class TaskTemplates:
@@ -79,29 +76,27 @@ class TaskTemplates:
     async def add(self, caller: Caller, body: TemplateBody) -> RegisteredTemplate:
         """Register a template."""
         permissions.check_admin(caller, None)
-        return answers.template(await self._checked(caller, lambda: self._catalog.add_template(body, caller.name)))
+        return answers.template(
+            await self._work.run(Owner(caller.key), lambda: self._catalog.add_template(body, caller.name))
+        )
 
     async def trial(self, caller: Caller, body: TemplateBody) -> TemplateTrial:
         """Return the outcome of registering a template, without registering it."""
         permissions.check_admin(caller, None)
-        tried = await self._checked(caller, lambda: self._catalog.try_template(body))
+        tried = await self._work.run(Owner(caller.key), lambda: self._catalog.try_template(body))
         return TemplateTrial(outcome=tried.outcome, definitions=tried.problems)
 
     async def change(self, caller: Caller, name: str, body: TemplateBody, expected: int | None) -> RegisteredTemplate:
         """Register the next revision of a template whose current revision is `expected`; None for any revision."""
         permissions.check_admin(caller, None)
         change = self._catalog.change_template
-        row, warnings = await self._checked(caller, lambda: change(name, body, caller.name, expected))
+        row, warnings = await self._work.run(Owner(caller.key), lambda: change(name, body, caller.name, expected))
         return answers.template(row, warnings)
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove a template that no definition uses."""
         permissions.check_admin(caller, None)
         await asyncio.to_thread(self._catalog.remove_template, name)
-
-    async def _checked(self, caller: Caller, work: Callable[[], Checked]) -> Checked:
-        """Run `work`, which checks a template, in a thread that delays no other request, and return its result."""
-        return await self._work.run(Owner(caller.key), work)
 
 
 class TaskDefinitions:
@@ -153,7 +148,7 @@ class TaskDefinitions:
         permissions.check_role(caller, "developer")
         body = await self._placed(caller, body, body.project)
         await self._check_room(body.project, is_new=True)
-        row, trial = await self._checked(caller, lambda: self._catalog.add_definition(body, caller.name))
+        row, trial = await self._work.run(Owner(caller.key), lambda: self._catalog.add_definition(body, caller.name))
         return answers.definition(row, await self._tasks.warnings(row, trial))
 
     async def _check_room(self, project: str | None, *, is_new: bool) -> None:
@@ -178,7 +173,7 @@ class TaskDefinitions:
         body = await self._placed(caller, body, asked)
         if before is not None:
             permissions.check_changes_definition(caller, before)
-        tried = await self._checked(caller, lambda: self._catalog.try_definition(body, caller.name))
+        tried = await self._work.run(Owner(caller.key), lambda: self._catalog.try_definition(body, caller.name))
         return DefinitionTrial(
             outcome=tried.outcome,
             manifests=apply.redacted(tried.trial.objects),
@@ -190,7 +185,7 @@ class TaskDefinitions:
         permissions.check_role(caller, "developer")
         try:
             placed = replace(body, project=permissions.project_of_definition(caller, body.project, self._projects))
-            await self._checked(caller, lambda: self._catalog.try_definition(placed, caller.name))
+            await self._work.run(Owner(caller.key), lambda: self._catalog.try_definition(placed, caller.name))
         except Failure as failure:
             if failure.kind not in ("invalid-body", "invalid-definition"):
                 raise
@@ -205,17 +200,13 @@ class TaskDefinitions:
         body = await self._placed(caller, body, body.project or before.project)
         await self._check_room(body.project, is_new=False)
         change = self._catalog.change_definition
-        row, trial = await self._checked(caller, lambda: change(name, body, caller.name, expected))
+        row, trial = await self._work.run(Owner(caller.key), lambda: change(name, body, caller.name, expected))
         return answers.definition(row, await self._tasks.warnings(row, trial))
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove a definition; jobs that were made with it stay."""
         await self._changeable(caller, name)
         await asyncio.to_thread(self._catalog.remove_definition, name)
-
-    async def _checked(self, caller: Caller, work: Callable[[], Checked]) -> Checked:
-        """Run `work`, which checks a definition, in a thread that delays no other request, and return its result."""
-        return await self._work.run(Owner(caller.key), work)
 
     async def _placed(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:
         """Return a definition with its project, whose name and a dot must be the start of the definition's name.

@@ -83,7 +83,7 @@ def test_developers_rerun_jobs_with_their_own_secrets(site: Site) -> None:
     assert site.post(f"/v1/jobs/{release}/rerun", None, "developer").status_code == 201
 
 
-def test_rerun_is_refused_if_a_secret_is_none_in_the_definition_any_more(site: Site) -> None:
+def test_rerun_is_refused_if_the_definition_keeps_a_secret_no_longer(site: Site) -> None:
     description = "env:\n  TOKEN: (Optional:secret) Opens the hub\n"
     before = bodies.definition(user_values_description=bodies.DESCRIPTION + description)
     assert site.call("PUT", "/v1/definitions/digits", json=before).status_code == 200
@@ -94,7 +94,7 @@ def test_rerun_is_refused_if_a_secret_is_none_in_the_definition_any_more(site: S
     refused = site.post(f"/v1/jobs/{release}/rerun", None, "ada")
     assert (refused.status_code, refused.json()["errors"]) == (
         422,
-        [{"pointer": "/env/TOKEN", "detail": "was filled in as a secret, and is none in the definition any more"}],
+        [{"pointer": "/env/TOKEN", "detail": "was filled in as a secret, and is not one in the definition any more"}],
     )
     assert HIDDEN not in refused.text
     assert len(jobs(site)) == 2
