@@ -28,13 +28,7 @@ _NAMES = [option.name for option in OPTIONS]
 
 
 def add(files: Files, overlay: str, name: str) -> None:
-    """Add an option to an overlay, switched off: its component, its line and its values, as far as they are missing.
-
-    Raises:
-        UsageError: The option does not fit the overlay, or this version of mlpack makes another component than the
-            one with which the package was built.
-        ToolError: A file cannot be read.
-    """
+    """Add an option to an overlay, switched off: its component, its line and its values, as far as they are missing."""
     from packager.builder.render import option_line, sections  # noqa: PLC0415 - imports jinja2
 
     package, option = files.package, BY_NAME[name]
@@ -73,12 +67,12 @@ def _write_component(files: Files, name: str, digest: str) -> None:
 
 
 def can_add(files: Files, overlay: str, name: str) -> bool:
-    """Return whether an option that an overlay does not list fits it. Raises as `add`."""
+    """Return whether an option that an overlay does not list fits it."""
     return name in files.package.inventory.get("options", {}) and _fits(files.components, overlay, name)
 
 
 def keys(files: Files, names: Iterable[str]) -> set[str]:
-    """Return the keys of `site.env` that come with options which are added. Raises as `add`."""
+    """Return the keys of `site.env` that come with options which are added."""
     return {key.name for name in names for key in BY_NAME[name].keys if files.components.plan.has(key.only)}
 
 
@@ -91,14 +85,6 @@ def carry(old: Package, new: Package) -> dict[str, bytes]:
     """Return the files with which a newer package has the options that are on in an older one, switched off.
 
     They are those that fit the newer package and that its overlays do not list; their values are those of its build.
-
-    Args:
-        old: The package that is upgraded.
-        new: The newer one.
-
-    Raises:
-        UsageError: A kustomization is not YAML, or this version of mlpack cannot add an option to the newer package.
-        ToolError: A file cannot be read.
     """
     before = settings.Files(old)
     overlays = set(old.overlays) & set(new.overlays)

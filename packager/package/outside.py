@@ -208,11 +208,7 @@ class OutsideOverlay(Value, frozen=True):
 
 
 def find(folder: Path) -> OutsideOverlay | None:
-    """Return the overlay in a folder; None if the folder is no overlay outside of its package, or a package.
-
-    Raises:
-        VerificationError: FILE is not as mlpack writes it.
-    """
+    """Return the overlay in a folder; None if the folder is no overlay outside of its package, or a package."""
     if not paths.is_file(folder / FILE) or paths.exists(folder / layout.INVENTORY):
         return None
     try:
@@ -229,11 +225,7 @@ def find(folder: Path) -> OutsideOverlay | None:
 
 @contextmanager
 def view(overlay: OutsideOverlay, sealed: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield a temporary folder with the package and its inventory, in which the overlay has its place.
-
-    Raises:
-        ToolError: The files cannot be read, or there is no room for them.
-    """
+    """Yield a temporary folder with the package and its inventory, in which the overlay has its place."""
     own = {path: content for path, content in overlay.files() if overlay.is_own(path)}
     with workfolder.temporary() as work:
         try:

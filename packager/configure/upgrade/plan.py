@@ -244,13 +244,7 @@ class _Plan:
 
 
 def with_folders(yours: bytes, theirs: bytes, on: Iterable[str]) -> bytes:
-    """Return values of options that keep the place of files on a volume: its root, where they have no folder yet.
-
-    Args:
-        yours: The values.
-        theirs: The values in the new package.
-        on: The names of the components that are on.
-    """
+    """Return values of options that keep the place of files on a volume: its root, where they have no folder yet."""
     needed = {key.name for name in on if name in BY_NAME for key in BY_NAME[name].keys} & set(VOLUME_FOLDERS)
     present = set(envfile.keys(yours))
     for key in [line.key for line in envfile.lines(theirs) if line.key in needed - present]:
