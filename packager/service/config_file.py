@@ -9,9 +9,9 @@ from packager.base.errors import UsageError, unreadable
 from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
 from packager.modelspec import conversion
-from packager.service import allow
 from packager.service.callbacks.endpoints import read_receivers
 from packager.service.config import SEPARATE_HINT, URL, ServerConfig, address
+from packager.service.registry import policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 
 def read(path: Path | None) -> ServerConfig:
-    """Return the configuration in a file, or the default one.
-
-    Raises:
-        ToolError: The file cannot be read.
-        UsageError: The configuration is not valid; `problems` contains all its problems.
-    """
+    """Return the configuration in a file, or the default one. Raises ToolError or UsageError."""
     if path is None:
         return ServerConfig()
     try:
@@ -55,7 +50,7 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
     yield from _faults_of_projects(settings)
     allowed: list[tuple[Location, list[str]]] = [(("allow",), settings.allow)]
     allowed += [(("projects", name, "allow"), project.allow) for name, project in settings.projects.items()]
-    yield from (fault.below(place) for place, words in allowed for fault in allow.faults(words))
+    yield from (fault.below(place) for place, words in allowed for fault in policy.faults(words))
     if settings.oidc is not None:
         yield from _faults_of_oidc(settings, settings.oidc)
     _, refused = read_receivers(settings.callbacks.allow)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -27,6 +26,7 @@ from packager.base.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 """The format of the metrics, which every version of Prometheus reads."""
@@ -52,17 +52,11 @@ _READ_SECONDS = 5.0
 
 
 class Load(Value, frozen=True):
-    """The jobs and callbacks in the database.
+    """The jobs and callbacks in the database."""
 
-    Attributes:
-        jobs: The number of jobs that have not ended, by project and status.
-        gpus: The number of GPUs of these jobs, by project and status.
-        callbacks: The number of callbacks that wait for delivery.
-    """
-
-    jobs: Mapping[tuple[str, str], int]
-    gpus: Mapping[tuple[str, str], int]
-    callbacks: int
+    jobs: Mapping[tuple[str, str], int]  # the number of jobs that have not ended, by project and status
+    gpus: Mapping[tuple[str, str], int]  # the number of GPUs of these jobs, by project and status
+    callbacks: int  # the number of callbacks that wait for delivery
 
 
 class Figures:
@@ -83,20 +77,25 @@ class Figures:
             registry=registry,
             buckets=_ANSWERS,
         )
-        self._open = Gauge("mlpack_http_requests_open", "Requests at work, streams among them.", registry=registry)
-        self._renderings = Histogram(
+        requests = Gauge("mlpack_http_requests_open", "Requests at work, streams among them.", registry=registry)
+        self.request = requests.track_inprogress  # counts a request as open while a block runs
+        self.rendered = Histogram(
             "mlpack_rendering_duration_seconds",
             "Time to check a template or to fill it in, with the wait for the process that does it.",
             registry=registry,
             buckets=_RENDERINGS,
-        )
-        self._delay = Histogram(
+        ).observe
+        # observes the seconds from the news of a job's change until the change was stored
+        self.stored = Histogram(
             "mlpack_loop_delay_seconds",
             "Time from when a change of a job is known until it is stored.",
             registry=registry,
             buckets=_DELAYS,
-        )
-        self._changed = Gauge("mlpack_loop_waiting_jobs", "Jobs that wait to be looked at.", registry=registry)
+        ).observe
+        # sets the function that counts them
+        self.waiting = Gauge(
+            "mlpack_loop_waiting_jobs", "Jobs that wait to be looked at.", registry=registry
+        ).set_function
         self._watches = Gauge("mlpack_watches", "Watches on the cluster.", ["kind"], registry=registry)
         self._failures = Counter("mlpack_watch_failures", "Watches that have failed.", ["kind"], registry=registry)
         self._ended = Counter("mlpack_jobs_ended", "Jobs that have ended.", ["project", "status"], registry=registry)
@@ -115,49 +114,15 @@ class Figures:
 
     # recording
 
-    @contextmanager
-    def request(self) -> Iterator[None]:
-        """Count a request as open while the block runs."""
-        self._open.inc()
-        try:
-            yield
-        finally:
-            self._open.dec()
-
     def answered(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count a response.
-
-        Args:
-            method: The method of the request.
-            route: The template of the path; None for a request without a route.
-            status: The status of the response.
-            seconds: The time from the request to the start of the response.
-        """
+        """Count a response."""
         method, route = method if method in _METHODS else "other", route or NO_ROUTE
         self._requests.labels(method, route, str(status)).inc()
         self._answers.labels(method, route).observe(seconds)
 
-    def rendered(self, seconds: float) -> None:
-        """Record the seconds that a rendering took."""
-        self._renderings.observe(seconds)
-
-    def stored(self, seconds: float) -> None:
-        """Record the seconds from the news of a job's change until the change was stored."""
-        self._delay.observe(seconds)
-
-    def waiting(self, count: Callable[[], int]) -> None:
-        """Set the function that returns the number of jobs in the queue of the control loop."""
-        self._changed.set_function(count)
-
-    @contextmanager
-    def watch(self, kind: str) -> Iterator[None]:
+    def watch(self, kind: str) -> AbstractContextManager[object]:
         """Count a watch while the block runs."""
-        gauge = self._watches.labels(kind)
-        gauge.inc()
-        try:
-            yield
-        finally:
-            gauge.dec()
+        return self._watches.labels(kind).track_inprogress()
 
     def watch_failed(self, kind: str) -> None:
         """Count a failed watch."""

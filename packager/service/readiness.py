@@ -28,15 +28,7 @@ _ABSENT = "mlpack-readiness"
 
 
 class Readiness:
-    """The check whether a server is ready.
-
-    Args:
-        store: The database, which must accept writes.
-        cluster: The cluster, which must answer.
-        namespace: A namespace of jobs.
-        log: Writes a line to the log, when the problems have changed.
-        clock: Returns the seconds of a monotonic clock.
-    """
+    """The check whether a server is ready."""
 
     def __init__(
         self,

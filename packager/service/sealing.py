@@ -41,9 +41,7 @@ def key_from(text: str, source: str = variables.SECRET_KEY) -> bytes:
 def key_beside(database: Path) -> tuple[bytes, Path | None]:
     """Return the key in the file `secret.key` beside the database, and the path if the file was created now.
 
-    Raises:
-        ToolError: The file cannot be read or created.
-        UsageError: The file does not contain a key.
+    Raises ToolError or UsageError.
     """
     path, created = database.with_name("secret.key"), None
     if not path.exists():

@@ -11,31 +11,26 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from packager.service import config
-from packager.service.access import projects
+from packager.service.access import permissions
 from packager.service.access.sessions import Sessions
-from packager.service.callbacks.courier import Courier, Transport
+from packager.service.callbacks.courier import Courier, SigningSecrets, Transport
 from packager.service.callbacks.endpoints import read_receivers
-from packager.service.callbacks.signature import SigningSecrets
 from packager.service.jobs.apply import References
-from packager.service.jobs.follower import Follower
+from packager.service.jobs.follower import Follower, Pulse, Sweeper
 from packager.service.jobs.logs import LogReader
 from packager.service.jobs.make import Tasks
-from packager.service.jobs.sweeper import Sweeper
-from packager.service.jobs.waiting import Pulse
 from packager.service.prometheus import Figures, Load
 from packager.service.readiness import Readiness
 from packager.service.registry.catalog import Catalog
 from packager.service.registry.policy import Site
 from packager.service.registry.rendering import Renderer
 from packager.service.store.databases import CONNECTIONS, AwayError
+from packager.service.store.models import now
 from packager.service.store.store import ACTIVE, Store
-from packager.service.times import now
 from packager.service.use.events import JobEvents
 from packager.service.use.jobs import Jobs
 from packager.service.use.logs import Logs
-from packager.service.use.projects import Projects
-from packager.service.use.registry import TaskDefinitions, TaskTemplates
-from packager.service.use.tokens import Tokens
+from packager.service.use.registry import Projects, TaskDefinitions, TaskTemplates, Tokens
 from packager.service.work import Work
 
 if TYPE_CHECKING:
@@ -61,25 +56,7 @@ _THREADS = CONNECTIONS - 6
 
 
 class Server:
-    """One task service.
-
-    Attributes:
-        name: The name in the labels of its objects in the cluster.
-        projects: The projects of jobs, by name.
-        jobs, logs, events, templates, definitions, tokens, project_use: The operations of callers.
-        pulse: Notifies waiting callers about events of jobs.
-        readiness: The check whether the server can work.
-        figures: The metrics for Prometheus.
-        trusted: The identity of all callers if no token is required; None otherwise.
-        issuer: The issuer whose tokens are accepted in addition to those of the server; None to accept no others.
-        client: The page as a client of the issuer; None if people sign in only with tokens.
-        sessions: The sessions of the page.
-        root: The path prefix of the public address; empty for none.
-        limits: The limits for callers, projects and addresses.
-        is_demo: Whether the cluster is simulated.
-        documentation: The address of the documents, to which views link; None without links.
-        origin: The origin of the public address, in lower case; empty if no address is configured.
-    """
+    """One task service."""
 
     def __init__(  # noqa: PLR0913 - the parts that it connects
         self,
@@ -96,24 +73,29 @@ class Server:
         client: Client | None = None,
         is_demo: bool = False,
     ) -> None:
-        self.is_demo = is_demo
+        self.is_demo = is_demo  # whether the cluster is simulated
+        # the address of the documents, to which views link; None without links
         self.documentation = settings.documentation
-        self.name = settings.name
+        self.name = settings.name  # the name in the labels of its objects in the cluster
         self.store = store
         self.cluster = cluster
         self.sealer = sealer
-        self.trusted = trusted
+        self.trusted = trusted  # the identity of all callers if no token is required; None otherwise
+        # the issuer whose tokens are accepted in addition to those of the server; None to accept no others
         self.issuer = issuer
-        self.client = client
-        self.sessions = Sessions(sealer, store, client)
-        self.root = settings.root
-        self.limits = settings.limits
+        self.client = client  # the page as a client of the issuer; None if people sign in only with tokens
+        self.sessions = Sessions(sealer, store, client)  # the sessions of the page
+        self.root = settings.root  # the path prefix of the public address; empty for none
+        self.limits = settings.limits  # the limits for callers, projects and addresses
+        # the origin of the public address, in lower case; empty if no address is configured
         self.origin = (settings.url or "").rstrip("/").removesuffix(settings.root).lower()
-        self.projects = projects.of_settings(settings, cluster.namespace)
-        self.pulse = Pulse()
+        # the projects of jobs, by name. jobs, logs, events, templates, definitions, tokens, project_use: The
+        # operations of callers
+        self.projects = permissions.of_settings(settings, cluster.namespace)
+        self.pulse = Pulse()  # notifies waiting callers about events of jobs
         self._emit = emit
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
-        self.figures = Figures()
+        self.figures = Figures()  # the metrics for Prometheus
         self.work = Work()
         self._renderer = Renderer(self.figures.rendered)
         self.catalog = Catalog(store, self._renderer, site, self.projects)
@@ -152,7 +134,8 @@ class Server:
         self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, self.work, settings.limits)
         self.tokens = Tokens(store, self.projects, settings.limits.project_tokens)
         self.project_use = Projects(store, self.projects)
-        self.readiness = Readiness(store, cluster, projects.namespaces(self.projects)[0], self.log)
+        # the check whether the server can work
+        self.readiness = Readiness(store, cluster, permissions.namespaces(self.projects)[0], self.log)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

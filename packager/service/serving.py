@@ -17,19 +17,18 @@ import uvicorn
 from packager.base import workfolder
 from packager.base.errors import ClusterError, ToolError, UsageError, missing_extra, reason
 from packager.service import config, sealing, variables
-from packager.service.access import projects, sign_in
+from packager.service.access import permissions, sign_in
 from packager.service.access.sign_in import Client
 from packager.service.access.tokens import EVERY, Caller
-from packager.service.callbacks.signature import SigningSecrets
+from packager.service.callbacks.courier import SigningSecrets
 from packager.service.config import ServerConfig
-from packager.service.demo import content
-from packager.service.demo.cluster import SimulatedCluster
+from packager.service.demo.cluster import PROJECTS, SimulatedCluster, fill
 from packager.service.jobs import kube
 from packager.service.page import app
 from packager.service.registry.rendering import confinement_gaps
 from packager.service.sealing import Sealer
 from packager.service.server import Server, open_store
-from packager.service.store import copying
+from packager.service.store import migration
 from packager.service.store.databases import Sqlite
 from packager.service.store.store import Store
 
@@ -53,12 +52,7 @@ Python's defaults, a busy server stops all threads for some milliseconds several
 
 
 class Main(uvicorn.Server):
-    """The main listener of the server.
-
-    Args:
-        settings: The configuration of uvicorn.
-        on_started: Called when the server answers requests.
-    """
+    """The main listener of the server."""
 
     def __init__(self, settings: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(settings)
@@ -100,10 +94,6 @@ def _listening(listen: str) -> Iterator[list[socket.socket]]:
         yield listeners
 
 
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
 def signing_secrets(settings: ServerConfig) -> SigningSecrets:
     """Return the secrets that sign callbacks. Raises ToolError or UsageError."""
     of_projects = {name: project.signing_secret_file for name, project in settings.projects.items()}
@@ -133,9 +123,7 @@ def issuer(settings: ServerConfig) -> Issuer | None:
 def client(settings: ServerConfig, issuer: Issuer | None) -> Client | None:
     """Return the page as a client of the issuer; None if people sign in only with tokens.
 
-    Raises:
-        ToolError: The file with the client secret cannot be read.
-        UsageError: The client secret is invalid.
+    Raises ToolError or UsageError.
     """
     oidc = settings.oidc
     if issuer is None or oidc is None or oidc.client_id is None:
@@ -151,28 +139,26 @@ def check_projects(settings: ServerConfig) -> list[str]:
         namespace = kube.namespace_of(settings.context)
     except ClusterError:  # the cluster may be configured only where the server will run
         namespace = "of the kubeconfig"
-    return projects.warnings(projects.of_settings(settings, namespace))
+    return permissions.warnings(permissions.of_settings(settings, namespace))
 
 
 def copy(source: str, target: str) -> dict[str, int]:
     """Copy all rows of a database to another one, and return the number of rows in each table.
 
-    Raises:
-        ToolError: A database cannot be used, or the target is not empty.
-        UsageError: An address is not valid.
+    Raises ToolError or UsageError.
     """
     if source.startswith("sqlite:") or "://" not in source:
         path = Path(source.removeprefix("sqlite:")).expanduser()
         if not path.is_file():
             raise ToolError(f"the database {path} not found")
     with closing(Store(source, is_served=True)) as original, closing(Store(target, is_served=True)) as new:
-        return copying.copy(original, new)
+        return migration.copy(original.database, new.database)
 
 
 def demonstrate(listen: str, *, emit: Callable[[str], None], tell: Callable[[str], None]) -> None:
     """Serve a simulated cluster, with a database that is deleted at the end; for the arguments, see `start`."""
     with workfolder.temporary() as folder:
-        settings = ServerConfig(listen=listen, database=str(folder / "demo.db"), projects=content.PROJECTS)
+        settings = ServerConfig(listen=listen, database=str(folder / "demo.db"), projects=PROJECTS)
         start(settings, is_open=True, is_demo=True, emit=emit, tell=tell)
 
 
@@ -194,7 +180,7 @@ def start(
     tell: Callable[[str], None],
     is_demo: bool = False,
 ) -> None:
-    """Serve until the process gets a signal to stop.
+    """Serve until the process gets a signal to stop. Raises UsageError, ToolError or ClusterError.
 
     Args:
         settings: The configuration.
@@ -202,11 +188,6 @@ def start(
         emit: Writes a line to the log.
         tell: Prints a line for the person who has started the server.
         is_demo: Whether the cluster is simulated; the server then begins with some jobs.
-
-    Raises:
-        UsageError: The address is not valid.
-        ToolError: The database or the address cannot be used.
-        ClusterError: The configuration names a context that does not exist.
     """
     check_projects(settings)
     allow_files()
@@ -290,26 +271,22 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
 
         def on_started() -> None:
             host, _ = config.address(settings.listen)
-            port = listeners[0].getsockname()[1]
-            namespaces = projects.namespaces(server.projects)
+            shown = f"{f'[{host}]' if ':' in host else host}:{listeners[0].getsockname()[1]}"
+            namespaces = permissions.namespaces(server.projects)
             places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"
-            for warning in (*projects.warnings(server.projects), *gaps):
+            for warning in (*permissions.warnings(server.projects), *gaps):
                 tell(warning)
                 server.log(warning)
-            tell(f"serving http://{_shown(host)}:{port}, jobs in {places}, database {store.shown}")
+            tell(f"serving http://{shown}, jobs in {places}, database {store.shown}")
             if is_demo and trusted:
                 tell("a demonstration: the cluster is simulated, and everything is lost when the server stops")
-                filling.append(asyncio.create_task(content.fill(server, trusted)))
+                filling.append(asyncio.create_task(fill(server, trusted)))
             if cluster.absent:
                 tell(f"{cluster.absent}; until a kubeconfig exists, no job can be created")
             if not is_open and page is None and not store.tokens.all():
                 tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
 
-        runner = Main(
-            uvicorn_config(app.make(server), server.limits),
-            on_started,
-        )
-        await runner.serve(sockets=listeners)
+        await Main(uvicorn_config(app.make(server), server.limits), on_started).serve(sockets=listeners)
 
     try:
         asyncio.run(serve())

@@ -50,11 +50,7 @@ class Work:
         self._used: dict[Owner, float] = {}
 
     async def run(self, owner: Owner, work: Callable[[], Result]) -> Result:
-        """Call `work` in a thread when it is the turn of its owner, and return its result.
-
-        Raises:
-            Failure: Too much work of the owner waits, or `work` has raised it.
-        """
+        """Call `work` in a thread when it is the turn of its owner, and return its result. Raises Failure."""
         waiting = self._waiting.setdefault(owner, deque())
         if len(waiting) >= _MOST_WAITING:
             detail = f"{_MOST_WAITING} requests of this kind wait, and no more of one caller may: send fewer at a time"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["templates", "definitions"]
 
-_MADE_BY_SERVER = ("revision", "created", "author", "origin", "warnings")
+_MADE_BY_SERVER = ("revision", "created", "author", "required_values", "warnings")
 """The keys that the server adds to its response; they are removed, so that the output of show can be applied."""
 
 _IN_TEXT = re.compile(r"line ([1-9][0-9]{0,5}), column ([1-9][0-9]{0,5}): ")

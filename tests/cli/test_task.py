@@ -125,6 +125,8 @@ def test_task_apply_accepts_edited_output_of_show(mlpack: Mlpack, service: Servi
     assert mlpack("task", "templates", "apply", "-f", file, "-o", "name").stdout == "own-task\nother-task\n"
     assert mlpack("task", "templates", "apply", "-f", file).stdout.count("unchanged") == 2
     assert len(mlpack("task", "templates", "apply", "-f", file, "-o", "json").json) == 2
+    file.write_text(mlpack("task", "templates", "own-task", "-o", "yaml").stdout, encoding="utf-8")
+    assert mlpack("task", "templates", "apply", "-f", file).stdout == "template/own-task unchanged\n"
 
     body = yaml.safe_load(yaml.safe_dump(bodies.definition(name="own", task_template_name="own-task")))
     file.write_text(json.dumps(body), encoding="utf-8")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+import yaml
 
 from tests.e2e.network import line
 from tests.e2e.site import MPI_IMAGE, create_later
@@ -266,7 +267,10 @@ def test_workloads_of_operators_are_followed(site: Site) -> None:
         example = "taskDef: set\nprocess:\n  train:\n    code: 0\n"
         body = {"name": "set", "task_template_name": "set", "user_values_example": example, **values}
         send(client, "/v1/definitions", json.dumps(body).encode())
-        send(client, "/v1/definitions", json.dumps({"name": "hello", "package": {"source": "hello-mpi"}}).encode())
+        package = site.build("hello-mpi")
+        exported = site.run(f"mlpack task export {package.name} --overlay multi-node --name hello --to {site.folder}")
+        for kind, file in zip(("templates", "definitions"), exported.split(), strict=True):
+            send(client, f"/v1/{kind}", json.dumps(yaml.safe_load(Path(file).read_text(encoding="utf-8"))).encode())
 
         def create(filled: dict[str, Any]) -> str:
             return str(send(client, "/v1/jobs", json.dumps(filled).encode())["release"])

@@ -1,16 +1,13 @@
 """Kills a task service with SIGKILL while twenty jobs are created, repeatedly, and reports the states of the jobs.
 
-No job may exist twice or be lost, each job's end must be reported to its endpoint, and the database must be sound. On
-PostgreSQL, there are two replicas, and each time the leading one is killed.
+No job may exist twice or be lost, each job's end must be reported to its endpoint, and the database must be sound.
 """
 
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 import os
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -75,17 +72,16 @@ class ServiceTrial:
     Args:
         folder: The folder with its files.
         random: The source of the time of the kill.
-        database: The database. On PostgreSQL, there are two replicas.
+        database: The database.
     """
 
     def __init__(self, folder: Path, random: Random, database: str = "s.db") -> None:
         self.folder = folder
         self._random = random
         self._database = database
-        self._is_shared = "://" in database
-        self._ports = [_free_port() for _ in range(2 if self._is_shared else 1)]
-        self._turns = itertools.cycle(self._ports)
-        self._servers: dict[int, subprocess.Popen[bytes]] = {}
+        self._is_postgres = "://" in database
+        self._port = _free_port()
+        self._server: subprocess.Popen[bytes] | None = None
         self.killed = 0
         self.released: dict[int, str] = {}
 
@@ -94,13 +90,12 @@ class ServiceTrial:
         hooks = _Hooks()
         threading.Thread(target=hooks.serve_forever, daemon=True).start()
         with served(ApiServer) as api, hooks:
-            config = {"callbacks": {"allow": ["127.0.0.1"]}, "url": f"http://127.0.0.1:{self._ports[0]}"}
+            config = {"callbacks": {"allow": ["127.0.0.1"]}, "url": f"http://127.0.0.1:{self._port}"}
             (self.folder / "server.yaml").write_text(json.dumps(config), encoding="utf-8")
             (self.folder / "kubeconfig").write_text(KUBECONFIG.format(port=api.server_port), encoding="utf-8")
             creating = threading.Thread(target=self._create, args=(hooks.server_port,), daemon=True)
             try:
-                for port in self._ports:
-                    self._start(port)
+                self._start()
                 self._until(lambda: self._call("POST", "/v1/definitions", _DEFINITION)[0] in (201, 409), "a definition")
                 creating.start()
                 while self.killed < kills:
@@ -109,58 +104,39 @@ class ServiceTrial:
                 self._until(lambda: not creating.is_alive(), "all jobs to be created")
                 self._until(lambda: self._all_told(hooks), "the end of each job to be told")
                 self._until(lambda: self._count("SELECT count(*) FROM deliveries WHERE state = 'waiting'") == 0, "rest")
-                self._until(lambda: all(map(self._is_up, self._ports)), "the service to answer")
+                self._until(self._is_up, "the service to answer")
                 return self._wrong(api, hooks)
             finally:
-                for server in self._servers.values():
-                    server.terminate()
-                for server in self._servers.values():
-                    server.wait(30)
+                if self._server:
+                    self._server.terminate()
+                    self._server.wait(30)
                 hooks.shutdown()
 
     def _kill(self) -> None:
-        """Kill the service, or the replica that leads; start it again, a replica when the other one leads."""
-        port = self._leader()
-        self._servers[port].send_signal(signal.SIGKILL)
-        self._servers[port].wait()
+        """Kill the service, and start it again."""
+        assert self._server
+        self._server.kill()
+        self._server.wait()
         self.killed += 1
-        if self._is_shared:
-            assert self._leader() != port
-        self._start(port)
+        self._start()
         if self._random.random() < 0.8:  # else it is killed while it starts, too
-            self._until(lambda: self._is_up(port), "the service to answer")
+            self._until(self._is_up, "the service to answer")
 
-    def _leader(self) -> int:
-        """Return the port of the replica that leads."""
-        if not self._is_shared:
-            return self._ports[0]
-        leaders: list[int] = []
-
-        def is_led() -> bool:
-            leaders[:] = [port for port in self._ports if "mlpack_leader 1.0\n" in self._get(port, "/metrics")]
-            return bool(leaders)
-
-        self._until(is_led, "a replica to lead")
-        return leaders[0]
-
-    def _is_up(self, port: int) -> bool:
-        return bool(self._get(port, "/healthz"))
-
-    def _get(self, port: int, path: str) -> str:
+    def _is_up(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
-                return str(answer.read().decode())
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/healthz", timeout=30) as answer:
+                return bool(answer.read())
         except OSError:
-            return ""
+            return False
 
-    def _start(self, port: int) -> None:
+    def _start(self) -> None:
         argv = [sys.executable, "-m", "packager", "serve", "--insecure-no-auth", "--config=server.yaml"]
-        argv += [f"--database={self._database}", f"--listen=127.0.0.1:{port}"]
+        argv += [f"--database={self._database}", f"--listen=127.0.0.1:{self._port}"]
         environment = {**os.environ, "KUBECONFIG": str(self.folder / "kubeconfig")}
-        if self._is_shared:
+        if self._is_postgres:
             environment["MLPACK_SECRET_KEY"] = base64.b64encode(b"k" * 32).decode()
         with (self.folder / "log").open("ab") as log:
-            self._servers[port] = subprocess.Popen(argv, cwd=self.folder, env=environment, stderr=log, stdout=log)
+            self._server = subprocess.Popen(argv, cwd=self.folder, env=environment, stderr=log, stdout=log)
 
     def _create(self, port: int) -> None:
         """Create each job, with a key, until there is an answer."""
@@ -177,7 +153,7 @@ class ServiceTrial:
     def _call(self, method: str, path: str, body: Any = None, *, key: str | None = None) -> tuple[int, Any]:
         headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
         data = None if body is None else json.dumps(body).encode()
-        url = f"http://127.0.0.1:{next(self._turns)}{path}"
+        url = f"http://127.0.0.1:{self._port}{path}"
         try:
             with urllib.request.urlopen(
                 urllib.request.Request(url, data, headers, method=method),
@@ -203,7 +179,7 @@ class ServiceTrial:
         )
 
     def _count(self, statement: LiteralString) -> int:
-        if self._is_shared:
+        if self._is_postgres:
             with psycopg.connect(self._database) as shared:
                 row = shared.execute(statement).fetchone()
                 assert row

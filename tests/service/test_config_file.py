@@ -6,7 +6,7 @@ import pytest
 
 from packager.base.errors import MlpackError, UsageError
 from packager.service import config_file
-from packager.service.access import projects
+from packager.service.access import permissions
 from packager.service.config import ServerConfig
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_allow_reports_each_faulty_entry_and_applies_to_projects(tmp_path: Path)
     ]
     path = tmp_path / "server.yaml"
     path.write_text("allow: [Secret]\nprojects: {a: {namespace: a, allow: ['label:team']}, b: {}}\n", encoding="utf-8")
-    known = projects.of_settings(config_file.read(path), "jobs")
+    known = permissions.of_settings(config_file.read(path), "jobs")
     assert {name: project.allowed for name, project in known.items()} == {
         "a": {"Secret", "label:team"},
         "b": {"Secret"},
@@ -156,15 +156,15 @@ def test_projects_inherit_missing_settings_from_the_server(tmp_path: Path) -> No
         "projects:\n  a: {max_running: 8, queue: q}\n  b: {namespace: other, pod_security: privileged}\n",
         encoding="utf-8",
     )
-    known = projects.of_settings(config_file.read(file), "of-kubeconfig")
+    known = permissions.of_settings(config_file.read(file), "of-kubeconfig")
     assert [(project.name, project.namespace, project.level.value) for project in known.values()] == [
         ("a", "ml", "baseline"),
         ("b", "other", "privileged"),
     ]
     assert known["a"].limits.running == 8
     assert known["a"].own_limits.running is None  # Kueue decides
-    assert projects.least_strict(known.values()).value == "privileged"
-    alone = projects.of_settings(ServerConfig(), "of-kubeconfig")
+    assert permissions.least_strict(known.values()).value == "privileged"
+    alone = permissions.of_settings(ServerConfig(), "of-kubeconfig")
     assert [(project.name, project.namespace) for project in alone.values()] == [("default", "of-kubeconfig")]
 
 
@@ -172,11 +172,11 @@ def test_projects_in_one_namespace_are_refused_without_unsafe_shared_namespaces(
     file = tmp_path / "server.yaml"
     file.write_text("projects: {a: {}, b: {namespace: ml}}\n", encoding="utf-8")
     settings = config_file.read(file)
-    assert projects.warnings(projects.of_settings(settings, "jobs")) == []
+    assert permissions.warnings(permissions.of_settings(settings, "jobs")) == []
     with pytest.raises(UsageError, match="the projects a, b share the namespace ml"):
-        projects.of_settings(settings, "ml")
+        permissions.of_settings(settings, "ml")
     file.write_text("projects: {a: {}, b: {}}\nunsafe_shared_namespaces: true\n", encoding="utf-8")
-    assert projects.warnings(projects.of_settings(config_file.read(file), "ml")) == [
+    assert permissions.warnings(permissions.of_settings(config_file.read(file), "ml")) == [
         "WARNING: the projects a, b share the namespace ml, where nothing keeps their jobs and storage apart"
     ]
 

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from packager import __version__
-from packager.service import allow, config_file
+from packager.service import config_file
+from packager.service.registry import policy
 from packager.verify import schema
 from packager.workloads.kinds import kinds
 from tests import demo
@@ -87,8 +88,8 @@ def test_role_allows_only_the_kinds_of_tasks(items: dict[tuple[str, str], Any]) 
     rules = items["Role", "mlpack-jobs/mlpack-server"]["rules"]
     names = [(group, name, rule) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]]
     verbs = {(group, name): set(rule["verbs"]) for group, name, rule in names}
-    plurals = {("", f"{kind.lower()}s") for _, kind in allow.COMPANIONS}
-    plurals |= {(api.rpartition("/")[0], kinds()[kind].resource.partition(".")[0]) for api, kind in allow.WORKLOADS}
+    plurals = {("", f"{kind.lower()}s") for _, kind in policy.COMPANIONS}
+    plurals |= {(api.rpartition("/")[0], kinds()[kind].resource.partition(".")[0]) for api, kind in policy.WORKLOADS}
     queues = {("kueue.x-k8s.io", name) for name in ("localqueues", "workloads")}
     assert verbs.keys() == {*plurals, *queues, ("", "events"), ("", "pods/log")}
     assert all(verbs[plural] == {"get", "list"} for plural in queues)

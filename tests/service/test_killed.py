@@ -23,8 +23,7 @@ def test_killed_service_neither_loses_nor_repeats_jobs_and_callbacks(tmp_path: P
     assert (trial.killed, len(trial.released)) == (2, 20)
 
 
-def test_replicas_killed_in_turn_neither_lose_nor_repeat_jobs(tmp_path: Path, postgres: Postgres) -> None:
-    """The killed replica is the leader: first the original leader, then its successor."""
+def test_killed_service_on_postgresql_neither_loses_nor_repeats_jobs(tmp_path: Path, postgres: Postgres) -> None:
     trial = ServiceTrial(tmp_path, Random("killed"), postgres.create())
     assert trial.run(2) == []
     assert (trial.killed, len(trial.released)) == (2, 20)

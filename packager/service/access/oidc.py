@@ -54,12 +54,7 @@ class Provider(Value, frozen=True):
 
 
 class Issuer:
-    """One issuer, and its keys.
-
-    Args:
-        settings: The address of the issuer, and the meaning of its claims.
-        clock: Returns the seconds since some moment in the past.
-    """
+    """One issuer, and its keys."""
 
     def __init__(self, settings: OidcConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
@@ -135,8 +130,7 @@ class Issuer:
     async def provider(self, *, is_missing: bool = False) -> Provider:
         """Return the metadata and the keys of the issuer: the kept ones, or new ones if they are old or lack a key.
 
-        Raises:
-            Failure: The issuer does not answer, and nothing of it is kept.
+        Raises Failure.
         """
         is_missing = is_missing or self._provider is None
         if is_missing or (self._is_old() and not self._lock.locked()):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packager.base.errors import UsageError
+from packager.base.values import Value
+from packager.kubernetes.podsecurity import Level
 from packager.service.access import tokens
-from packager.service.access.projects import DEFAULT
 from packager.service.access.tokens import EVERY
-from packager.service.complaints import Complaint
-from packager.service.failures import Failure
+from packager.service.config import SEPARATE_HINT
+from packager.service.failures import Complaint, Failure
+from packager.service.store.quota import Quota
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from packager.service.access.projects import Project
     from packager.service.access.tokens import Caller
+    from packager.service.config import ServerConfig
     from packager.service.store.models import StoredDefinition, StoredJob
 
 
@@ -47,11 +50,6 @@ def projects_of(caller: Caller, role: str) -> tuple[str, ...] | None:
 def project_of_job(caller: Caller, project: object, projects: Mapping[str, Project]) -> Project:
     """Return the project of a new job: the requested one, or the only one that the caller may use, or `default`.
 
-    Args:
-        caller: The caller who creates the job.
-        project: The name of the project in the request; None if missing.
-        projects: The projects of the server, by name.
-
     Raises:
         Failure: The project was not found, the caller may not create jobs in it, or there are several to choose from.
     """
@@ -80,10 +78,7 @@ def _not_found(project: object) -> Complaint:
 def project_of_definition(caller: Caller, project: str | None, projects: Mapping[str, Project]) -> str | None:
     """Return the project that a new definition belongs to: the requested one, or the only one of a developer.
 
-    None stands for all projects.
-
-    Raises:
-        Failure: The project was not found, the caller is not a developer in it, or is a developer in several.
+    None stands for all projects. Raises Failure.
     """
     usable = [name for name in projects if caller.may("developer", name)]
     if project is None:
@@ -123,14 +118,7 @@ def visible_job(
 ) -> StoredJob:
     """Return a job in whose project a caller has a role; without any role there, the job is not found.
 
-    Args:
-        caller: The caller.
-        release: The release of the job.
-        job: Returns a stored job, if it exists.
-        role: The role that the caller needs.
-
-    Raises:
-        Failure: The job was not found, or the caller does not have the role.
+    Raises Failure.
     """
     check_role(caller, role)
     row = job(release)
@@ -168,3 +156,82 @@ def own_job(
     if not owns(caller, row.owner, row.project):
         raise Failure("forbidden", f"the job belongs to {row.creator}: only developers {action}")
     return row
+
+
+DEFAULT = "default"
+"""The project of a server whose configuration names none."""
+
+_STRICTEST_FIRST = (Level.restricted, Level.baseline, Level.privileged)
+
+
+class Project(Value, frozen=True):
+    """A project."""
+
+    name: str
+    namespace: str  # the namespace of its jobs
+    level: Level  # the Pod Security level of the pods
+    limits: Quota  # the most jobs and GPUs that the project may have at a time
+    queue: str | None = None  # the LocalQueue of Kueue that decides when jobs start; None if this server decides
+    allowed: frozenset[str] = frozenset()  # permissions of jobs beyond the table of allowed fields, as in `--allow`
+
+    @property
+    def own_limits(self) -> Quota:
+        """The limits that this server applies: with a queue, only the number of waiting jobs."""
+        return Quota(queued=self.limits.queued) if self.queue else self.limits
+
+
+def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
+    """Return the projects of a configuration, by name. Raises UsageError."""
+    namespace = settings.namespace or namespace
+    if not settings.projects:
+        allowed = frozenset(settings.allow)
+        return {DEFAULT: Project(DEFAULT, namespace, settings.pod_security, Quota(), allowed=allowed)}
+    configured = {
+        name: Project(
+            name,
+            project.namespace or namespace,
+            project.pod_security or settings.pod_security,
+            Quota(
+                running=project.max_running,
+                running_per_creator=project.max_running_per_creator,
+                gpus=project.max_gpus,
+                queued=project.max_queued,
+            ),
+            project.queue,
+            frozenset((*settings.allow, *project.allow)),
+        )
+        for name, project in settings.projects.items()
+    }
+    if not settings.unsafe_shared_namespaces:
+        for shared, names in shared_namespaces(configured).items():
+            raise UsageError(not_separate(names, shared), hint=SEPARATE_HINT)
+    return configured
+
+
+def least_strict(projects: Iterable[Project]) -> Level:
+    """Return the least strict Pod Security level of projects."""
+    return max((project.level for project in projects), key=_STRICTEST_FIRST.index)
+
+
+def not_separate(names: Iterable[str], namespace: str) -> str:
+    """Return the message about projects that share a namespace."""
+    shown = ", ".join(names)
+    return f"the projects {shown} share the namespace {namespace}, where nothing keeps their jobs and storage apart"
+
+
+def shared_namespaces(projects: Mapping[str, Project]) -> dict[str, list[str]]:
+    """Return the namespaces that several projects share, each with the names of these projects."""
+    names: dict[str, list[str]] = {}
+    for project in projects.values():
+        names.setdefault(project.namespace, []).append(project.name)
+    return {namespace: sharing for namespace, sharing in names.items() if len(sharing) > 1}
+
+
+def warnings(projects: Mapping[str, Project]) -> list[str]:
+    """Return a warning to administrators for each namespace that several projects share."""
+    return [f"WARNING: {not_separate(names, shared)}" for shared, names in shared_namespaces(projects).items()]
+
+
+def namespaces(projects: Mapping[str, Project]) -> list[str]:
+    """Return the namespaces of projects, each once, in their order."""
+    return list(dict.fromkeys(project.namespace for project in projects.values()))

@@ -49,13 +49,7 @@ _PURPOSES[SignedWithToken] = "token"
 
 
 class Sessions:
-    """The sessions of a server.
-
-    Args:
-        sealer: Encrypts cookies.
-        store: The stored tokens.
-        client: The client at the issuer; None without an issuer.
-    """
+    """The sessions of a server."""
 
     def __init__(self, sealer: Sealer, store: Store, client: Client | None) -> None:
         self._sealer = sealer
@@ -73,11 +67,7 @@ class Sessions:
         return base64.urlsafe_b64encode(sealed).decode()
 
     async def caller(self, cookie: str) -> Caller | None:
-        """Return the caller of a session; None if the session has ended.
-
-        Raises:
-            Failure: The configuration no longer has the person's issuer, or gives the person no role.
-        """
+        """Return the caller of a session; None if the session has ended. Raises Failure."""
         by_token = self.read(cookie, SignedWithToken)
         if by_token is not None:
             row = await asyncio.to_thread(self._store.tokens.by_id, by_token.token)

@@ -48,21 +48,13 @@ _ANSWER_SECONDS = 10.0
 
 
 class Attempt(Fields, frozen=True):
-    """An attempt to sign in, which the browser keeps encrypted while its user is at the issuer.
+    """An attempt to sign in, which the browser keeps encrypted while its user is at the issuer."""
 
-    Attributes:
-        state: The state that the answer must contain, which proves that this browser began the attempt.
-        nonce: The nonce that the ID token must contain, which proves that it was made for this attempt.
-        verifier: The code verifier of PKCE, without which the code cannot be exchanged.
-        then: The path of the view to show after the sign-in.
-        until: When the attempt ends, in seconds since 1970.
-    """
-
-    state: str
-    nonce: str
-    verifier: str
-    then: str
-    until: int
+    state: str  # the state that the answer must contain, which proves that this browser began the attempt
+    nonce: str  # the nonce that the ID token must contain, which proves that it was made for this attempt
+    verifier: str  # the code verifier of PKCE, without which the code cannot be exchanged
+    then: str  # the path of the view to show after the sign-in
+    until: int  # when the attempt ends, in seconds since 1970
 
     def is_answered_by(self, answer: Mapping[str, str]) -> bool:
         """Whether an answer of the issuer belongs to this attempt, which has not expired."""
@@ -80,31 +72,18 @@ class Signed(Fields, frozen=True):
 
 
 class Client:
-    """The page as a client of the issuer.
-
-    Args:
-        issuer: The issuer with which people sign in.
-        name: The client id of the page.
-        secret: The client secret; None for a public client.
-        url: The URL of the page for people.
-
-    Attributes:
-        label: The name of the issuer on the page: its host.
-    """
+    """The page as a client of the issuer."""
 
     def __init__(self, issuer: Issuer, name: str, secret: str | None, url: str) -> None:
         self._issuer = issuer
         self._name = name
         self._secret = secret
         self._redirect = url.rstrip("/") + PATH
+        # the name of the issuer on the page: its host
         self.label = issuer.settings.issuer.partition("://")[2].partition("/")[0]
 
     async def begin(self, then: str) -> tuple[str, Attempt]:
-        """Return the address at which people sign in, and the attempt for their browser to keep. Raises Failure.
-
-        Args:
-            then: The path of the view to show after the sign-in.
-        """
+        """Return the address at which people sign in, and the attempt for their browser to keep. Raises Failure."""
         endpoint = (await self._issuer.provider()).authorization
         if endpoint is None:
             raise Failure("issuer-unreachable", f"{self.label} names no address at which people sign in")
@@ -129,16 +108,7 @@ class Client:
         return _with_query(endpoint, query), attempt
 
     async def finish(self, attempt: Attempt | None, answer: Mapping[str, str], run: Run) -> Signed:
-        """Return the person whom the issuer has redirected back.
-
-        Args:
-            attempt: The attempt that the browser has kept; None if missing.
-            answer: The parameters of the redirect.
-            run: Calls the function that asks the issuer in a thread, when it is the turn of this address.
-
-        Raises:
-            Failure: The answer does not belong to this attempt, or the issuer or this server refuses the sign-in.
-        """
+        """Return the person whom the issuer has redirected back. Raises Failure."""
         if attempt is None or not attempt.is_answered_by(answer):
             began = self._redirect.removesuffix(PATH)
             raise _refused(f"this browser has not begun to sign in at {began}, or more than 10 minutes ago")
@@ -229,12 +199,7 @@ class Client:
 
 
 def read_secret(path: Path) -> str:
-    """Return the secret of the page in a file: one line.
-
-    Raises:
-        ToolError: The file cannot be read.
-        UsageError: The file does not contain a secret.
-    """
+    """Return the secret of the page in a file: one line. Raises ToolError or UsageError."""
     try:
         with path.open("rb") as file:
             text = file.read(_LONGEST_SECRET + 2).decode("ascii", errors="replace").strip()

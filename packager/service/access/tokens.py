@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
-from packager.service.store.models import StoredToken
-from packager.service.times import as_text, now
+from packager.service.store.models import StoredToken, as_text, now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +21,7 @@ ROLES = ("viewer", "user", "developer", "admin")
 PREFIX = "mlp_"
 """The prefix of the tokens of a server."""
 
+_NEVER = "1970-01-01T00:00:00Z"
 _USE_SECONDS = 60
 
 
@@ -30,19 +30,12 @@ EVERY = "*"
 
 
 class Caller(Value, frozen=True):
-    """The caller of a request.
+    """The caller of a request."""
 
-    Attributes:
-        name: The name of the caller; people of an issuer can often choose their name, also that of someone else.
-        key: The identity of the caller, by which ownership is checked, never by the name.
-        roles: One of ROLES for each project in which the caller has a role, or for EVERY.
-        is_trusted: Whether the caller may act for others in any role, as on a server that requires no token.
-    """
-
-    name: str
-    key: str
-    roles: Mapping[str, str]
-    is_trusted: bool = False
+    name: str  # the name of the caller; people of an issuer can often choose their name, also that of someone else
+    key: str  # the identity of the caller, by which ownership is checked, never by the name
+    roles: Mapping[str, str]  # one of ROLES for each project in which the caller has a role, or for EVERY
+    is_trusted: bool = False  # whether the caller may act for others in any role, as on a server that requires no token
 
     @property
     def projects(self) -> str:
@@ -69,16 +62,10 @@ class Caller(Value, frozen=True):
 
 
 class Person(Value, frozen=True):
-    """A person whom an issuer has identified.
+    """A person whom an issuer has identified."""
 
-    Attributes:
-        subject: The permanent identifier of the person at the issuer (OpenID Connect Core 1.0, section 2).
-        name: The current name of the person.
-        groups: The groups of the person.
-    """
-
-    subject: str
-    name: str
+    subject: str  # the permanent identifier of the person at the issuer (OpenID Connect Core 1.0, section 2)
+    name: str  # the current name of the person
     groups: tuple[str, ...]
 
 
@@ -95,23 +82,12 @@ def key_of_person(issuer: str, subject: str) -> str:
 def create(  # noqa: PLR0913 - the fields of a token, and a limit
     store: Store, name: str, role: str, days: int | None, project: str | None = None, *, most: int | None = None
 ) -> tuple[StoredToken, str]:
-    """Store a new token; return it and its text, which is not stored.
+    """Store a new token; return it and its text, which is not stored. Raises TokensFullError.
 
-    Args:
-        store: The database.
-        name: The name of the owner.
-        role: The role of the owner.
-        days: The days until the token expires; None for no limit.
-        project: The project in which the role applies; None for all.
-        most: The maximum number of tokens of the project; None for no limit.
-
-    Raises:
-        TokensFullError: The project has so many tokens.
+    Without `days`, it does not expire; without `project`, its role applies in all; `most` limits those of a project.
     """
     text = PREFIX + secrets.token_urlsafe(32)
-    expires = None
-    if days is not None:
-        expires = as_text(datetime.now(UTC) + timedelta(days=days))
+    expires = None if days is None else as_text(datetime.now(UTC) + timedelta(days=days))
     token = StoredToken(
         id=secrets.token_hex(6),
         digest=_digest(text),
@@ -141,14 +117,11 @@ def caller_of(store: Store, row: StoredToken | None) -> Caller | None:
     time = now()
     if row is None or (row.expires is not None and row.expires <= time):
         return None
-    if row.last_used is None or _seconds_between(row.last_used, time) > _USE_SECONDS:
+    used = datetime.fromisoformat(row.last_used or _NEVER)
+    if (datetime.fromisoformat(time) - used).total_seconds() > _USE_SECONDS:
         store.tokens.use(row.id)
     return Caller(row.name, key_of(row.name), {row.project or EVERY: row.role})
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-
-
-def _seconds_between(earlier: str, later: str) -> float:
-    return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()

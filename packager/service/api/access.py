@@ -15,7 +15,7 @@ from litestar.params import HeaderParameter, SkipValidation
 from packager.base.rest import is_loopback
 from packager.service.access import permissions, sessions, tokens
 from packager.service.access.tokens import Caller
-from packager.service.api import requestlog
+from packager.service.api import incoming
 from packager.service.failures import Failure
 from packager.service.server import Server
 from packager.service.store.models import RequestKey
@@ -92,7 +92,7 @@ async def _identified(request: HttpRequest) -> Caller:
             raise Failure("forbidden", "without tokens, the server answers requests to this machine only")
         if "origin" in request.headers:
             require_origin(request)
-        requestlog.notes_of(request.scope).caller = server.trusted
+        incoming.notes_of(request.scope).caller = server.trusted
         return server.trusted
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     text = text.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
@@ -106,7 +106,7 @@ async def _identified(request: HttpRequest) -> Caller:
         caller = await server.sessions.caller(cookie)
     if caller is None:
         raise Failure("unauthenticated", "expected a valid token, as Authorization: Bearer or as x-api-key")
-    requestlog.notes_of(request.scope).caller = caller
+    incoming.notes_of(request.scope).caller = caller
     return caller
 
 

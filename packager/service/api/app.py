@@ -19,12 +19,11 @@ from packager.base.problems import show
 from packager.base.values import Fields, schema
 from packager.modelspec.validation import form, validate
 from packager.service.access.tokens import Caller  # noqa: TC001 - litestar reads the types of dependencies
-from packager.service.api import admin, incoming, jobs, registry, requestlog
+from packager.service.api import admin, incoming, jobs, registry
 from packager.service.api.access import HttpRequest, caller_of, door_of, require_caller, server_of
 from packager.service.api.document import PROBLEM, OpenApiDocument
 from packager.service.api.limits import Door
-from packager.service.complaints import counted, of_fault
-from packager.service.failures import TITLES, Failure
+from packager.service.failures import TITLES, Failure, counted, of_fault
 from packager.service.jobs.kube import RefusedError
 from packager.service.store.databases import AwayError
 
@@ -49,7 +48,7 @@ MAX_BODY = 512 << 10
 
 
 def _problem(request: HttpRequest, failure: Failure) -> Problem:
-    notes = requestlog.notes_of(request.scope)
+    notes = incoming.notes_of(request.scope)
     notes.refuse(failure)
     body = failure.as_problem(f"/v1/requests/{notes.request}")
     headers = {}
@@ -112,7 +111,7 @@ def as_failure(request: HttpRequest, error: Exception) -> Failure | None:
     if isinstance(error, UnreachableError):
         return Failure("cluster-unreachable", str(error))
     if isinstance(error, AwayError):
-        server_of(request.app.state).log(str(error), **requestlog.notes_of(request.scope).as_fields())
+        server_of(request.app.state).log(str(error), **incoming.notes_of(request.scope).as_fields())
         return Failure("database-unreachable", "see the log of the server")
     if isinstance(error, RefusedError):
         return Failure("cluster-refused", str(error))
@@ -123,7 +122,7 @@ def _failed(request: HttpRequest, error: Exception) -> Problem:
     """Return the problem for an error; the details of a bug are logged only."""
     if failure := as_failure(request, error):
         return _problem(request, failure)
-    server_of(request.app.state).log_bug(error, **requestlog.notes_of(request.scope).as_fields())
+    server_of(request.app.state).log_bug(error, **incoming.notes_of(request.scope).as_fields())
     detail = str(error) if isinstance(error, MlpackError) else "see the log of the server"
     return _problem(request, Failure("internal", detail))
 
@@ -142,13 +141,7 @@ def make(
     pages: Sequence[ControllerRouterHandler] = (),
     not_found: Callable[[HttpRequest, HTTPException], Problem | Response[str]] = refused,
 ) -> Litestar:
-    """Return the application of a server; the application starts and stops the server.
-
-    Args:
-        server: The server.
-        pages: The routes of pages for people.
-        not_found: Answers a request for a path that does not exist.
-    """
+    """Return the application of a server; the application starts and stops the server."""
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
@@ -201,7 +194,7 @@ class _Application(Litestar):
     async def _answer(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         server, door, begun = server_of(self.state), door_of(self.state), time.perf_counter()
         scope = _without_prefix(incoming.without_nul(scope), server.root)
-        requestlog.begin(scope)
+        incoming.begin(scope)
 
         async def measured(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -209,7 +202,7 @@ class _Application(Litestar):
                 await door.hold_back(scope)
                 seconds = time.perf_counter() - begun
                 server.figures.answered(scope["method"], scope.get("path_template"), message["status"], seconds)
-                requestlog.write(server, scope, message)
+                incoming.write(server, scope, message)
                 message = _not_kept(_below_prefix(message, server.root))
             await send(message)
 

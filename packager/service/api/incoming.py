@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -11,18 +13,19 @@ from litestar import Request
 from litestar.datastructures import FormMultiDict, State
 
 from packager.base import jsonio
-from packager.service.api import requestlog
 from packager.service.failures import Failure
 from packager.service.work import Owner
 
 if TYPE_CHECKING:
     from litestar.connection import ASGIConnection
     from litestar.handlers import BaseRouteHandler
-    from litestar.types import HTTPScope
+    from litestar.types import HTTPScope, Scope
+    from litestar.types.asgi_types import HTTPResponseStartEvent
 
     from packager.base.values import Json
     from packager.service.access.tokens import Caller
     from packager.service.server import Server
+
 
 _ON_THE_LOOP = 4 << 10
 """The greatest length in bytes of a body that is parsed without a thread: starting a thread takes longer."""
@@ -54,7 +57,7 @@ class IncomingRequest(Request[object, object, State]):
         if len(content) > most and jsonio.shortest(content) > most:
             raise Failure("too-large", f"expected at most {most >> 10} KiB")
         server: Server = self.app.state.server
-        caller: Caller | None = requestlog.notes_of(self.scope).caller
+        caller: Caller | None = notes_of(self.scope).caller
         try:
             if len(content) <= _ON_THE_LOOP or caller is None:
                 value: Json = jsonio.read(content)
@@ -101,3 +104,51 @@ async def check_head(
         if len(content) > _LONGEST_HEADER or content.count(separator) >= _MOST_PARTS:
             most = f"{_LONGEST_HEADER >> 10} KiB and {_MOST_PARTS} parts"
             raise Failure("invalid-query", f"{name}: expected at most {most}")
+
+
+_KEY = "mlpack"
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_MOST = 1_000
+"""The most characters of a path, and of the reason of a refusal, in a line: anyone may send a path of 64 KiB."""
+
+
+@dataclass(slots=True)
+class Notes:
+    """The notes on a request, for the log and for its problem."""
+
+    # the id of the request, which is also in the problem that answers the request
+    request: str = field(default_factory=lambda: secrets.token_hex(8))
+    caller: Caller | None = None  # the caller; None if not identified
+    refusal: str = ""  # the reason of a refusal; empty for a request that is not refused
+
+    def refuse(self, failure: Failure) -> None:
+        """Store the reason of a refusal."""
+        self.refusal = f"{failure.kind}: {failure}"
+
+    def as_fields(self) -> dict[str, str]:
+        """Return the fields of log lines about the request."""
+        who = {} if self.caller is None else {"caller": self.caller.name, "key": self.caller.key}
+        return {"request": self.request, **who}
+
+
+def begin(scope: HTTPScope) -> Notes:
+    """Create the notes on a request, and return them."""
+    notes = Notes()
+    scope.setdefault("state", {})[_KEY] = notes
+    return notes
+
+
+def notes_of(scope: Scope) -> Notes:
+    """Return the notes on a request."""
+    notes: Notes = scope["state"][_KEY]
+    return notes
+
+
+def write(server: Server, scope: HTTPScope, start: HTTPResponseStartEvent) -> None:
+    """Write the line of a request, if it changes something or is refused."""
+    notes, status = notes_of(scope), start["status"]
+    if scope["method"] in _SAFE and status < 400:
+        return
+    place = next((value.decode("latin-1") for name, value in start["headers"] if name.lower() == b"location"), "")
+    parts = (f"{scope['method']} {scope['path']}"[:_MOST], f"{status} {notes.refusal or place}".rstrip()[:_MOST])
+    server.log(": ".join(parts), **notes.as_fields())

@@ -10,7 +10,7 @@ from packager.base.errors import MlpackError
 from packager.base.problems import show
 from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
-from packager.service.complaints import Complaint, pointer
+from packager.service.failures import Complaint, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

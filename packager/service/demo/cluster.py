@@ -15,14 +15,20 @@ from typing import TYPE_CHECKING
 from packager.base import jsonio
 from packager.kubernetes.manifest import Manifest, listing, mapping
 from packager.kubernetes.objects import owners
+from packager.service.config import ProjectConfig
 from packager.service.jobs.kube import WHOLE_LOG, Cluster, LogOptions, RefusedError
+from packager.service.registry.bodies import DefinitionBody, TemplateBody
 from packager.workloads import structures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from packager.base.values import Json
     from packager.kubernetes.objects import Object
+    from packager.service.access.tokens import Caller
+    from packager.service.server import Server
     from packager.workloads.pods import Pods
+
 
 _TICK = 0.1
 """The seconds between two looks at the changes and logs."""
@@ -37,21 +43,15 @@ _ENDS = (("Complete", "Completed", "Succeeded"), ("Failed",))
 
 
 class SimulatedCluster(Cluster):
-    """A cluster in memory; with `runs`, programs start and end by themselves.
-
-    Attributes:
-        objects: All objects, by kind and name.
-        lines: The lines of each pod, each with its time.
-        storage_classes: The names of the storage classes; None for any.
-    """
+    """A cluster in memory; with `runs`, programs start and end by themselves."""
 
     def __init__(self, namespace: str = "demo", tick: float = _TICK, *, runs: bool = True) -> None:
         """Create an empty cluster; `tick` are the seconds of a tenth of a step."""
         super().__init__(None)
         self.namespace = namespace
-        self.objects: dict[tuple[str, str], Object] = {}
-        self.lines: dict[str, list[tuple[datetime, str]]] = {}
-        self.storage_classes: set[str] | None = None
+        self.objects: dict[tuple[str, str], Object] = {}  # all objects, by kind and name
+        self.lines: dict[str, list[tuple[datetime, str]]] = {}  # the lines of each pod, each with its time
+        self.storage_classes: set[str] | None = None  # the names of the storage classes; None for any
         self._tick = tick
         self._runs = runs
         self._numbers = itertools.count(1)
@@ -267,3 +267,80 @@ def _matches(item: Object, kind: str, namespace: str | None, labels: Mapping[str
 
 def _text(time: datetime) -> str:
     return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+PROJECTS = {
+    "research": ProjectConfig(namespace="demo-research", max_gpus=4, max_running=3),
+    "vision": ProjectConfig(namespace="demo-vision", max_gpus=2),
+}
+"""The projects of the server."""
+
+_TEMPLATE = """\
+{# Trains a model in one container. The values are environment variables. #}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: "{{ global.release }}"
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: "{{ image.repository }}:{{ image.tag }}"
+          env:
+            - name: STEPS
+              value: "{{ (process.train | default({})).steps or 60 }}"
+            - name: LEARNING_RATE
+              value: "{{ (process.train | default({})).learningRate or 0.01 }}"
+          resources:
+            limits:
+              nvidia.com/gpu: {{ (resources | default({})).gpus or 1 }}
+"""
+_VALUES = """\
+process:
+  train:
+    steps: (Optional:integer) How many steps to train, one in a second
+    learningRate: (Optional:number) The learning rate; above 1, the loss grows and the job fails
+resources:
+  gpus: (Optional:integer) How many GPUs to use
+"""
+_EXAMPLE = """\
+taskDef: {name}
+process:
+  train:
+    steps: 60
+    learningRate: 0.01
+resources:
+  gpus: 1
+"""
+_JOBS: tuple[tuple[str, str, int, float, int], ...] = (
+    ("digits", "vision", 45, 0.05, 1),
+    ("digits", "vision", 30, 3.0, 1),
+    ("language-model", "research", 240, 0.01, 2),
+    ("language-model", "research", 900, 0.02, 2),
+    ("language-model", "research", 120, 0.01, 4),
+)
+"""Each job's definition, project, steps, learning rate and GPUs. The last one waits for GPUs."""
+
+
+async def fill(server: Server, caller: Caller) -> None:
+    """Register a template and definitions, and create jobs."""
+    await server.templates.add(
+        caller, TemplateBody(name="demo-training", template=_TEMPLATE, description="Trains a model with GPUs.")
+    )
+    for name, text in {"digits": "Recognizes digits.", "language-model": "Trains a language model."}.items():
+        body = DefinitionBody(
+            name=name,
+            task_template_name="demo-training",
+            description=text,
+            user_values_description=_VALUES,
+            user_values_example=_EXAMPLE.format(name=name),
+            system_values="image: {repository: registry.example.com/demo, tag: '1.0'}",
+        )
+        await server.definitions.add(caller, body)
+    for name, project, steps, rate, gpus in _JOBS:
+        train: dict[str, Json] = {"steps": steps, "learningRate": rate}
+        filled: dict[str, Json] = {"taskDef": name, "process": {"train": train}, "resources": {"gpus": gpus}}
+        await server.jobs.create(caller, {**filled, "project": project})

@@ -8,22 +8,26 @@ Tests: service/jobs/test_references.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from packager.base import jsonio
 from packager.base.values import Value
 from packager.kubernetes.manifest import Manifest, listing, mapping
 from packager.kubernetes.objects import labels, name, uid
-from packager.service.access.projects import shared_namespaces
-from packager.service.registry.policy import JOB, PROJECT, SERVER
-from packager.service.registry.refusals import SECRETS_OWNER
+from packager.service.access.permissions import shared_namespaces
+from packager.service.registry import template_values
+from packager.service.registry.policy import JOB, PROJECT, SECRETS_OWNER, SERVER
 from packager.workloads import kueue, structures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from packager.base.values import Json
     from packager.kubernetes.objects import Object
-    from packager.service.access.projects import Project
+    from packager.service.access.permissions import Project
     from packager.service.jobs.kube import Cluster
+    from packager.service.sealing import Sealer
+    from packager.service.store.models import StoredJob
 
 
 async def try_objects(cluster: Cluster, items: Sequence[Object], namespace: str) -> None:
@@ -38,11 +42,7 @@ async def try_objects(cluster: Cluster, items: Sequence[Object], namespace: str)
 async def apply_objects(cluster: Cluster, items: Sequence[Object], namespace: str) -> None:
     """Apply the objects of a job, the workload last, and make it the owner of the others, except claims and Secrets.
 
-    Objects that were applied before a restart of the server stay unchanged.
-
-    Raises:
-        RefusedError: The API server does not accept an object.
-        UnreachableError: The cluster does not answer.
+    Objects that were applied before a restart of the server stay unchanged. Raises RefusedError or UnreachableError.
     """
     *companions, workload = items
     secrets_owner: list[Object] = []
@@ -128,13 +128,7 @@ def _named(value: object) -> Iterator[ObjectReference]:
 
 
 class References:
-    """Decides whether the jobs of a project may use an object of their namespace.
-
-    Args:
-        cluster: The cluster with the objects.
-        server: The name of the server in the labels of its objects.
-        projects: The projects of the server, by name.
-    """
+    """Decides whether the jobs of a project may use an object of their namespace."""
 
     def __init__(self, cluster: Cluster, server: str, projects: Mapping[str, Project]) -> None:
         self._cluster = cluster
@@ -144,9 +138,7 @@ class References:
     async def check(self, items: Sequence[Object], project: Project) -> tuple[list[str], list[str]]:
         """Return the messages about references that are refused, and about references to missing objects.
 
-        Raises:
-            RefusedError: The server may not read a referenced object.
-            UnreachableError: The cluster does not answer.
+        Raises RefusedError or UnreachableError.
         """
         refused, missing = [], []
         for reference in of_objects(items):
@@ -170,3 +162,72 @@ class References:
         if item_labels.get(SERVER, self._server) != self._server:
             return False
         return item_labels.get(PROJECT) == project.name if item_labels.keys() & {JOB, PROJECT} else True
+
+
+ENDPOINTS = "dataset.json"
+"""The key in the Secret `<release>-endpoints`."""
+
+SECRETS = "secrets"
+"""The suffix of the Secret with the filled secrets, and their key among the sealed values."""
+
+
+def secrets(filled: Mapping[str, Json], places: Iterable[Sequence[str]]) -> dict[str, Json]:
+    """Return the headers, by the index of their endpoint, and the secrets in filled values, to encrypt."""
+    endpoints = filled.get("endpoints")
+    headers = {
+        str(index): item["headers"]
+        for index, item in enumerate(endpoints if isinstance(endpoints, list) else ())
+        if isinstance(item, dict) and isinstance(item.get("headers"), dict)
+    }
+    own: dict[str, Any] = {".".join(place): template_values.value_at(filled, place) for place in places}
+    own = {place: value for place, value in own.items() if value is not None}
+    return {**headers, **({SECRETS: own} if own else {})}
+
+
+def filled_values(job: StoredJob, sealer: Sealer) -> dict[str, Json]:
+    """Return the filled values of a job with headers and secrets. Raises ToolError if they cannot be decrypted."""
+    sealed = sealer.open(job.secrets, job.release)
+    filled = template_values.replaced_headers(job.values, lambda index, _: sealed[str(index)])
+    for place, value in mapping(sealed.get(SECRETS)).items():
+        filled = template_values.put(filled, place.split("."), value)
+    return filled
+
+
+def secret_contents(filled: Mapping[str, Json], sealed: Mapping[str, Json]) -> dict[str, dict[str, str]]:
+    """Return the content of each Secret that the service makes for a job, by its suffix."""
+    contents: dict[str, dict[str, str]] = {}
+    if endpoints := template_values.dataset_headers(filled):
+        contents["endpoints"] = {ENDPOINTS: jsonio.compact(endpoints)}
+    if own := mapping(sealed.get(SECRETS)):
+        contents[SECRETS] = {place: str(value) for place, value in own.items()}
+    return contents
+
+
+def objects(job: StoredJob, sealer: Sealer) -> list[Object]:
+    """Return the objects of a job for the cluster, the workload last. Raises ToolError if decryption fails."""
+    items = job.objects
+    if not any(item["kind"] == "Secret" for item in items):
+        return items
+    contents = secret_contents(filled_values(job, sealer), sealer.open(job.secrets, job.release))
+    own = {f"{job.release}-{role}": content for role, content in contents.items()}
+    return [
+        {**item, "stringData": own[item["metadata"]["name"]]}
+        if item["kind"] == "Secret" and item["metadata"]["name"] in own
+        else item
+        for item in items
+    ]
+
+
+def redacted(items: Sequence[Object]) -> list[Object]:
+    """Return objects for callers, with *** in place of each value of a Secret."""
+    return [
+        {
+            key: dict.fromkeys(value, template_values.MASK)
+            if key in ("data", "stringData") and isinstance(value, dict)
+            else value
+            for key, value in item.items()
+        }
+        if item["kind"] == "Secret"
+        else item
+        for item in items
+    ]

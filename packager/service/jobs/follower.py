@@ -11,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import OrderedDict
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from packager.base import jsonio
+from packager.base import durations, jsonio
 from packager.base.errors import MlpackError
 from packager.base.values import replace
 from packager.diagnosis.diagnose import diagnose
@@ -24,18 +27,17 @@ from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import labels, name
 from packager.kubernetes.pods import state
 from packager.kubernetes.verdict import Phase
-from packager.service.access import projects
-from packager.service.jobs import apply, records
-from packager.service.jobs.failure_line import failure_line
+from packager.service.access import permissions
+from packager.service.jobs import apply
 from packager.service.jobs.kube import RefusedError
 from packager.service.jobs.mirror import Mirror
-from packager.service.jobs.user_hints import hint_for_user
-from packager.service.jobs.waiting import Waiting
+from packager.service.jobs.user_hints import failure_line, hint_for_user
 from packager.service.registry.catalog import read_definition
 from packager.service.registry.policy import JOB
+from packager.service.store import models
+from packager.service.store.models import now
 from packager.service.store.quota import Quota
 from packager.service.store.store import FINAL
-from packager.service.times import now
 from packager.workloads import kueue
 from packager.workloads.kinds import kinds
 
@@ -45,14 +47,15 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
     from packager.kubernetes.verdict import Finding, Verdict
-    from packager.service.access.projects import Project
+    from packager.service.access.permissions import Project
+    from packager.service.config import RetentionConfig
     from packager.service.jobs.kube import Cluster
     from packager.service.jobs.logs import LogReader
-    from packager.service.jobs.waiting import Pulse
     from packager.service.prometheus import Figures
     from packager.service.sealing import Sealer
     from packager.service.store.models import StoredJob, StoredStatus
     from packager.service.store.store import Store
+
 
 TICK = 10.0
 """The seconds between two checks of jobs without news from a watch: some findings appear only after some time."""
@@ -66,19 +69,7 @@ _AT_ONCE_OF_A_NAMESPACE = 4
 
 
 class Follower:
-    """Manages the jobs of one server, in all its namespaces.
-
-    Args:
-        cluster: The cluster in which the jobs run.
-        store: The database of jobs.
-        sealer: Decrypts the headers and secrets of jobs.
-        server: The name of the server in the labels of its objects.
-        projects: The projects of the server, by name.
-        pulse: Notified about events of jobs.
-        logs: Keeps the logs of pods.
-        log: Writes a line to the log of the server.
-        figures: Counts ended jobs, and records delays.
-    """
+    """Manages the jobs of one server, in all its namespaces."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
         self,
@@ -121,7 +112,7 @@ class Follower:
                 self._log,
                 self._figures,
             )
-            for namespace in dict.fromkeys((*projects.namespaces(self._projects), *in_use))
+            for namespace in dict.fromkeys((*permissions.namespaces(self._projects), *in_use))
         }
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -225,7 +216,7 @@ class Follower:
 
     async def _apply(self, job: StoredJob) -> None:
         """Apply the objects of a job; if the API server refuses one, the job fails."""
-        items, namespace = await asyncio.to_thread(records.objects, job, self._sealer), job.namespace
+        items, namespace = await asyncio.to_thread(apply.objects, job, self._sealer), job.namespace
         try:
             await apply.apply_objects(self._cluster, items, namespace)
         except RefusedError as error:
@@ -392,3 +383,129 @@ def _pod(pod: Object) -> dict[str, object]:
         "restarts": sum(int(entry.get("restartCount", 0)) for entry in statuses),
         "node": pod["spec"].get("nodeName"),
     }
+
+
+_EVERY_SECONDS = 600.0
+_DELETED_AT_ONCE = 200
+
+ACTOR = "retention"
+"""The actor in the events of jobs that are deleted because of their age."""
+
+
+class Sweeper:
+    """Deletes old jobs and logs."""
+
+    def __init__(
+        self,
+        store: Store,
+        retention: RetentionConfig,
+        deleted: Callable[[str], None],
+        log: Callable[[str], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._retention = retention
+        self._deleted = deleted
+        self._log = log
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Delete old jobs and logs now and every ten minutes, until cancelled."""
+        while True:
+            try:
+                await self.sweep()
+            except MlpackError as error:
+                self._log(f"what is too old cannot be deleted: {error}")
+            await asyncio.sleep(_EVERY_SECONDS)
+
+    async def sweep(self) -> None:
+        """Delete old logs, and request the deletion of old jobs with their objects, except claims."""
+        logs = models.as_text(self._clock() - durations.duration(self._retention.logs))
+        if count := await asyncio.to_thread(self._store.logs.remove_before, logs):
+            self._log(f"{count} logs from before {logs} were deleted")
+        if self._retention.jobs is None:
+            return
+        ended = models.as_text(self._clock() - durations.duration(self._retention.jobs))
+        for release in await asyncio.to_thread(self._store.ended_before, ended, _DELETED_AT_ONCE):
+            await asyncio.to_thread(self._store.want, release, "delete", ACTOR)
+            self._log(f"{release}: ended before {ended}, is deleted")
+            self._deleted(release)
+
+
+class Waiting:
+    """The jobs to look at. Namespaces take turns, so that many jobs of one do not delay those of others."""
+
+    def __init__(self, share: int) -> None:
+        self._share = share
+        self._namespaces: OrderedDict[str | None, _Queue] = OrderedDict()
+        self._at_work: dict[str, str | None] = {}
+
+    def __len__(self) -> int:
+        return sum(len(queue.news) + len(queue.due) for queue in self._namespaces.values())
+
+    def add(self, release: str, namespace: str | None, since: float | None) -> None:
+        """Add a job, unless it waits already."""
+        queue = self._namespaces.setdefault(namespace, _Queue({}, {}))
+        (queue.due if since is None else queue.news).setdefault(release, since)
+
+    def take(self) -> tuple[str, str | None, float | None] | None:
+        """Remove the next job from its queue, and return its release, its namespace and the time of its news.
+
+        The job counts as being looked at until `done`. The result is None if no job waits whose namespace has a free
+        place.
+        """
+        counts = list(self._at_work.values())
+        for namespace, queue in self._namespaces.items():
+            if namespace is not None and counts.count(namespace) >= self._share:
+                continue
+            for waiting in queue:
+                for release in waiting:
+                    if release not in self._at_work:
+                        since = waiting.pop(release)
+                        self._at_work[release] = namespace
+                        self._namespaces.move_to_end(namespace)
+                        if not any(queue):
+                            del self._namespaces[namespace]
+                        return release, namespace, since
+        return None
+
+    def done(self, release: str) -> None:
+        """Note that a job is not being looked at any more."""
+        self._at_work.pop(release, None)
+
+    def clear(self) -> None:
+        """Forget all jobs."""
+        self._namespaces.clear()
+        self._at_work.clear()
+
+
+class _Queue(NamedTuple):
+    """The waiting jobs of a namespace, in their order, each with the time of its news."""
+
+    news: dict[str, float | None]
+    due: dict[str, float | None]
+
+
+class Pulse:
+    """A counter of changes, with a method to wait for the next one."""
+
+    def __init__(self) -> None:
+        self.generation = 0  # the number of changes
+        self.on_change: list[Callable[[], None]] = []  # the functions that are called at each change
+        self._next = asyncio.Event()
+
+    def tell(self) -> None:
+        """Count a change, wake waiting tasks, and call the functions in `on_change`."""
+        self.generation += 1
+        current, self._next = self._next, asyncio.Event()
+        current.set()
+        for call in self.on_change:
+            call()
+
+    async def wait(self, generation: int, seconds: float) -> bool:
+        """Return True when the generation differs from `generation`, or False after `seconds`."""
+        if self.generation == generation:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._next.wait()
+        return self.generation != generation

@@ -21,8 +21,7 @@ from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value
 from packager.kubernetes.kubectl.messages import NOT_STARTED
 from packager.kubernetes.manifest import listing, mapping, text
-from packager.service.allow import WORKLOADS
-from packager.service.registry.policy import JOB, SERVER
+from packager.service.registry.policy import JOB, SERVER, WORKLOADS
 from packager.workloads import kueue
 from packager.workloads.kinds import kinds
 
@@ -102,21 +101,13 @@ WHOLE_LOG = LogOptions()
 
 
 class RefusedError(ClusterError):
-    """The API server refuses a request.
-
-    Args:
-        answer: The message of the API server.
-        code: The HTTP status.
-        reason: The reason in the status of the API server, such as AlreadyExists.
-
-    Attributes:
-        is_about_start: Whether there is no log because the container has not started.
-    """
+    """The API server refuses a request."""
 
     def __init__(self, answer: str, code: int, reason: str = "") -> None:
         super().__init__(answer)
         self.code = code
         self.reason = reason
+        # whether there is no log because the container has not started
         self.is_about_start = NOT_STARTED.search(answer) is not None
 
 
@@ -147,9 +138,7 @@ class Cluster:
     def connect(cls, context: str | None = None) -> Cluster:
         """Return the cluster of the kubeconfig: KUBECONFIG, ~/.kube/config, or the service account of this pod.
 
-        Raises:
-            NotConfiguredError: There is no configuration.
-            ClusterError: There is no such context.
+        Raises NotConfiguredError or ClusterError.
         """
         config = _configured(context)
         try:
@@ -211,9 +200,7 @@ class Cluster:
     ) -> tuple[list[Object], str]:
         """Return all objects of a kind, without `managedFields`, and the version from which a watch continues.
 
-        Raises:
-            RefusedError: The API server refuses the request.
-            UnreachableError: The cluster does not answer.
+        Raises RefusedError or UnreachableError.
         """
         selector = dict(labels or {}) or None
         async with _translated():
@@ -236,11 +223,7 @@ class Cluster:
         The watch ends without an error: the next one continues at the `resourceVersion` of the last object.
         lightkube's own `watch` never reports an end, waits without a time limit for a lost connection, and splits
         events at each line separator of Unicode, which programs can write into the status of their pods.
-
-        Raises:
-            ExpiredError: The version is too old.
-            RefusedError: The API server refuses the request.
-            UnreachableError: The cluster does not answer, or its answer is not a watch.
+        Raises ExpiredError, RefusedError or UnreachableError.
         """
         parameters = {
             "allowWatchBookmarks": "true",
@@ -265,10 +248,7 @@ class Cluster:
         """Yield a container's log in chunks of whole lines; lines of more than 64 KiB come in pieces.
 
         lightkube's own `log` lacks `previous` and `sinceTime`, and reads the whole log into memory.
-
-        Raises:
-            RefusedError: The API server refuses the request.
-            UnreachableError: The cluster does not answer.
+        Raises RefusedError or UnreachableError.
         """
         since = options.since
         parameters = {
@@ -334,9 +314,7 @@ def _not_configured(error: ConfigError) -> NotConfiguredError:
 async def pods_of(cluster: Cluster, namespace: str, release: str, server: str) -> list[Object]:
     """Return the current pods of a job, which may be newer than those of a watch.
 
-    Raises:
-        RefusedError: The API server refuses the request.
-        UnreachableError: The cluster does not answer.
+    Raises RefusedError or UnreachableError.
     """
     items, _ = await cluster.list("Pod", namespace, {JOB: release, SERVER: server})
     return items

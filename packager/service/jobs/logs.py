@@ -25,8 +25,7 @@ from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs.kube import LogOptions, pods_of
 from packager.service.store.databases import AwayError
-from packager.service.store.models import StoredLog
-from packager.service.times import now
+from packager.service.store.models import StoredLog, now
 from packager.service.work import Owner
 
 if TYPE_CHECKING:
@@ -158,17 +157,7 @@ def _time_of(match: re.Match[str]) -> str:
 
 
 class LogReader:
-    """Reads the logs of the jobs of one server.
-
-    Args:
-        cluster: The cluster in which the jobs run.
-        store: The database.
-        server: The name of the server in the labels of its objects.
-        work: The threads that cut and parse lines.
-        log: Writes a line to the log of the server.
-        pods: Returns the pods of a job from the control loop.
-        look_at: Called with the release when the logs of an ended job have been kept.
-    """
+    """Reads the logs of the jobs of one server."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
         self,
@@ -286,9 +275,7 @@ class LogReader:
     ) -> bytes:
         """Read a log, and return its last `room` bytes from the beginning of a line.
 
-        Raises:
-            ClusterError: The cluster does not answer.
-            TimeoutError: The log is too large, or takes too long.
+        Raises ClusterError or TimeoutError.
         """
         end: deque[bytes] = deque()
         parsed: list[bytes] = []
@@ -323,11 +310,6 @@ class LogReader:
 
         When the logs of an ended job have been kept, `look_at` is called. The first failed container of a job also
         starts to keep its logs, and the result is then True at once.
-
-        Args:
-            job: The job.
-            is_final: Whether the job has ended, or is about to be stopped.
-            pods: The pods of the job.
         """
         release = job.release
         if not is_final:
@@ -443,14 +425,7 @@ def _end_of(chunks: list[bytes], room: int) -> bytes:
 
 
 def kept_lines(content: bytes, *, tail: int | None, since: datetime | None, has_times: bool = False) -> list[str]:
-    """Return the lines of a kept log.
-
-    Args:
-        content: The compressed log.
-        tail: The number of lines from the end; None for all.
-        since: The earliest time; a line without a time has the time of the line before.
-        has_times: Whether lines are returned with their times.
-    """
+    """Return the lines of a kept log."""
     decompressor = zlib.decompressobj()
     text = decompressor.decompress(content, MOST_BYTES + 1).decode(errors="replace") if content else ""
     lines: list[str] = []

@@ -16,16 +16,14 @@ from packager.base.errors import ClusterError, UnreachableError
 from packager.base.problems import similar
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import Manifest, mapping
-from packager.service import allow
 from packager.service.access import permissions
 from packager.service.callbacks import endpoints
-from packager.service.complaints import Complaint, counted
-from packager.service.failures import RETRY_SECONDS, Failure, over_limit
-from packager.service.jobs import apply, records
+from packager.service.failures import RETRY_SECONDS, Complaint, Failure, counted, over_limit
+from packager.service.jobs import apply
 from packager.service.jobs.kube import RefusedError
 from packager.service.registry import definitions, policy, template_values
 from packager.service.registry.catalog import read_definition, template_text
-from packager.service.registry.gpus import count_gpus
+from packager.service.registry.policy import count_gpus
 from packager.service.store.models import LONGEST_TITLE, StoredJob
 from packager.service.store.store import NewJob, QueueFullError, SameNameError
 from packager.service.work import Owner
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
     from packager.base.values import Json
     from packager.kubernetes.objects import Object
-    from packager.service.access.projects import Project
+    from packager.service.access.permissions import Project
     from packager.service.access.tokens import Caller
     from packager.service.callbacks.endpoints import Receivers
     from packager.service.config import LimitsConfig
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     from packager.service.store.models import RequestKey, StoredDefinition
     from packager.service.store.store import Taken
     from packager.service.work import Work
+
 
 _FRESH_SECONDS = RETRY_SECONDS[429]
 """The seconds for which the use of the database is read once: until a refused request may be repeated."""
@@ -116,19 +115,7 @@ class Room:
 
 
 class Tasks:
-    """The jobs of a server.
-
-    Args:
-        catalog: The templates and definitions of jobs.
-        cluster: The cluster in which the jobs run.
-        references: Decides which objects of the cluster jobs may use.
-        follower: The control loop, which is notified about changes.
-        sealer: Encrypts the headers and secrets of jobs.
-        projects: The projects of the server, by name.
-        allowed: The permitted receivers of callbacks.
-        work: The threads that render objects.
-        limits: The limits on jobs.
-    """
+    """The jobs of a server."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
         self,
@@ -203,7 +190,7 @@ class Tasks:
         complaints = definitions.value_complaints(definition, filled) or endpoints.complaints(filled, self._allowed)
         complaints += [
             Complaint(
-                f"/{place.replace('.', '/')}", "was filled in as a secret, and is none in the definition any more"
+                f"/{place.replace('.', '/')}", "was filled in as a secret, and is not one in the definition any more"
             )
             for place in sorted(request.sealed - {*map(".".join, definition.secret_places)})
         ]
@@ -225,8 +212,8 @@ class Tasks:
             raise Failure("policy", details[0], [Complaint("", detail) for detail in details])
         if project.queue:
             kueue.put(accepted.workload, project.queue)
-        sealed = records.secrets(filled, definition.secret_places)
-        contents = records.secret_contents(filled, sealed)
+        sealed = apply.secrets(filled, definition.secret_places)
+        contents = apply.secret_contents(filled, sealed)
         objects = _with_secrets(accepted.objects, release, contents, site)
         stored = _with_secrets(accepted.objects, release, {key: {} for key in contents}, site)
         values = template_values.masked(filled, definition.secret_places)
@@ -246,7 +233,7 @@ class Tasks:
             filled=jsonio.compact(values),
             secrets=self._sealer.seal(sealed, release),
             manifests=jsonio.compact(stored),
-            gpus=count_gpus(accepted.objects, allow.resources(project.allowed)).count,
+            gpus=count_gpus(accepted.objects, policy.resources(project.allowed)).count,
             title=str(values.get("description") or "")[:LONGEST_TITLE],
         )
         if project.queue:
@@ -265,7 +252,7 @@ class Tasks:
         limit = project.own_limits.gpus
         if limit is not None:
             gpus, own = (
-                count_gpus(objects, allow.resources(project.allowed)),
+                count_gpus(objects, policy.resources(project.allowed)),
                 f"max_gpus of the project {project.name!r} is {limit}",
             )
             if gpus.count > limit:

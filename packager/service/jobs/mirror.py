@@ -17,9 +17,8 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import created, labels, name, owners, uid
 from packager.kubernetes.snapshot import Queueing, Snapshot
-from packager.service.allow import WORKLOADS
 from packager.service.jobs.kube import ExpiredError, RefusedError, pods_of, without_managed_fields
-from packager.service.registry.policy import JOB, SERVER
+from packager.service.registry.policy import JOB, SERVER, WORKLOADS
 from packager.workloads import kueue
 from packager.workloads.kinds import kinds
 
@@ -60,12 +59,7 @@ _REFUSED = 60.0
 
 
 class Queues:
-    """Kueue's objects in one namespace.
-
-    Args:
-        cluster: The cluster.
-        namespace: The namespace.
-    """
+    """Kueue's objects in one namespace."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self._cluster = cluster
@@ -76,12 +70,7 @@ class Queues:
         self._lock = asyncio.Lock()
 
     async def of(self, workload: Object, pods: Sequence[Object] = ()) -> Queueing | None:
-        """Return the answers of Kueue about a workload that it holds; None if it does not, or they cannot be read.
-
-        Args:
-            workload: The workload of a job.
-            pods: The pods of that workload.
-        """
+        """Return the answers of Kueue about a workload that it holds; None if it does not, or they cannot be read."""
         queue = kueue.of(workload)
         if queue is None or not kueue.is_held(workload, pods):
             return None
@@ -107,21 +96,13 @@ class Queues:
 
 
 class _Kept(Value, frozen=True):
-    """An object as JSON text, which takes a tenth of the memory of dicts and lists.
+    """An object as JSON text, which takes a tenth of the memory of dicts and lists."""
 
-    Attributes:
-        kind: The kind of the object.
-        name: The name of the object.
-        uid: The uid of the object.
-        releases: The release of the object; for an event, all releases that it may concern.
-        content: The object, as JSON.
-    """
-
-    kind: str
-    name: str
-    uid: str
-    releases: tuple[str, ...]
-    content: bytes
+    kind: str  # the kind of the object
+    name: str  # the name of the object
+    uid: str  # the uid of the object
+    releases: tuple[str, ...]  # the release of the object; for an event, all releases that it may concern
+    content: bytes  # the object, as JSON
 
     def read(self) -> Object:
         """Return the object."""
@@ -130,16 +111,7 @@ class _Kept(Value, frozen=True):
 
 
 class Mirror:
-    """The objects of one server in one namespace.
-
-    Args:
-        cluster: The cluster.
-        server: The name of the server in the labels of its objects.
-        namespace: The namespace.
-        look_at: Called with the release of each job with a changed object.
-        log: Writes a line to the log.
-        figures: Counts the watches.
-    """
+    """The objects of one server in one namespace."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
         self,
@@ -183,8 +155,7 @@ class Mirror:
     async def snapshot(self, release: str, workload: Object) -> Snapshot:
         """Return the workload of a job with its children, pods and events, and with what Kueue says while it holds it.
 
-        Raises:
-            ClusterError: The Jobs that the controller has created cannot be read.
+        Raises ClusterError.
         """
         age = max(0.0, (datetime.now(UTC) - created(workload)).total_seconds())
         about = self._events_of[release].values() if release in self._events_of else ()
@@ -221,8 +192,7 @@ class Mirror:
     async def with_pods_of_now(self, release: str, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot with the current pods: their watch may lag behind the watch of the workload.
 
-        Raises:
-            ClusterError: The pods cannot be listed.
+        Raises ClusterError.
         """
         if snapshot.workload["kind"] == "Pod":
             return snapshot
@@ -275,7 +245,7 @@ class Mirror:
             async for change, item in self._cluster.watch(kind, self._namespace, version, selector):
                 version = str(item["metadata"]["resourceVersion"])
                 if change != "BOOKMARK":
-                    self._change(kind, change, item)
+                    self._remove(kind, uid(item)) if change == "DELETED" else self._add(kind, item)
         return version
 
     def _replace(self, kind: str, items: Iterable[Object]) -> None:
@@ -284,12 +254,6 @@ class Mirror:
         for item in items:
             self._add(kind, item)
         self._listed.add(kind)
-
-    def _change(self, kind: str, change: str, item: Object) -> None:
-        if change == "DELETED":
-            self._remove(kind, uid(item))
-        else:
-            self._add(kind, item)
 
     def _add(self, kind: str, item: Object) -> None:
         releases = tuple(_releases(item, kind))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from packager.base import yamlio
 from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
-from packager.service.complaints import Complaint, of_problem, pointer
+from packager.service.failures import Complaint, of_problem, pointer
 from packager.service.registry.description import (
     ENVELOPE,
     SECRET,
@@ -82,13 +82,7 @@ def _places(definition: Definition) -> Iterator[tuple[Location, Described, Json]
 
 
 def build(definition: Definition, data: Mapping[str, str], complaints: Sequence[Complaint] = ()) -> JobForm:
-    """Return the form of a definition.
-
-    Args:
-        definition: The definition.
-        data: The texts in the inputs, by name.
-        complaints: The problems with the filled values.
-    """
+    """Return the form of a definition."""
     fields: list[Field] = []
     names = {pointer(here) for here, _, _ in _places(definition)}
     errors: list[tuple[str, str]] = []

@@ -53,20 +53,7 @@ async def _job(  # noqa: PLR0913, PLR0917 - the parts of the view
     failure: Failure | None = None,
     rerun_key: str | None = None,
 ) -> Response[str]:
-    """Return the view of a job.
-
-    Args:
-        request: The request.
-        server: The server.
-        caller: The caller.
-        release: The release of the job.
-        pod: The pod whose log is shown; None for all pods.
-        failure: The failure of an action on the job; None without one.
-        rerun_key: The key with which the job was to be run again; None for another action.
-
-    Raises:
-        Failure: The caller may not see the job.
-    """
+    """Return the view of a job. Raises Failure."""
     shown = await server.jobs.job(caller, release)
     history = await server.events.latest(caller, release, _MOST_SHOWN)
     manifests = await server.jobs.manifests(caller, release)
@@ -146,8 +133,7 @@ async def _acted(  # noqa: PLR0913, PLR0917 - the parts of the view
 ) -> Response[str]:
     """Return the answer to an action on a job: the view `then`, or of the job that it returns, or of its failure.
 
-    Raises:
-        Failure: The caller may not see the job.
+    Raises Failure.
     """
     try:
         changed = await action

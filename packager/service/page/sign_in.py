@@ -12,7 +12,7 @@ from litestar.params import FromQuery
 
 from packager.service.access import sessions, sign_in, tokens
 from packager.service.access.sign_in import Attempt, Signed
-from packager.service.api import requestlog
+from packager.service.api import incoming
 from packager.service.api.access import HttpRequest, server_of
 from packager.service.api.limits import address_of
 from packager.service.failures import Failure
@@ -109,13 +109,13 @@ async def _from_issuer(request: HttpRequest, state: State) -> Response[str]:
 
 
 def _refused(request: HttpRequest, server: Server, then: str, failure: Failure) -> Response[str]:
-    requestlog.notes_of(request.scope).refuse(failure)
+    incoming.notes_of(request.scope).refuse(failure)
     return _view(server, then, failure)
 
 
 def _signed_in(request: HttpRequest, caller: Caller, cookie: str, then: str) -> Response[str]:
     """Return the answer that begins a session."""
-    requestlog.notes_of(request.scope).caller = caller
+    incoming.notes_of(request.scope).caller = caller
     answer = redirect(own_path(then))
     _set_cookie(request, answer, sessions.COOKIE, cookie, sessions.SECONDS)
     return answer

@@ -8,9 +8,8 @@ from packager.base.fields import anchored
 from packager.base.names import LABEL_VALUE
 from packager.base.values import Fields, FieldsError, Meta, convert, schema
 from packager.modelspec.validation import validate
-from packager.service.complaints import counted, of_fault
 from packager.service.config import DnsLabel
-from packager.service.failures import Failure
+from packager.service.failures import Failure, counted, of_fault
 
 FieldsType = TypeVar("FieldsType", bound=Fields)
 

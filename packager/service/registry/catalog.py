@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from packager.base import jsonio
 from packager.base.values import Json, Value, as_plain, convert, replace
-from packager.service.access.projects import least_strict
-from packager.service.complaints import Complaint, counted, of_problem
-from packager.service.failures import Failure
-from packager.service.registry import bundled, definitions, template_values
+from packager.service.access.permissions import least_strict
+from packager.service.failures import Complaint, Failure, counted, of_problem
+from packager.service.registry import definitions, template_values
 from packager.service.registry.bodies import DefinitionBody, NamedDefinition, TemplateBody
 from packager.service.store.models import StoredDefinition, StoredTemplate
 from packager.service.store.revisions import ExistsError, InUseError, MismatchError, is_same
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import TypeVar
 
-    from packager.service.access.projects import Project
+    from packager.service.access.permissions import Project
     from packager.service.registry.definitions import Definition
     from packager.service.registry.policy import Accepted, Site
     from packager.service.registry.rendering import Renderer
     from packager.service.store.store import Store
 
     Stored = TypeVar("Stored", bound=StoredTemplate)
+
 
 Outcome = Literal["created", "changed", "unchanged"]
 """The effect of a registration."""
@@ -79,10 +80,10 @@ class Catalog:
 
     def add_bundled(self) -> None:
         """Register the bundled templates whose names have no revision yet, not even a removed one."""
-        for body in bundled.templates():
-            if not self.revisions.template_revisions(body.name):
-                with suppress(ExistsError):  # another replica has been faster
-                    self.revisions.add_template(self._template(body, "mlpack"))
+        for body in templates():
+            if not self.revisions.all(StoredTemplate, body.name):
+                with suppress(ExistsError):
+                    self.revisions.add(self._template(body, "mlpack"))
 
     def _template(self, body: TemplateBody, author: str) -> StoredTemplate:
         """Return a checked template for the database, with the values that it reads. Raises Failure."""
@@ -95,7 +96,7 @@ class Catalog:
     def add_template(self, body: TemplateBody, author: str) -> StoredTemplate:
         """Register a template. Raises Failure."""
         try:
-            return self.revisions.add_template(self._template(body, author))
+            return self.revisions.add(self._template(body, author))
         except ExistsError as error:
             raise Failure("exists", f"the template {error}") from None
 
@@ -104,12 +105,11 @@ class Catalog:
     ) -> tuple[StoredTemplate, list[str]]:
         """Register the next revision of a template, and return it with a message for each problem of a definition.
 
-        Raises:
-            Failure: The template is missing or invalid, or its revision is not the expected one.
+        Raises Failure.
         """
         _check_name(name, body.name)
         try:
-            row = self.revisions.change_template(self._template(body, author), expected)
+            row = self.revisions.change(self._template(body, author), expected)
         except MismatchError as error:
             raise Failure("revision-mismatch", str(error)) from None
         if row is None:
@@ -143,7 +143,7 @@ class Catalog:
         """Return a revision of a template, or the current one. Raises Failure."""
         row = self.revisions.template(name, revision)
         if row is None:
-            known = self.revisions.template_revisions(name) if revision is not None else ()
+            known = self.revisions.all(StoredTemplate, name) if revision is not None else ()
             raise Failure("not-found", _missing("template", name, revision if known else None))
         return row
 
@@ -153,7 +153,7 @@ class Catalog:
         """Return a revision of a definition, or the current one. Raises Failure."""
         row = self.revisions.definition(name, revision)
         if row is None:
-            known = self.revisions.definition_revisions(name) if revision is not None else ()
+            known = self.revisions.all(StoredDefinition, name) if revision is not None else ()
             raise Failure("not-found", _missing("definition", name, revision if known else None))
         return row
 
@@ -161,7 +161,7 @@ class Catalog:
         """Register a definition under its final name, and return it with the objects of its example. Raises Failure."""
         new, trial = self._checked(replace(body, name=definitions.final_name(body)), author)
         try:
-            return self.revisions.add_definition(new), trial
+            return self.revisions.add(new), trial
         except ExistsError as error:
             raise Failure("exists", f"the definition {error}") from None
 
@@ -177,7 +177,7 @@ class Catalog:
         _check_name(name, body.name)
         new, trial = self._checked(body, author)
         try:
-            row = self.revisions.change_definition(new, expected)
+            row = self.revisions.change(new, expected)
         except MismatchError as error:
             raise Failure("revision-mismatch", str(error)) from None
         if row is None:
@@ -270,3 +270,20 @@ def _read(body: str) -> Definition:
     definition, complaints = definitions.read(convert(json.loads(body), NamedDefinition))
     assert definition is not None, complaints
     return definition
+
+
+_FOLDER = Path(__file__).resolve().parent / "templates"
+
+_DESCRIPTIONS = {
+    "countdown-task": "Counts down from process.train.number: to try a server with.",
+    "non-distributed-task": "One container on one node, with its configs as JSON and a claim for what it writes.",
+    "single-gpu-task": "One container with one GPU, with its configs as JSON and a claim for what it writes.",
+}
+
+
+def templates() -> list[TemplateBody]:
+    """Return the bundled templates, by name."""
+    return [
+        TemplateBody(name=name, template=(_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"), description=text)
+        for name, text in _DESCRIPTIONS.items()
+    ]

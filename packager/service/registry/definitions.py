@@ -11,7 +11,7 @@ from packager.base.names import is_label_value
 from packager.base.problems import show
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import listing, mapping
-from packager.service.complaints import Complaint, of_fault, of_problem
+from packager.service.failures import Complaint, of_fault, of_problem
 from packager.service.registry import description, policy, template_values
 from packager.service.registry.bodies import DefinitionBody, as_flag
 from packager.service.registry.description import Group, Items, Leaf, kind_of
@@ -169,15 +169,7 @@ def value_complaints(definition: Definition, filled: Mapping[str, Json]) -> list
 def objects(
     definition: Definition, template: str, request: Request, renderer: Renderer, site: Site
 ) -> tuple[Accepted, list[Complaint]]:
-    """Return the objects of a job; without objects, the complaints about the template and the policy.
-
-    Args:
-        definition: The definition.
-        template: The text of the template.
-        request: The filled values, without faults.
-        renderer: Renders templates.
-        site: The settings of the administrator.
-    """
+    """Return the objects of a job; without objects, the complaints about the template and the policy."""
     rendered = _rendered(definition, template, request, renderer)
     if rendered.problems:
         places = (f"{item.file}, line {item.line}: " if item.line else f"{item.file}: " for item in rendered.problems)

@@ -13,7 +13,7 @@ from packager.base import quantity, yamlio
 from packager.base.faults import Fault
 from packager.base.problems import Problem, show, similar
 from packager.base.values import Value
-from packager.service.complaints import MOST
+from packager.service.failures import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -50,17 +50,11 @@ ENVELOPE = {
 
 
 class Leaf(Value, frozen=True):
-    """A value that a user fills in.
+    """A value that a user fills in."""
 
-    Attributes:
-        required: Whether the value must be filled in.
-        type: The type of the value; None for any scalar.
-        text: The meaning of the value, for people.
-    """
-
-    required: bool
-    type: str | None
-    text: str
+    required: bool  # whether the value must be filled in
+    type: str | None  # the type of the value; None for any scalar
+    text: str  # the meaning of the value, for people
 
 
 class FreeMapping(Value, frozen=True):
@@ -77,16 +71,11 @@ class Group(Value, frozen=True):
 
 
 class Items(Value, frozen=True):
-    """A list; each item has one of the described kinds.
-
-    Attributes:
-        kinds: The kinds of items.
-        required: Whether an item of a kind is required.
-        are_endpoints: Whether this is the list `endpoints` of the job, whose headers are secrets and are sealed.
-    """
+    """A list; each item has one of the described kinds."""
 
     kinds: tuple[Described, ...]
-    required: bool
+    required: bool  # whether an item of a kind is required
+    # whether this is the list `endpoints` of the job, whose headers are secrets and are sealed
     are_endpoints: bool = False
 
     def takes_headers(self, kind: Described) -> bool:
@@ -99,12 +88,7 @@ Described = Leaf | FreeMapping | Group | Items
 
 
 def read(text: str, name: str = "user_values_description") -> tuple[Group | None, list[Problem]]:
-    """Return the parsed description, or None and its problems.
-
-    Args:
-        text: The description as YAML, with any line ends.
-        name: The name of the text in problems.
-    """
+    """Return the parsed description, or None and its problems."""
     document, problems = read_mapping(text, name)
     if problems:
         return None, problems
@@ -181,13 +165,7 @@ _HINT = f"a type may follow, as in (Required:integer); the types are {', '.join(
 
 
 def faults(description: Group, filled: Mapping[str, Json], *, reserved: Mapping[str, str] | None = None) -> list[Fault]:
-    """Return the faults of filled values: at most MOST, and one that counts the others.
-
-    Args:
-        description: The description of the values.
-        filled: The filled values, from JSON or YAML.
-        reserved: The reason for each top-level key that users may not set.
-    """
+    """Return the faults of filled values: at most MOST, and one that counts the others."""
     entries = dict(description.entries)
     for key, text in ENVELOPE.items():
         entries.setdefault(key, Leaf(key == "taskDef", None, text))
@@ -386,13 +364,7 @@ _ACCEPTS: Mapping[str, Callable[[Json], bool]] = {
 
 
 def json_schema(description: Group, example: Mapping[str, Json], title: str) -> dict[str, Json]:
-    """Return the JSON Schema (2020-12) of the described values.
-
-    Args:
-        description: The description of the values.
-        example: Values that satisfy the description.
-        title: The title of the schema.
-    """
+    """Return the JSON Schema (2020-12) of the described values."""
     entries = dict(description.entries)
     for key, text in ENVELOPE.items():
         entries.setdefault(key, Leaf(key == "taskDef", None, text))

@@ -37,10 +37,7 @@ class Helper:
     def ask(self, line: bytes, *, timeout: float, max_bytes: int = MAX_BYTES) -> bytes:
         """Return the program's answer to a line, both without their line feed.
 
-        Raises:
-            EndedError: The program has ended instead.
-            ToolError: The program cannot be started, or answers more than `max_bytes`.
-            HungError: There is no answer after `timeout` seconds, and those that its start may take; it is killed.
+        Raises EndedError, ToolError or HungError.
         """
         with self._lock:
             if self._child is None or self._child.poll() is not None:

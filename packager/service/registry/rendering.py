@@ -63,24 +63,15 @@ def confinement_gaps() -> list[str]:
 
 
 class _Answer(Fields, frozen=True):
-    """The answer of the child process to one request.
+    """The answer of the child process to one request."""
 
-    Attributes:
-        lacking: The ways in which the process is not confined.
-        faults: The line and the message of each fault of a template.
-        text: The rendered template, with a word for each written expression.
-        mark: The start of all words.
-        values: The values of the expressions.
-        lines: The lines of the expressions.
-        places: The places of the values that a template reads, and whether it cannot do without each.
-    """
-
-    lacking: list[str] = field(default_factory=list)
-    faults: list[tuple[int, str]] = field(default_factory=list)
-    text: str = ""
-    mark: str = ""
-    values: list[object] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)  # the ways in which the process is not confined
+    faults: list[tuple[int, str]] = field(default_factory=list)  # the line and the message of each fault of a template
+    text: str = ""  # the rendered template, with a word for each written expression
+    mark: str = ""  # the start of all words
+    values: list[object] = field(default_factory=list)  # the values of the expressions
+    lines: list[int] = field(default_factory=list)  # the lines of the expressions
+    # the places of the values that a template reads, and whether it cannot do without each
     places: list[tuple[list[str], bool]] = field(default_factory=list)
 
     @property
@@ -101,11 +92,7 @@ class FilledTemplate(Value, frozen=True):
 
 
 class Renderer:
-    """Renders templates in child processes, one for each simultaneous thread.
-
-    Args:
-        rendered: Called with the seconds of each request to a child process.
-    """
+    """Renders templates in child processes, one for each simultaneous thread."""
 
     def __init__(self, rendered: Callable[[float], None] = lambda _seconds: None) -> None:
         self._rendered = rendered
@@ -166,42 +153,26 @@ def _too_long(name: str, text: str, limit: int) -> Problem | None:
 
 
 class _Written(Value, frozen=True):
-    """A scalar with words in it.
+    """A scalar with words in it."""
 
-    Attributes:
-        pieces: The text, with indices in place of words.
-        is_plain: Whether the scalar has no quotes.
-    """
-
-    pieces: tuple[str | int, ...]
-    is_plain: bool
+    pieces: tuple[str | int, ...]  # the text, with indices in place of words
+    is_plain: bool  # whether the scalar has no quotes
 
 
 class _Structure(Value, frozen=True):
-    """A rendered template before the replacement of its words.
+    """A rendered template before the replacement of its words."""
 
-    Attributes:
-        roots: The documents, with `_Written` in place of scalars with words; each with the problem to report if it
-            is not an object.
-        uses: The index of each word in the documents.
-        problems: The problems of the text.
-        is_changed: Whether a part of a word is left over, or a word is in a key.
-        size: The size of the text in bytes.
-    """
-
+    # the documents, with `_Written` in place of scalars with words; each with the problem to report if it is not an
+    # object
     roots: tuple[tuple[object, Problem], ...] = ()
-    uses: tuple[int, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    is_changed: bool = False
-    size: int = 0
+    uses: tuple[int, ...] = ()  # the index of each word in the documents
+    problems: tuple[Problem, ...] = ()  # the problems of the text
+    is_changed: bool = False  # whether a part of a word is left over, or a word is in a key
+    size: int = 0  # the size of the text in bytes
 
 
 def _read(parts: tuple[str, ...]) -> _Structure:
-    """Parse a text, and return its structure.
-
-    Args:
-        parts: The parts of the text that the marks of its words separate.
-    """
+    """Parse a text, and return its structure."""
     return _remembered(parts) if sum(map(len, parts)) <= _LONGEST_REMEMBERED else _structure(parts)
 
 
@@ -229,16 +200,11 @@ _remembered = lru_cache(maxsize=64)(_structure)
 
 
 class _Scalars:
-    """Reads the scalars of a text.
-
-    Attributes:
-        uses: The index of each word in the scalars.
-        are_changed: Whether a part of a word is left over.
-    """
+    """Reads the scalars of a text."""
 
     def __init__(self) -> None:
-        self.uses: list[int] = []
-        self.are_changed = False
+        self.uses: list[int] = []  # the index of each word in the scalars
+        self.are_changed = False  # whether a part of a word is left over
 
     def read(self, text: str, is_plain: bool) -> object:  # noqa: FBT001 - `yamlio.load_all` calls it
         """Return the value of a scalar, or `_Written` if it has words."""

@@ -296,12 +296,7 @@ def _outcome(line: bytes, lacking: list[str]) -> dict[str, object]:
 
 
 def answer(line: bytes, lacking: list[str]) -> bytes:
-    """Return the answer to a request, within the limit of processor time for a template.
-
-    Args:
-        line: The request.
-        lacking: The ways in which this process is not confined.
-    """
+    """Return the answer to a request, within the limit of processor time for a template."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(usage.ru_utime + usage.ru_stime) + 1 + _CPU_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))

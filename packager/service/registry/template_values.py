@@ -60,29 +60,16 @@ def label_faults(filled: Mapping[str, Json]) -> Iterator[Fault]:
 
 
 class Names(Value, frozen=True):
-    """The names in a job.
+    """The names in a job."""
 
-    Attributes:
-        release: The name of the job.
-        definition: The name of the definition.
-        application: The application of the definition, which is used if the user has not filled in one.
-        creator: The creator of the job.
-    """
-
-    release: str
+    release: str  # the name of the job
     definition: str
-    application: str
-    creator: str
+    application: str  # the application of the definition, which is used if the user has not filled in one
+    creator: str  # the creator of the job
 
 
 def template_values(filled: Mapping[str, Json], system: Mapping[str, Json], names: Names) -> dict[str, Json]:
-    """Return the values of a template.
-
-    Args:
-        filled: The filled values, without faults.
-        system: The `system_values` of the definition, which have precedence.
-        names: The names in the job.
-    """
+    """Return the values of a template."""
     named: dict[str, Json] = {
         "release": names.release,
         "taskDef": names.definition,
@@ -90,7 +77,10 @@ def template_values(filled: Mapping[str, Json], system: Mapping[str, Json], name
         "creator": names.creator,
     }
     described = {"name": filled.get("name"), "description": filled.get("description")}
-    endpoints: list[Json] = [_without_headers(item) for item in listing(filled.get("endpoints"))]
+    endpoints: list[Json] = [
+        {key: value for key, value in item.items() if key != "headers"} if isinstance(item, dict) else item
+        for item in listing(filled.get("endpoints"))
+    ]
     datasets: list[Json] = [item for item in endpoints if mapping(item).get("type") == "dataset"]
     process = mapping(filled.get("process"))
     own: dict[str, Json] = {
@@ -117,12 +107,6 @@ def _merged(values: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, J
         below = merged.get(key)
         merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
-
-
-def _without_headers(endpoint: Json) -> Json:
-    if not isinstance(endpoint, dict):
-        return endpoint
-    return {key: value for key, value in endpoint.items() if key != "headers"}
 
 
 def value_at(values: object, place: Sequence[str]) -> object:

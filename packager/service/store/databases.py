@@ -8,6 +8,7 @@ and the ids of events become visible in their order.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import threading
@@ -31,7 +32,6 @@ from sqlalchemy.pool import QueuePool
 
 from packager.base.errors import ToolError, UsageError, missing_extra, reason
 from packager.base.locks import lock
-from packager.service.store.filesystems import network_file_system
 from packager.service.store.models import read
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import ExceptionContext
 
     from packager.service.store.models import Row
+
 
 OLDEST_POSTGRES = 14
 
@@ -100,8 +101,7 @@ class Database(ABC):
     def writing(self, *, waits: bool = True) -> Iterator[Connection]:
         """Yield the connection of a write transaction: commit it after the block, or roll it back after an exception.
 
-        Raises:
-            AwayError: The database does not answer; or another transaction is open, and this one does not wait.
+        Raises AwayError.
         """
         if not self._turn.acquire(blocking=waits):
             raise AwayError("another transaction is open")
@@ -290,9 +290,7 @@ class Postgres(Database):
     def __init__(self, address: str) -> None:
         """Connect to the database at an address such as `postgresql://user@host/name`.
 
-        Raises:
-            UsageError: The address is invalid.
-            ToolError: psycopg is missing, the database does not answer, or PostgreSQL is too old.
+        Raises UsageError or ToolError.
         """
         super().__init__()
         scheme, _, rest = address.partition("://")
@@ -364,3 +362,31 @@ def opened(where: str | Path) -> Database:
     if not isinstance(where, Path) and "://" in address:
         raise UsageError(f"invalid database {address.partition('://')[0]}://…: expected a path or postgresql://…")
     return Sqlite(Path(address).expanduser())
+
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+_NETWORK = re.compile(
+    r"(nfs|nfs4|cifs|smb3|smbfs|afs|ceph|lustre|gpfs|beegfs|ncpfs"
+    r"|fuse\.(sshfs|glusterfs|ceph|s3fs|goofys|rclone|gcsfuse|juicefs|seaweedfs|mount-s3|blobfuse2?|nfs.*))"
+)
+"""The names of file systems that other machines may change. 9p and virtiofs can be the own disk of a sandbox."""
+
+
+def network_file_system(folder: Path) -> str | None:
+    """Return the name of the network file system of a folder; None if it is on another one, or unknown.
+
+    From /proc/self/mountinfo (proc(5)), which Linux has. Raises OSError if the folder does not exist.
+    """
+    device = folder.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        mount, _, kind = line.partition(" - ")
+        fields = mount.split()
+        if len(fields) > 2 and fields[2] == number and _NETWORK.fullmatch(name := kind.partition(" ")[0]):
+            return name
+    return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import sqlalchemy
@@ -69,15 +70,7 @@ _DEFAULTS["deliveries.project"] = "default"
 
 
 def _table(name: str, row: type[Value], keys: tuple[str, ...], *parts: SchemaItem, sequence: str = "") -> Table:
-    """Return the table whose rows are values of a type: a column for each field, which is NULL where it may be None.
-
-    Args:
-        name: The name of the table.
-        row: The type.
-        keys: The columns of the primary key.
-        parts: Indexes and constraints.
-        sequence: The column that the database numbers.
-    """
+    """Return the table whose rows are values of a type: a column for each field, which is NULL where it may be None."""
     columns: list[Column[Any]] = []
     for key, hint in get_type_hints(row).items():
         kinds = {kind for kind in _TYPES if kind is hint or kind in getattr(hint, "__args__", ())}
@@ -368,3 +361,13 @@ def storable(row: Row, names: Sequence[str]) -> Row:
     """
     texts = {name: value for name in names if isinstance(value := getattr(row, name), str)}
     return replace(row, **{name: _NOT_STORABLE.sub("\ufffd", text) for name, text in texts.items()})
+
+
+def as_text(time: datetime) -> str:
+    """Return a time in the format of the database and of responses: RFC 3339 in UTC, which sorts as text."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def now() -> str:
+    """Return the current time in the format of the database."""
+    return as_text(datetime.now(UTC))

@@ -33,14 +33,7 @@ _REPORTED = {"queued": "pending"}
 
 
 def announce(connection: Connection, job: StoredJob, event: NewEvent, before: str | None) -> None:
-    """Write a row for each endpoint that receives the new status of a job.
-
-    Args:
-        connection: The transaction that changes the status.
-        job: The changed job.
-        event: The event, with its sequence and time.
-        before: The previous status of the job; None for a new job.
-    """
+    """Write a row for each endpoint that receives the new status of a job."""
     status = _REPORTED.get(job.status, job.status)
     if before is not None and status == _REPORTED.get(before, before):
         return
@@ -136,14 +129,7 @@ class Outbox:
     def due(
         self, time: str, hosts: Collection[str], endpoints: Collection[tuple[str, int]], limit: int
     ) -> list[Delivery]:
-        """Return the due callbacks, of each endpoint of a job only the first waiting one, the oldest first.
-
-        Args:
-            time: The current time.
-            hosts: The hosts to skip.
-            endpoints: The releases and indexes of the endpoints to skip.
-            limit: The maximum number of callbacks.
-        """
+        """Return the due callbacks, of each endpoint of a job only the first waiting one, the oldest first."""
         statement = (
             _heads(deliveries)
             .where(

@@ -13,19 +13,12 @@ if TYPE_CHECKING:
 
 
 class Quota(Value, frozen=True):
-    """The limits of a project; None for no limit.
+    """The limits of a project; None for no limit."""
 
-    Attributes:
-        running: Jobs that have started and not ended.
-        running_per_creator: Jobs of one owner that have started and not ended.
-        gpus: GPUs of the jobs that have started and not ended.
-        queued: Waiting jobs.
-    """
-
-    running: int | None = None
-    running_per_creator: int | None = None
-    gpus: int | None = None
-    queued: int | None = None
+    running: int | None = None  # jobs that have started and not ended
+    running_per_creator: int | None = None  # jobs of one owner that have started and not ended
+    gpus: int | None = None  # GPUs of the jobs that have started and not ended
+    queued: int | None = None  # waiting jobs
 
 
 class Share(Value, frozen=True):
@@ -77,13 +70,7 @@ class _Started:
 
 
 def waits(started: Iterable[Share], waiting: Iterable[Share], limits: Quota) -> dict[str, Wait]:
-    """Return for each waiting job its place, and why it waits: the limit that was reached, or the jobs before it.
-
-    Args:
-        started: The jobs that have started and not ended.
-        waiting: The waiting jobs, the oldest first.
-        limits: The limits of the project.
-    """
+    """Return for each waiting job its place, and why it waits: the limit that was reached, or the jobs before it."""
     others = _Started(started)
     result: dict[str, Wait] = {}
     for place, share in enumerate(waiting, 1):
@@ -106,11 +93,6 @@ def startable(started: Iterable[Share], waiting: Iterable[Share], limits: Quota)
 
     A job for which the project has no room blocks all jobs behind it, so that small jobs cannot delay a large one
     without end. A job that waits only because of its owner's limit does not block jobs of other owners.
-
-    Args:
-        started: The jobs that have started and not ended.
-        waiting: The waiting jobs, the oldest first.
-        limits: The limits of the project.
     """
     others = _Started(started)
     for share in waiting:

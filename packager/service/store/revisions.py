@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy.exc import SQLAlchemyError
 
 from packager.base.errors import MlpackError
 from packager.base.values import replace
+from packager.service.store.databases import AwayError
 from packager.service.store.models import (
     StoredDefinition,
+    StoredLog,
     StoredTemplate,
+    StoredToken,
     columns,
     definitions,
+    jobs,
+    logs,
+    metrics,
+    now,
     read,
     templates,
+    tokens,
 )
-from packager.service.times import now
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import TypeVar
 
     from sqlalchemy import Connection, Select, Table
@@ -27,6 +36,10 @@ if TYPE_CHECKING:
     from packager.service.store.databases import Database
 
     Revision = TypeVar("Revision", bound=StoredTemplate)
+    from sqlalchemy import ColumnElement
+
+
+_TABLES: Mapping[type, Table] = {StoredTemplate: templates, StoredDefinition: definitions}
 
 _MOST = (1 << 63) - 1
 """The largest integer in the database."""
@@ -55,47 +68,30 @@ class Revisions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add_template(self, new: StoredTemplate) -> StoredTemplate:
-        """Store the first revision of a template. Raises ExistsError."""
-        return self._add(templates, new)
-
-    def add_definition(self, new: StoredDefinition) -> StoredDefinition:
-        """Store the first revision of a definition. Raises ExistsError."""
-        return self._add(definitions, new)
-
-    def _add(self, table: Table, new: Revision) -> Revision:
+    def add(self, new: Revision) -> Revision:
+        """Store the first revision of a template or a definition. Raises ExistsError."""
         with self._database.writing() as connection:
-            last = _last(connection, table, new)
+            last = _last(connection, new)
             if last is not None and last.is_current:
                 raise ExistsError(f"{new.name!r} already exists")
-            return _add_revision(connection, table, new, last)
+            return _add_revision(connection, new, last)
 
-    def change_template(self, new: StoredTemplate, expected: int | None) -> StoredTemplate | None:
-        """Store the next revision of a template, unless it equals the last one, and return the current revision.
+    def change(self, new: Revision, expected: int | None) -> Revision | None:
+        """Store the next revision, unless it equals the last one, and return the current one; None if none exists.
 
-        Returns:
-            The current revision; None if the template does not exist.
-
-        Raises:
-            MismatchError: The last revision is not the expected one.
+        Raises MismatchError.
         """
-        return self._change(templates, new, expected)
-
-    def change_definition(self, new: StoredDefinition, expected: int | None) -> StoredDefinition | None:
-        """Store the next revision of a definition; see `change_template`."""
-        return self._change(definitions, new, expected)
-
-    def _change(self, table: Table, new: Revision, expected: int | None) -> Revision | None:
         with self._database.writing() as connection:
-            last = _last(connection, table, new)
+            last = _last(connection, new)
             if last is None or not last.is_current:
                 return None
             if expected is not None and expected != last.revision:
                 raise MismatchError(f"expected revision {expected}, found {last.revision}")
             if is_same(last, new):
                 return last
+            table = _TABLES[type(new)]
             connection.execute(update(table).where(table.c.name == new.name).values(is_current=False))
-            return _add_revision(connection, table, new, last)
+            return _add_revision(connection, new, last)
 
     def templates(self) -> list[StoredTemplate]:
         """Return the current revision of each template, by name."""
@@ -105,12 +101,7 @@ class Revisions:
     def definitions(
         self, projects: Sequence[str] | None = None, *, template: str | None = None
     ) -> list[StoredDefinition]:
-        """Return the current revision of each definition, by name.
-
-        Args:
-            projects: The projects whose definitions are returned, beside those of all projects; None for all.
-            template: The template of the definitions; None for any.
-        """
+        """Return the current revision of each definition, by name."""
         statement = select(definitions).where(definitions.c.is_current).order_by(definitions.c.name)
         if projects is not None:
             statement = statement.where(or_(definitions.c.project.is_(None), definitions.c.project.in_(projects)))
@@ -133,25 +124,22 @@ class Revisions:
 
     def template(self, name: str, revision: int | None = None) -> StoredTemplate | None:
         """Return a revision of a template, or the current one; None if it does not exist."""
-        return self._revision(StoredTemplate, templates, name, revision)
+        return self._revision(StoredTemplate, name, revision)
 
     def definition(self, name: str, revision: int | None = None) -> StoredDefinition | None:
         """Return a revision of a definition, or the current one; None if it does not exist."""
-        return self._revision(StoredDefinition, definitions, name, revision)
+        return self._revision(StoredDefinition, name, revision)
 
-    def _revision(self, kind: type[Revision], table: Table, name: str, revision: int | None) -> Revision | None:
+    def _revision(self, kind: type[Revision], name: str, revision: int | None) -> Revision | None:
         if revision is not None and revision > _MOST:
             return None
+        table = _TABLES[kind]
         which = table.c.is_current if revision is None else table.c.revision == revision
         return self._database.row(kind, select(table).where(table.c.name == name, which).limit(1))
 
-    def template_revisions(self, name: str) -> list[StoredTemplate]:
-        """Return all revisions of a template, the newest first."""
-        return self._database.rows(StoredTemplate, _revisions(templates, name))
-
-    def definition_revisions(self, name: str) -> list[StoredDefinition]:
-        """Return all revisions of a definition, the newest first."""
-        return self._database.rows(StoredDefinition, _revisions(definitions, name))
+    def all(self, kind: type[Revision], name: str) -> list[Revision]:
+        """Return all revisions of a template or a definition, the newest first."""
+        return self._database.rows(kind, _revisions(kind, name))
 
     def remove_template(self, name: str) -> bool:
         """Remove a template, and return whether it existed; its jobs stay unchanged. Raises InUseError."""
@@ -173,18 +161,136 @@ def _retire(connection: Connection, table: Table, name: str) -> bool:
     return bool(connection.execute(statement).rowcount)
 
 
-def _last(connection: Connection, table: Table, new: Revision) -> Revision | None:
+def _last(connection: Connection, new: Revision) -> Revision | None:
     """Return the last revision of the name of a new one; None if there is none."""
-    return next(iter(read(connection, type(new), _revisions(table, new.name).limit(1))), None)
+    return next(iter(read(connection, type(new), _revisions(type(new), new.name).limit(1))), None)
 
 
-def _add_revision(connection: Connection, table: Table, new: Revision, last: Revision | None) -> Revision:
+def _add_revision(connection: Connection, new: Revision, last: Revision | None) -> Revision:
     """Store a revision after the last one, and return it."""
     revision = replace(new, revision=last.revision + 1 if last else 1, created=now())
-    connection.execute(insert(table).values(columns(revision)))
+    connection.execute(insert(_TABLES[type(new)]).values(columns(revision)))
     return revision
 
 
-def _revisions(table: Table, name: str) -> Select[*tuple[object, ...]]:
+def _revisions(kind: type[StoredTemplate], name: str) -> Select[*tuple[object, ...]]:
     """Return the statement that selects all revisions of a name, the newest first."""
+    table = _TABLES[kind]
     return select(table).where(table.c.name == name).order_by(table.c.revision.desc())
+
+
+class TokensFullError(MlpackError):
+    """The project has its maximum number of tokens."""
+
+
+class StoredTokens:
+    """The tokens of a server."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, token: StoredToken, most: int | None = None) -> None:
+        """Store a token. Raises TokensFullError if its project has `most` tokens, expired ones included."""
+        with self._database.writing() as connection:
+            if most is not None and token.project is not None:
+                counted = select(func.count()).where(tokens.c.project == token.project)
+                count = int(connection.execute(counted).scalar_one())
+                if count >= most:
+                    raise TokensFullError(f"the project {token.project!r} has {count:,} tokens: remove some")
+            connection.execute(insert(tokens).values(columns(token)))
+
+    def all(self, projects: Sequence[str] | None = None) -> list[StoredToken]:
+        """Return the tokens of some projects, or all tokens for None, the oldest first."""
+        statement = select(tokens).order_by(tokens.c.created)
+        if projects is not None:
+            statement = statement.where(tokens.c.project.in_(projects))
+        return self._database.rows(StoredToken, statement)
+
+    def by_digest(self, digest: str) -> StoredToken | None:
+        """Return the token with a digest; None if it does not exist."""
+        return self._database.row(StoredToken, select(tokens).where(tokens.c.digest == digest))
+
+    def by_id(self, identifier: str) -> StoredToken | None:
+        """Return the token with an id; None if it does not exist."""
+        return self._database.row(StoredToken, select(tokens).where(tokens.c.id == identifier))
+
+    def use(self, identifier: str) -> None:
+        """Record the use of a token, unless another transaction is open or the database refuses it.
+
+        The request with the token must neither wait nor fail. A later use is recorded.
+        """
+        with suppress(AwayError, SQLAlchemyError), self._database.writing(waits=False) as connection:
+            connection.execute(update(tokens).where(tokens.c.id == identifier).values(last_used=now()))
+
+    def remove(self, identifier: str, projects: Sequence[str] | None = None) -> bool:
+        """Remove a token, only of some projects unless they are None; return whether it existed."""
+        statement = delete(tokens).where(tokens.c.id == identifier)
+        if projects is not None:
+            statement = statement.where(tokens.c.project.in_(projects))
+        with self._database.writing() as connection:
+            return bool(connection.execute(statement).rowcount)
+
+
+class KeptLogs:
+    """The kept logs of a server's jobs; they are deleted with their job."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def keep(self, log: StoredLog) -> None:
+        """Store a log, in place of an earlier one of the same container; do nothing if the job was deleted."""
+        with self._database.writing() as connection:
+            if _exists(connection, log.release):
+                connection.execute(delete(logs).where(_same(log)))
+                connection.execute(insert(logs).values(columns(log)))
+
+    def of_job(self, release: str) -> list[StoredLog]:
+        """Return the logs of a job without their texts, by pod and container."""
+        parts = [column for column in logs.c if column.name != "content"]
+        statement = select(*parts).where(logs.c.release == release).order_by(logs.c.pod, logs.c.place)
+        return self._database.rows(StoredLog, statement)
+
+    def content(self, log: StoredLog) -> bytes:
+        """Return the compressed text of a log; empty if it does not exist."""
+        with self._database.reading() as connection:
+            return bytes(connection.execute(select(logs.c.content).where(_same(log))).scalar() or b"")
+
+    def remove_before(self, time: str) -> int:
+        """Remove the logs from before a time, and return their number."""
+        with self._database.writing() as connection:
+            return int(connection.execute(delete(logs).where(logs.c.time < time)).rowcount)
+
+
+class Measured:
+    """The curves of a server's jobs, which outlive pods and logs; they are deleted with their job."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of_job(self, release: str) -> str | None:
+        """Return the curves of a job, as JSON; None without any."""
+        with self._database.reading() as connection:
+            body = connection.execute(select(metrics.c.body).where(metrics.c.release == release)).scalar()
+            return None if body is None else str(body)
+
+    def of_jobs(self, releases: Sequence[str]) -> dict[str, str]:
+        """Return the curves of each of some jobs that has any, as JSON."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(metrics).where(metrics.c.release.in_(releases)))
+            return {str(release): str(body) for release, body in rows}
+
+    def keep(self, release: str, body: str) -> None:
+        """Store the curves of a job, in place of earlier ones; do nothing if the job was deleted."""
+        with self._database.writing() as connection:
+            if _exists(connection, release):
+                connection.execute(delete(metrics).where(metrics.c.release == release))
+                connection.execute(insert(metrics).values(release=release, body=body))
+
+
+def _exists(connection: Connection, release: str) -> bool:
+    return connection.execute(select(jobs.c.release).where(jobs.c.release == release)).first() is not None
+
+
+def _same(log: StoredLog) -> ColumnElement[bool]:
+    own = (log.release, log.pod, log.container, log.instance)
+    return and_(*(column == value for column, value in zip(logs.primary_key, own, strict=True)))

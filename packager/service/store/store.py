@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete as delete_from
-from sqlalchemy import func, insert, or_, select, text, tuple_, update
+from sqlalchemy import func, insert, or_, select, tuple_, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError, ToolError
@@ -23,13 +23,12 @@ from packager.service.store.models import (
     jobs,
     logs,
     meta,
+    now,
     read,
     storable,
 )
 from packager.service.store.quota import Quota, Share, Wait, startable, waits
-from packager.service.store.revisions import Revisions
-from packager.service.store.small import KeptLogs, Measured, StoredTokens
-from packager.service.times import now
+from packager.service.store.revisions import KeptLogs, Measured, Revisions, StoredTokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,17 +89,11 @@ class Taken(Value, frozen=True):
 
 
 class NewJob(Value, frozen=True):
-    """A job to store.
+    """A job to store."""
 
-    Attributes:
-        job: The job; with the status `queued`, Kueue holds it.
-        actor: The caller who requested the job.
-        limits: The limits of the project; without room, the job is stored as `queued`.
-    """
-
-    job: StoredJob
-    actor: str
-    limits: Quota = _NO_QUOTA
+    job: StoredJob  # the job; with the status `queued`, Kueue holds it
+    actor: str  # the caller who requested the job
+    limits: Quota = _NO_QUOTA  # the limits of the project; without room, the job is stored as `queued`
 
 
 _STATE = ("status", "reason", "message", "hint", "log_line", "pods", "findings", "attempts", "started", "ended")
@@ -108,16 +101,7 @@ _STATE = ("status", "reason", "message", "hint", "log_line", "pods", "findings",
 
 
 class Store:
-    """The database of one server.
-
-    Attributes:
-        database: The connections, and statements on the whole database.
-        tokens: The tokens.
-        revisions: The templates and the definitions.
-        outbox: The callbacks.
-        logs: The kept logs.
-        measured: The curves of jobs.
-    """
+    """The database of one server."""
 
     def __init__(self, where: str | Path, *, is_served: bool = False, migrates: bool = True) -> None:
         """Open the database, create it if it does not exist, and migrate it to the newest schema.
@@ -132,13 +116,13 @@ class Store:
                 older mlpack has written it, and `migrates` is false.
             UsageError: The address is invalid.
         """
-        self.database = databases.opened(where)
+        self.database = databases.opened(where)  # the connections, and statements on the whole database
         self._writing, self._reading = self.database.writing, self.database.reading
         self.tokens = StoredTokens(self.database)
-        self.revisions = Revisions(self.database)
-        self.outbox = outbox.Outbox(self.database)
-        self.logs = KeptLogs(self.database)
-        self.measured = Measured(self.database)
+        self.revisions = Revisions(self.database)  # the templates and the definitions
+        self.outbox = outbox.Outbox(self.database)  # the callbacks
+        self.logs = KeptLogs(self.database)  # the kept logs
+        self.measured = Measured(self.database)  # the curves of jobs
         try:
             if is_served:
                 self.database.claim()
@@ -163,11 +147,6 @@ class Store:
     def _names(self, statement: Select[str]) -> list[str]:
         with self._reading() as connection:
             return list(connection.execute(statement).scalars())
-
-    def ping(self) -> None:
-        """Raise AwayError if the database does not answer."""
-        with self._reading() as connection:
-            connection.execute(text("SELECT 1"))
 
     def check_writable(self) -> None:
         """Raise ToolError if the database does not accept writes, or its disk is full."""
@@ -198,12 +177,7 @@ class Store:
             return Taken(owners, sum(int(connection.execute(size).scalar() or 0) for size in sizes))
 
     def add_job(self, new: NewJob) -> StoredJob:
-        """Store a job with its first event, and return it.
-
-        Raises:
-            SameNameError: Another job has its name or the key of its request.
-            QueueFullError: The maximum number of jobs of the project already wait.
-        """
+        """Store a job with its first event, and return it. Raises SameNameError or QueueFullError."""
         try:
             with self._writing() as connection:
                 job = replace(new.job, created=new.job.created or now())
@@ -320,13 +294,7 @@ class Store:
     def jobs(
         self, query: JobQuery, projects: Sequence[str] | None = None, after: tuple[str, str] | None = None
     ) -> list[StoredJob]:
-        """Return jobs, the newest first.
-
-        Args:
-            query: The filters, with times in the format of the database.
-            projects: The projects whose jobs are returned; None for all.
-            after: The creation time and the release of the last job on the previous page.
-        """
+        """Return jobs, the newest first."""
         statement = select(jobs).order_by(jobs.c.created.desc(), jobs.c.release.desc()).limit(query.limit)
         for key in ("status", "definition", "creator", "application", "project"):
             value = getattr(query, key)

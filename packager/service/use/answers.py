@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from packager.diagnosis.curves.points import Curve
-    from packager.service.access.projects import Project
+    from packager.service.access.permissions import Project
     from packager.service.access.tokens import Caller
     from packager.service.store.models import Delivery, StoredDefinition, StoredJob, StoredTemplate, StoredToken, Usage
     from packager.service.store.quota import Wait

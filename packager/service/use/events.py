@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from packager.base.values import as_dict
 from packager.service.access import permissions
 from packager.service.failures import Failure
+from packager.service.store.databases import AwayError
 from packager.service.store.store import FINAL
 from packager.service.use.answers import EventList, JobEvent
-from packager.service.use.streams import guarded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 
     from packager.service.access.tokens import Caller
-    from packager.service.jobs.waiting import Pulse
+    from packager.service.jobs.follower import Pulse
     from packager.service.store.models import StoredEvent
     from packager.service.store.store import Store
 
@@ -30,12 +31,7 @@ _MOST = 1000
 
 
 class JobEvents:
-    """The use cases of events.
-
-    Args:
-        store: The database.
-        pulse: Notifies of new events.
-    """
+    """The use cases of events."""
 
     def __init__(self, store: Store, pulse: Pulse) -> None:
         self._store = store
@@ -46,16 +42,7 @@ class JobEvents:
         return str(await asyncio.to_thread(self._store.last_event))
 
     async def read(self, caller: Caller, release: str | None, after: str | None = None) -> EventList:
-        """Return the events of a job, or of all jobs that the caller may see, the oldest first.
-
-        Args:
-            caller: The caller.
-            release: The release of the job; None for all jobs.
-            after: The id of the last event that the caller has; None for all events.
-
-        Raises:
-            Failure: The caller may not see the job, or `after` is not the id of an event.
-        """
+        """Return the events of a job, or of all jobs that the caller may see, the oldest first. Raises Failure."""
         projects = await self._projects(caller, release)
         stored = await asyncio.to_thread(self._store.events, release, _number(after), _MOST, projects)
         items = [_event(event) for event in stored]
@@ -72,14 +59,7 @@ class JobEvents:
         """Return lists of events as they occur, in the order of `read`; an empty list after a silence.
 
         The events of a job end with the job. All streams end when the caller may see other projects than at the start.
-
-        Args:
-            authenticate: Returns the caller; called again while events are followed.
-            release: The release of the job; None for all jobs.
-            after: The id of the last event that the caller has; None for all events.
-
-        Raises:
-            Failure: The same as for `read`.
+        Raises Failure.
         """
         number = _number(after)
         projects = await self._projects(await authenticate(), release)
@@ -129,3 +109,52 @@ def _number(after: str | None) -> int:
     if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):
         raise Failure("invalid-query", "after: expected the id of an event")
     return int(after or 0)
+
+
+Item = TypeVar("Item")
+
+LOOK_SECONDS = 15.0
+"""Seconds between the checks whether the caller of an open stream may still read it."""
+
+_REFUSED = frozenset({401, 403, 404})
+
+
+async def guarded(items: AsyncGenerator[Item], check: Callable[[], Awaitable[object]]) -> AsyncIterator[Item]:
+    """Yield items for as long as their caller may read them.
+
+    The stream also ends when the token is removed or expires, or when the session ends. The stream continues while the
+    database or the issuer does not answer.
+    """
+    following: asyncio.Future[Item | None] | None = None
+    looked = monotonic()
+    try:
+        while True:
+            following = following or asyncio.ensure_future(_next(items))
+            await asyncio.wait([following], timeout=max(0.0, looked + LOOK_SECONDS - monotonic()))
+            if monotonic() - looked >= LOOK_SECONDS:
+                if await _is_refused(check):
+                    return
+                looked = monotonic()
+            if following.done():
+                item, following = following.result(), None
+                if item is None:
+                    return
+                yield item
+    finally:
+        if following is not None:
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
+        await items.aclose()
+
+
+async def _next(items: AsyncGenerator[Item]) -> Item | None:
+    return await anext(items, None)
+
+
+async def _is_refused(check: Callable[[], Awaitable[object]]) -> bool:
+    try:
+        await check()
+    except (Failure, AwayError) as error:
+        return isinstance(error, Failure) and error.status in _REFUSED
+    return False

@@ -14,11 +14,10 @@ from packager.base.values import replace
 from packager.kubernetes.manifest import mapping
 from packager.service.access import permissions
 from packager.service.failures import Failure
-from packager.service.jobs import records
+from packager.service.jobs import apply
 from packager.service.jobs.make import Filled
-from packager.service.store.models import LONGEST_TITLE
+from packager.service.store.models import LONGEST_TITLE, as_text
 from packager.service.store.store import FINAL, STATUSES, JobQuery
-from packager.service.times import as_text
 from packager.service.use import answers
 from packager.service.use.answers import CallbackList, Job, JobList, JobPreview
 from packager.service.work import Owner
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from packager.base.values import Json
     from packager.diagnosis.curves.points import Curve
     from packager.kubernetes.objects import Object
-    from packager.service.access.projects import Project
+    from packager.service.access.permissions import Project
     from packager.service.access.tokens import Caller
     from packager.service.jobs.logs import LogReader
     from packager.service.jobs.make import Tasks
@@ -43,14 +42,6 @@ class Jobs:
     """The use cases of jobs.
 
     Each raises Failure if the caller has no permission. A job in whose project the caller has no role is not found.
-
-    Args:
-        store: The database.
-        tasks: Creates and stops jobs.
-        sealer: Decrypts headers and secrets.
-        reader: Reads the curves of jobs.
-        work: The threads in which long lists are read.
-        projects: The projects of the server, by name.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
@@ -82,30 +73,23 @@ class Jobs:
         prepared = await self._tasks.prepare(Filled(_without_project(filled), caller, project), dry_run=True)
         return JobPreview(
             release=prepared.job.release,
-            manifests=records.redacted(prepared.objects),
+            manifests=apply.redacted(prepared.objects),
             warnings=list(prepared.warnings),
         )
 
     async def rerun(self, caller: Caller, release: str, *, is_pinned: bool, key: RequestKey | None = None) -> Job:
         """Create a job from the values of a job that the caller owns, or in whose project they act for others.
 
-        Args:
-            caller: The caller.
-            release: The release of the other job.
-            is_pinned: Whether the revisions of the other job are used instead of the current ones.
-            key: The key of the request, if an earlier one may have created the job.
-
-        Raises:
-            Failure: The same as for `Tasks.create`; or the other job has secrets of others.
+        Raises Failure.
         """
         job = await self._own(caller, release, "run jobs of others again")
         await asyncio.to_thread(self._check_knows_secrets, caller, job)
         project = self._tasks.project(job.project, caller)
-        filled = await asyncio.to_thread(records.filled_values, job, self._sealer)
+        filled = await asyncio.to_thread(apply.filled_values, job, self._sealer)
         revisions = (job.definition_revision, job.template_revision) if is_pinned else None
         creator = str(filled.get("creator") or caller.name)  # as of every new job
         owner = job.owner if creator != caller.name else None  # the owner of the other job
-        sealed = frozenset(mapping(self._sealer.open(job.secrets, job.release).get(records.SECRETS)))
+        sealed = frozenset(mapping(self._sealer.open(job.secrets, job.release).get(apply.SECRETS)))
         request = Filled(filled, caller, project, revisions, owner, sealed)
         return await self._job(caller, await self._tasks.create(request, key))
 
@@ -131,7 +115,8 @@ class Jobs:
         def page() -> JobList:  # 200 jobs would block the event loop for long
             found = self._store.jobs(replace(query, limit=query.limit + 1, **times), visible, after)
             shown = found[: query.limit]
-            following = _encoded(shown[-1]) if len(found) > query.limit else None
+            ending = json.dumps([shown[-1].created, shown[-1].release]).encode() if len(found) > query.limit else b""
+            following = base64.urlsafe_b64encode(ending).decode().rstrip("=") or None
             return JobList(items=answers.jobs(caller, shown, self._store, self._projects), next=following)
 
         return await self._work.run(Owner(caller.key), page)
@@ -160,7 +145,7 @@ class Jobs:
     async def manifests(self, caller: Caller, release: str) -> list[Object]:
         """Return the applied objects of a job, without secrets. Raises Failure."""
         job = await self._visible(caller, release)
-        return records.redacted(job.objects)
+        return apply.redacted(job.objects)
 
     async def curves(self, caller: Caller, release: str) -> Sequence[Curve]:
         """Return the curves of a job. Raises Failure."""
@@ -175,16 +160,7 @@ class Jobs:
         return await self._job(caller, job)
 
     async def delete(self, caller: Caller, release: str, storage: str = "keep") -> Job:
-        """Stop a job, and delete its objects and its record.
-
-        Args:
-            caller: The caller.
-            release: The release of the job.
-            storage: Whether the claims of the job stay: `keep` or `delete`.
-
-        Raises:
-            Failure: See the class; or `storage` is neither `keep` nor `delete`.
-        """
+        """Stop a job, and delete its objects and its record. Raises Failure."""
         permissions.check_role(caller, "user")
         goals: dict[str, Literal["delete", "delete-storage"]] = {"keep": "delete", "delete": "delete-storage"}
         if storage not in goals:
@@ -220,10 +196,6 @@ def _moment(key: str, text: str | None) -> str | None:
         return None if text is None else as_text(durations.moment(text, datetime.now(UTC), zone=UTC))
     except ValueError as error:
         raise Failure("invalid-query", f"{key}: {error}") from None
-
-
-def _encoded(job: StoredJob) -> str:
-    return base64.urlsafe_b64encode(json.dumps([job.created, job.release]).encode()).decode().rstrip("=")
 
 
 def _decoded(cursor: str | None) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ from packager.service.jobs.kube import LogOptions, RefusedError, pods_of
 from packager.service.jobs.logs import MOST_PODS, kept_lines
 from packager.service.store.databases import AwayError
 from packager.service.store.store import FINAL
-from packager.service.use.streams import guarded
+from packager.service.use.events import guarded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -70,9 +70,7 @@ class _Source(Value, frozen=True):
     async def opened(self, pod: str) -> tuple[Chunks, bool]:
         """Return the log of a pod, whose first lines are read, and whether it is the kept one.
 
-        Raises:
-            Failure: There is no such log.
-            ClusterError: The cluster does not answer.
+        Raises Failure or ClusterError.
         """
         if pod not in self.live:
             return await self._from_kept(pod), True
@@ -139,13 +137,7 @@ def _named(pod: str, chunk: str) -> str:
 
 
 class Logs:
-    """The use case of logs.
-
-    Args:
-        store: The database.
-        cluster: The cluster in which jobs run.
-        server: The name of the server in the labels of its objects.
-    """
+    """The use case of logs."""
 
     def __init__(self, store: Store, cluster: Cluster, server: str) -> None:
         self._store = store
@@ -155,15 +147,7 @@ class Logs:
     async def open(self, authenticate: Authenticate, release: str, query: LogQuery) -> JobLog:
         """Return the log of a job that the caller owns, or in whose project they act for others.
 
-        Args:
-            authenticate: Returns the caller; called again while the log is followed, which ends when the caller may no
-                longer read the log.
-            release: The release of the job.
-            query: The part of the log to read.
-
-        Raises:
-            Failure: The caller may not read the log, or the log was not found.
-            ClusterError: The cluster does not answer.
+        Raises Failure or ClusterError.
         """
 
         async def check() -> StoredJob:
@@ -233,13 +217,7 @@ async def _in_turn(source: _Source, pods: Sequence[str], first: Chunks) -> Async
 
 
 class _Followed:
-    """The logs of pods, merged as lines are written; with several pods, each line begins with the name of its pod.
-
-    Args:
-        source: The source of the logs.
-        pods: The pods whose logs are read first.
-        begun: The logs of these pods that are open.
-    """
+    """The logs of pods, merged as lines are written; with several pods, each line begins with the name of its pod."""
 
     def __init__(self, source: _Source, pods: Sequence[str], begun: dict[str, tuple[Chunks, bool]]) -> None:
         self._source = source

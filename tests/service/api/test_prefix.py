@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 URL = "https://train.example.com"
 ROOT = "/mlpack"
 _LINK = re.compile(r'(?:href|src|action|data-events|data-log)="([^"#]+)[^"]*"')
-_STREAM_OR_FORM = re.compile("/events[?]|follow=true|/(cancel|delete|rerun|remove|sign-out)$")
+_STREAM_OR_FORM = re.compile("/events[?]|follow=true|/(cancel|delete|rerun|remove|sign-out|title|compare)$")
 
 
 class Proxied(Site):
@@ -64,6 +64,9 @@ def proxied(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Proxied]
 def test_all_links_of_the_page_are_below_the_prefix(proxied: Proxied) -> None:
     release = proxied.post(f"{proxied.root}/v1/jobs", FILLED).json()["release"]
     proxied.until(lambda: ("Job", release) in proxied.cluster.objects, "the Job")
+    proxied.cluster.pod(release, "Running")
+    store = proxied.server.store
+    proxied.until(lambda: (job := store.job(release)) and job.started, "the start")
     start = proxied.view(f"{proxied.root}/")
     assert start.headers["location"] == f"{ROOT}/overview"
     todo, done = [f"{ROOT}/overview", f"{ROOT}/new/countdown", f"{ROOT}/sign-in"], set()

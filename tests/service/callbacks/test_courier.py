@@ -11,8 +11,7 @@ import pytest
 from packager import __version__
 from packager.base.values import replace
 from packager.service.callbacks import courier
-from packager.service.callbacks.courier import SCHEDULE, Courier, Reply
-from packager.service.callbacks.signature import SigningSecrets, sign
+from packager.service.callbacks.courier import SCHEDULE, Courier, Reply, SigningSecrets, sign
 from packager.service.sealing import Sealer
 from packager.service.store.store import Store
 from tests.service.conftest import BOTH

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import ToolError, UsageError
-from packager.service.callbacks.signature import SigningSecrets, read_secrets, sign
+from packager.service.callbacks.courier import SigningSecrets, read_secrets, sign
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.service.access.tokens import EVERY, Caller
 from packager.service.config import ServerConfig
-from packager.service.demo import content
+from packager.service.demo import cluster
 from packager.service.demo.cluster import SimulatedCluster
 from packager.service.sealing import Sealer
 from packager.service.server import Server
@@ -23,7 +23,7 @@ def test_demonstration_has_jobs_that_run_fail_succeed_and_wait(tmp_path: Path) -
     log: list[str] = []
 
     async def statuses() -> set[str]:
-        settings = ServerConfig(projects=content.PROJECTS)
+        settings = ServerConfig(projects=cluster.PROJECTS)
         server = Server(
             settings,
             Store(tmp_path / "demo.db"),
@@ -34,7 +34,7 @@ def test_demonstration_has_jobs_that_run_fail_succeed_and_wait(tmp_path: Path) -
             is_demo=True,
         )
         async with server.running(), asyncio.timeout(60):
-            await content.fill(server, ADMIN)
+            await cluster.fill(server, ADMIN)
             seen: set[str] = set()
             while not {"running", "failed", "succeeded", "queued"} <= seen:
                 seen |= {row.status for row in await asyncio.to_thread(server.store.jobs, JobQuery())}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from packager.service.jobs.failure_line import explaining
+from packager.service.jobs.user_hints import explaining
 
 TRACEBACK = ["Traceback (most recent call last):\n", '  File "train.py", line 3, in <module>\n', "    train()\n"]
 METRIC = '{"step": 8, "loss": 264.1}\n'

@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 from packager.base.values import replace
 from packager.service.config import RetentionConfig
-from packager.service.jobs.sweeper import Sweeper
-from packager.service.store.models import StoredLog
+from packager.service.jobs.follower import Sweeper
+from packager.service.store.models import StoredLog, as_text
 from packager.service.store.store import Store
-from packager.service.times import as_text
 from tests.service.conftest import BOTH
 from tests.service.stored import JOB, add_job
 

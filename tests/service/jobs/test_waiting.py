@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from packager.service.jobs.waiting import Waiting
+from packager.service.jobs.follower import Waiting
 
 
 def taken(waiting: Waiting, count: int) -> list[str]:

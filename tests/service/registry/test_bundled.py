@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from packager.service.registry import bundled
+from packager.service.registry import catalog
 from packager.service.registry.policy import Site as Settings
 from packager.service.registry.policy import accept
 from packager.service.registry.rendering import Renderer
@@ -17,7 +17,7 @@ IMAGE: dict[str, Any] = {"image": {"repository": "busybox", "tag": "1"}}
 
 def objects(name: str, system: dict[str, Any]) -> str:
     """Return the objects of a bundled template, as JSON."""
-    template = {body.name: body.template for body in bundled.templates()}[name]
+    template = {body.name: body.template for body in catalog.templates()}[name]
     renderer = Renderer()
     try:
         rendered = renderer.render(template, template_values({}, {**IMAGE, **system}, NAMES))

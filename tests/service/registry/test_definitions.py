@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packager.base.values import convert
-from packager.service.registry import bundled, definitions, template_values
+from packager.service.registry import catalog, definitions, template_values
 from packager.service.registry.bodies import DefinitionBody
 from packager.service.registry.policy import Site
 from tests.service import bodies
@@ -66,9 +66,9 @@ def test_filled_values_become_the_objects_of_a_job(renderer: Renderer) -> None:
     assert job["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example.com/team/digits:cpu"
 
 
-@pytest.mark.parametrize("name", [template.name for template in bundled.templates()])
+@pytest.mark.parametrize("name", [template.name for template in catalog.templates()])
 def test_bundled_templates_accept_the_same_values(renderer: Renderer, name: str) -> None:
-    template = next(template for template in bundled.templates() if template.name == name)
+    template = next(template for template in catalog.templates() if template.name == name)
     assert renderer.check(template.template) == []
     changes: dict[str, Any] = {}
     if name == "countdown-task":
@@ -81,7 +81,7 @@ def test_bundled_templates_accept_the_same_values(renderer: Renderer, name: str)
 
 
 def test_countdown_number_is_never_a_part_of_a_command(renderer: Renderer) -> None:
-    template = bundled.templates()[0]
+    template = catalog.templates()[0]
     names = {"release": "demo-1", "taskDef": "t", "application": "a", "creator": "c"}
     context = {
         "global": names,

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from packager.base import yamlio
-from packager.service.complaints import of_fault
+from packager.service.failures import of_fault
 from packager.service.registry import description
 from tests.service import bodies
 

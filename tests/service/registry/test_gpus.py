@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from packager.service.registry.gpus import Gpus, count_gpus
+from packager.service.registry.policy import Gpus, count_gpus
 
 
 def job(limits: dict[str, Any], parallelism: int = 1, **pod: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import ToolError
-from packager.service.store import copying
+from packager.service.store import migration
 from packager.service.store.models import StoredTemplate, metadata
 from packager.service.store.store import Store
 from tests.service.store.test_store import added
@@ -32,9 +32,9 @@ def test_copy_preserves_all_rows_to_postgresql_and_back(tmp_path: Path, postgres
         store_release = added(first, application=f"a{number}")
     change_job(first, store_release, status="failed", reason="OOMKilled")
     first.check_writable()
-    counts = copying.copy(first, second)
+    counts = migration.copy(first.database, second.database)
     assert (counts["jobs"], counts["job_events"], counts["templates"], counts["meta"]) == (3, 4, 1, 1)
-    assert copying.copy(second, third) == counts
+    assert migration.copy(second.database, third.database) == counts
     assert rows(first) == rows(second) == rows(third)
     added(second)
     assert [event.id for event in second.events(None)] == [1, 2, 3, 4, 5]
@@ -45,7 +45,7 @@ def test_copy_preserves_all_rows_to_postgresql_and_back(tmp_path: Path, postgres
 def test_copy_refuses_a_database_with_rows(tmp_path: Path) -> None:
     first, second = Store(tmp_path / "a.db"), Store(tmp_path / "b.db")
     added(first)
-    second.revisions.add_template(StoredTemplate(name="t", body="1", author="ada"))
+    second.revisions.add(StoredTemplate(name="t", body="1", author="ada"))
     with pytest.raises(ToolError, match="is not empty: it has rows in templates"):
-        copying.copy(first, second)
+        migration.copy(first.database, second.database)
     assert second.counts() == {}

@@ -123,8 +123,8 @@ def test_pool_without_a_free_connection_is_reported_as_away(database: str, monke
         for _ in range(databases.CONNECTIONS):
             stack.enter_context(store.database.reading())
         with pytest.raises(AwayError, match="the database does not answer: QueuePool limit"):
-            store.ping()
-    store.ping()
+            store.job("none")
+    store.job("none")
     store.close()
 
 

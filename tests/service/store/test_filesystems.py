@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager.service.store import filesystems
-from packager.service.store.filesystems import network_file_system
+from packager.service.store import databases
+from packager.service.store.databases import network_file_system
 
 if TYPE_CHECKING:
     import pytest
@@ -25,10 +25,10 @@ def mounts(tmp_path: Path, kind: str) -> Path:
 
 def test_network_file_system_is_distinguished_from_a_local_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("nfs4", "fuse.sshfs"):
-        monkeypatch.setattr(filesystems, "_MOUNTS", mounts(tmp_path, kind))
+        monkeypatch.setattr(databases, "_MOUNTS", mounts(tmp_path, kind))
         assert network_file_system(tmp_path) == kind
     for kind in ("ext4", "fuse.lxcfs", "nfsd"):
-        monkeypatch.setattr(filesystems, "_MOUNTS", mounts(tmp_path, kind))
+        monkeypatch.setattr(databases, "_MOUNTS", mounts(tmp_path, kind))
         assert network_file_system(tmp_path) is None
 
 
@@ -37,5 +37,5 @@ def test_local_mounts_and_no_mounts_have_no_network_file_system(
 ) -> None:
     assert network_file_system(tmp_path) is None
     assert network_file_system(Path("/proc")) is None
-    monkeypatch.setattr(filesystems, "_MOUNTS", tmp_path / "none")
+    monkeypatch.setattr(databases, "_MOUNTS", tmp_path / "none")
     assert network_file_system(tmp_path) is None

@@ -55,7 +55,7 @@ def test_store_refuses_other_files_links_and_folders(tmp_path: Path) -> None:
 
 def test_backup_is_a_complete_private_database(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
-    store.revisions.add_template(template("{}"))
+    store.revisions.add(template("{}"))
     store.backup(tmp_path / "copy.db")
     copy = Store(tmp_path / "copy.db")
     assert [row.name for row in copy.revisions.templates()] == ["t"]
@@ -85,13 +85,13 @@ def added(store: Store, *, limits: Quota | None = None, **changes: Any) -> str:
 
 @BOTH
 def test_template_revisions_are_counted_and_checked(store: Store) -> None:
-    store.revisions.add_template(template("1"))
+    store.revisions.add(template("1"))
     with pytest.raises(ExistsError):
-        store.revisions.add_template(template("2"))
+        store.revisions.add(template("2"))
     with pytest.raises(MismatchError, match="expected revision 7, found 1"):
-        store.revisions.change_template(template("2"), 7)
-    assert store.revisions.change_template(replace(template("2"), name="none"), None) is None
-    row = store.revisions.change_template(template("2"), 1)
+        store.revisions.change(template("2"), 7)
+    assert store.revisions.change(replace(template("2"), name="none"), None) is None
+    row = store.revisions.change(template("2"), 1)
     assert row
     assert row.revision == 2
     first = store.revisions.template("t", 1)
@@ -292,7 +292,7 @@ def test_definitions_of_other_projects_are_neither_read_nor_counted(store: Store
     added(store)
     for name, project in (("a.x", "a"), ("a.y", None), ("b.x", "b")):
         new = StoredDefinition(name=name, body="{" + "}" * 1000, author="ada", template="t", project=project)
-        store.revisions.add_definition(new)
+        store.revisions.add(new)
     assert [row.name for row in store.revisions.definitions(("a",))] == ["a.x", "a.y", "d"]
     assert sorted(store.revisions.names("b")) == ["a.y", "b.x", "d"]
     assert store.revisions.count_definitions("a") == (1, 1)

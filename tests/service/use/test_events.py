@@ -7,9 +7,9 @@ import pytest
 
 from packager.service.access.tokens import Caller, key_of
 from packager.service.failures import Failure
-from packager.service.jobs.waiting import Pulse
+from packager.service.jobs.follower import Pulse
 from packager.service.store.store import Store
-from packager.service.use import events, streams
+from packager.service.use import events
 from packager.service.use.events import JobEvents
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def test_silent_stream_stays_open_while_other_projects_have_events(
 def test_stream_ends_when_its_caller_sees_other_projects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, roles: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(events, "LOOK_SECONDS", 0.01)
     use = JobEvents(Store(tmp_path / "server.db"), Pulse())
     callers = iter([CALLER, CALLER])
 

@@ -83,6 +83,24 @@ def test_developers_rerun_jobs_with_their_own_secrets(site: Site) -> None:
     assert site.post(f"/v1/jobs/{release}/rerun", None, "developer").status_code == 201
 
 
+def test_rerun_is_refused_if_the_definition_keeps_a_secret_no_longer(site: Site) -> None:
+    description = "env:\n  TOKEN: (Optional:secret) Opens the hub\n"
+    before = bodies.definition(user_values_description=bodies.DESCRIPTION + description)
+    assert site.call("PUT", "/v1/definitions/digits", json=before).status_code == 200
+    release = created(site, env={"TOKEN": HIDDEN})
+    assert site.post(f"/v1/jobs/{release}/rerun", None, "ada").status_code == 201
+    after = bodies.definition(user_values_description=before["user_values_description"].replace(":secret", ""))
+    assert site.call("PUT", "/v1/definitions/digits", json=after).status_code == 200
+    refused = site.post(f"/v1/jobs/{release}/rerun", None, "ada")
+    assert (refused.status_code, refused.json()["errors"]) == (
+        422,
+        [{"pointer": "/env/TOKEN", "detail": "was filled in as a secret, and is not one in the definition any more"}],
+    )
+    assert HIDDEN not in refused.text
+    assert len(jobs(site)) == 2
+    assert site.post(f"/v1/jobs/{release}/rerun?pinned=true", None, "ada").status_code == 201
+
+
 def test_cancel_of_a_job_that_has_just_ended_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     release, store = created(site), site.server.store
     want = store.want

@@ -12,7 +12,7 @@ import pytest
 from packager.service.access import sessions, tokens
 from packager.service.failures import Failure
 from packager.service.store.databases import AwayError
-from packager.service.use import streams
+from packager.service.use import events
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.live import listening
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Service, str]]:
     """A listening server and its address; streams check the permissions of their caller twice a second."""
-    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(events, "LOOK_SECONDS", 0.5)
     service = Service(tmp_path / "server.db")
     with listening(service) as address:
         with httpx.Client(base_url=address, headers={"x-api-key": service.tokens["admin"]}, timeout=60) as admin:
@@ -106,13 +106,13 @@ def read(count: int, pause: float, outcome: Exception | None) -> list[str]:
             raise outcome
 
     async def collect() -> list[str]:
-        return [line async for line in streams.guarded(_lines(count, pause), check)]
+        return [line async for line in events.guarded(_lines(count, pause), check)]
 
     return asyncio.run(collect())
 
 
 def test_stream_continues_during_outages_and_ends_on_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(events, "LOOK_SECONDS", 0.01)
     for outcome in (None, AwayError("away"), Failure("issuer-unreachable", "away")):
         assert read(3, 0.05, outcome) == ["0", "1", "2"]
     for kind in ("unauthenticated", "forbidden", "not-found"):
