@@ -128,8 +128,8 @@ EXAMPLES = {
     "docs/tour.md": 10,
     "docs/index.md": 4,
     "docs/guides/storage.md": 3,
-    "docs/guides/gpus.md": 3,
-    "docs/guides/queues.md": 3,
+    "docs/guides/gpus.md": 2,
+    "docs/guides/queues.md": 2,
     "docs/guides/mlcubes.md": 2,
     "docs/guides/kubeflow.md": 2,
 }

@@ -61,6 +61,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mlpack delete hello-mpi --keep-results", "keep claims and their data"),
     ),
     "history": (("mlpack history hello-mpi --all-namespaces", "what is deployed, by whom, of which build"),),
+    "task export": (("mlpack task export train.tar.gz --to service", "a template and a definition of a package"),),
     "task schema": (("mlpack task schema train", "which values a definition takes, as JSON Schema"),),
     "task create": (
         ("mlpack task create train --set epochs=3", "a job from a definition"),

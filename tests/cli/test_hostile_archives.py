@@ -27,6 +27,7 @@ COMMANDS = {
     "bundle": ["bundle", "hello-mpi"],
     "inspect": ["inspect", "hello-mpi"],
     "lock": ["lock", "hello-mpi"],
+    "task export": ["task", "export", "hello-mpi"],
     "push": ["push", "hello-mpi", "oci://localhost:1/hello-mpi:1"],
 }
 

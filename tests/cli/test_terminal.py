@@ -76,7 +76,7 @@ def test_output_is_utf8_in_every_locale(tmp_path: Path) -> None:
 def test_build_prints_path_with_invalid_utf8_unchanged(tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "model")
     out = os.fsencode(tmp_path) + b"/\xff"
-    done = run("build", spec, "-d", os.fsdecode(out))
+    done = run("build", spec, "-d", os.fsdecode(out), "-q")
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout == out + b"/demo-fp32-training.tar.gz\n"
     assert Path(os.fsdecode(done.stdout.rstrip(b"\n"))).is_file()

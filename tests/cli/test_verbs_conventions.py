@@ -52,7 +52,7 @@ WRITE_FILES = {
         "pull",
         "results",
     ),
-    *("serve backup", "site init"),
+    *("serve backup", "site init", "task export"),
 }
 """These only write files of their own, and replace none without --force."""
 INTERACTIVE = {"dev", "serve migrate", "serve token", "task cancel", "task rerun"}

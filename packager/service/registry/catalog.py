@@ -267,7 +267,11 @@ def read_definition(row: StoredDefinition) -> Definition:
 
 @lru_cache(maxsize=256)
 def _read(body: str) -> Definition:
-    definition, complaints = definitions.read(convert(json.loads(body), NamedDefinition))
+    content = json.loads(body)
+    if content.pop("package", None):  # of a server up to 0.2.0
+        detail = "the definition is over a package; `mlpack task export` makes a template and a definition of it"
+        raise Failure("invalid-definition", detail)
+    definition, complaints = definitions.read(convert(content, NamedDefinition))
     assert definition is not None, complaints
     return definition
 

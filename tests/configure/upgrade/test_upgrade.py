@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 OVERLAY = "quickstart/k8s/mlops/single-node"
-RELEASED = sorted((Path(__file__).parent.parent / "releases/0.1.0").glob("*.tar.gz"))
+RELEASED = sorted((Path(__file__).parents[2] / "releases/0.1.0").glob("*.tar.gz"))
 ENV, POD = f"{OVERLAY}/mlops.env", f"{OVERLAY}/pod.yaml"
 
 
