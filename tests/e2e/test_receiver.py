@@ -71,7 +71,7 @@ def test_overlay_outside_of_the_package_runs_through_two_newer_builds(site: Site
     for number in range(3):
         if number:
             site.run("rm -r storage storage.tar.gz")
-            site.build(str(SPEC), f"--set environment.STEPS_{number}=1")
+            site.build(str(SPEC), f"--add environment.STEPS_{number}=1")
             written = site.shell("mlpack overlay storage --to mine --overlay single-node")
             assert (written.returncode, f"STEPS_{number}" in written.stderr) == (0, True), written.stderr
         site.run("kubectl apply -k mine/single-node")
