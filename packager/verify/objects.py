@@ -169,7 +169,7 @@ def _name(overlay: RenderedOverlay, manifest: Manifest, allowed: frozenset[str])
     if not (name and package) or any(f"{name}-".startswith(f"{own}-") for own in (package, *claims, *permitted)):
         return
     before, is_inside, _ = name.partition(package)
-    word = f"{words.NAME}{before}{package}" if is_inside else f"{words.NAME}{name}"
+    word = f"{words.NAME}{before}{package}" if before and is_inside else f"{words.NAME}{name}"
     hint = permits_hint(word if words.is_word(word) else "")
     message = f"{name!r} may be an object of others: expected {package!r}, or a name that begins with it and a dash"
     yield overlay.problem(manifest, ("metadata", "name"), message, hint).about(NAME, word)

@@ -208,6 +208,10 @@ metadata: {name: frontend}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: frontend}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: hello-mpi2}
 """
 
 
@@ -227,7 +231,7 @@ def test_package_cannot_take_the_names_of_other_objects(mlpack: Mlpack, package:
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert done.code == 5
     frontends = (f"{kind} frontend" for kind in ("Deployment", "Service", "PodDisruptionBudget"))
-    others = ("ConfigMap team-settings", "PersistentVolumeClaim team-data", *frontends)
+    others = ("ConfigMap team-settings", "PersistentVolumeClaim team-data", "Service hello-mpi2", *frontends)
     for other in others:
         name = other.partition(" ")[2]
         message = f"{other}: metadata.name: {name!r} may be an object of others: expected 'hello-mpi'"
@@ -239,5 +243,7 @@ def test_package_cannot_take_the_names_of_other_objects(mlpack: Mlpack, package:
         seal(changed)
     refused = mlpack("deploy", package, "--overlay", "single-node", "--kubectl", kubectl)
     assert (refused.code, "'team-settings' may be an object of others" in refused.stderr) == (5, True)
-    words = [word for name in ("team-settings", "team", "frontend") for word in ("--allow", f"name:{name}")]
+    words = [
+        word for name in ("team-settings", "team", "frontend", "hello-mpi2") for word in ("--allow", f"name:{name}")
+    ]
     assert "may be an object of others" not in mlpack("verify", package, "--kubectl", kubectl, *words).stdout
