@@ -30,7 +30,7 @@ from packager.base.values import Value
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -82,11 +82,8 @@ class Network(Value, frozen=True):
     """The way to the network."""
 
     ca_file: str | None = None  # certificates of authorities that are trusted in addition to the system's
-    resolve: Callable[[Address], Sequence[str]] | None = None
-    """Returns the IP addresses of a server, or raises to forbid the server; with it, no proxy is used."""
     proxies: tuple[str, ...] = ("http", "https")  # the schemes for which proxies of the environment are used
     silent: float = 60.0  # the seconds that a server may be silent
-    seconds: float | None = None  # the time limit for everything; None for none
     show: Callable[[str], object] = lambda _line: None  # receives a line about each request, without secrets
     sleep: Callable[[float], object] = time.sleep  # waits between two tries
 
@@ -203,7 +200,6 @@ class HttpTransport:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._end = math.inf if network.seconds is None else time.monotonic() + network.seconds
         self._tls: ssl.SSLContext | None = None
         self._managers: dict[tuple[str, str], urllib3.PoolManager] = {}
         self._reached: set[tuple[str, str, int]] = set()
@@ -212,10 +208,6 @@ class HttpTransport:
         """Close all connections."""
         for manager in self._managers.values():
             manager.clear()
-
-    def has_time(self, seconds: float) -> bool:
-        """Whether the time limit is further away than `seconds`."""
-        return self._end - time.monotonic() > seconds
 
     @contextmanager
     def opened(  # noqa: PLR0913 - what makes a request
@@ -250,7 +242,7 @@ class HttpTransport:
         """
         end = time.monotonic() + (SECONDS if seconds is None else seconds)
         end += (size + (content.size if content else 0)) / _SLOWEST
-        token = _END.set(min(end, self._end))
+        token = _END.set(end)
         try:
             place = url
             for _ in range(_MOST_MOVES + 1):
@@ -287,15 +279,8 @@ class HttpTransport:
         }
         body = None if content is None else content.pieces()
         with _translated(url, is_new=url.origin not in self._reached):
-            if self._network.resolve is not None:
-                named = {"server_hostname": url.host, "assert_hostname": url.host} if url.scheme == "https" else {}
-                manager = self._manager(url.scheme, "")
-                pool = manager.connection_from_host(self._network.resolve(url)[0], url.port, url.scheme, named)
-                every["Host"] = url.authority
-                response = pool.urlopen(method, url.target, body, every, redirect=False, **options)
-            else:
-                manager = self._manager(url.scheme, _proxy(url) if url.scheme in self._network.proxies else "")
-                response = manager.urlopen(method, url.text, redirect=False, body=body, headers=every, **options)
+            manager = self._manager(url.scheme, _proxy(url) if url.scheme in self._network.proxies else "")
+            response = manager.urlopen(method, url.text, redirect=False, body=body, headers=every, **options)
         self._reached.add(url.origin)
         self._network.show(f"{method} {url.shown}: {response.status}")
         return response

@@ -60,8 +60,6 @@ class Authority:
         registry: The address of the registry.
         transport: Sends requests to the issuer of tokens.
         login: Returns the credentials, which are looked for when the registry asks for some; None without any.
-        may_receive: Whether the issuer at an address may receive the credentials; by default every one that is as safe
-            as the registry itself.
     """
 
     def __init__(
@@ -69,12 +67,10 @@ class Authority:
         registry: Address,
         transport: HttpTransport,
         login: Callable[[], Login | None],
-        may_receive: Callable[[Address], bool] | None = None,
     ) -> None:
         self._registry = registry
         self._transport = transport
         self._find = login
-        self._may_receive = may_receive or self._is_as_safe
         self._login: Login | None = None
         self._is_searched = False
         self._headers: dict[str, str] = {}
@@ -140,31 +136,30 @@ class Authority:
         issuer = address(expected.realm)
         if not self._is_as_safe(issuer):
             raise ToolError(f"{self._registry.authority} names an issuer of tokens without encryption: {issuer.shown}")
-        allowed = login if login is not None and self._may_receive(issuer) else None
         headers = {"Accept": "application/json"}
         content: Content | None
-        if allowed is not None and allowed.identity_token:
+        if login is not None and login.identity_token:
             form = rest.path(
                 grant_type="refresh_token",
                 service=expected.service or self._registry.authority,
                 client_id=_CLIENT,
                 scope=scope,
-                refresh_token=allowed.identity_token,
+                refresh_token=login.identity_token,
             )[1:].encode()
             headers["Content-Type"] = "application/x-www-form-urlencoded"
             method, where, content = "POST", issuer, Content(form, len(form))
         else:
             query = rest.path(service=expected.service, scope=scope)[1:]
             joined = f"{expected.realm}{'&' if '?' in expected.realm else '?'}{query}"
-            if allowed is not None:
-                headers["Authorization"] = allowed.basic
+            if login is not None:
+                headers["Authorization"] = login.basic
             method, where, content = "GET", address(joined), None
         with self._transport.opened(method, where, headers, content) as response:
             if response.status in BUSY:
                 raise TransientError(issuer.shown, f"has answered with status {response.status}", join=" ")
             if response.status != 200:
-                by = f"the credentials from {allowed.source}" if allowed else "a request without credentials"
-                hint = None if allowed else f"log in: podman login {self._registry.authority}"
+                by = f"the credentials from {login.source}" if login else "a request without credentials"
+                hint = None if login else f"log in: podman login {self._registry.authority}"
                 raise ToolError(f"{issuer.shown} issues no token for {by} (status {response.status})", hint=hint)
             answer = response.read(_TOKEN_BYTES, "the token")
         try:

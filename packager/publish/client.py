@@ -49,12 +49,10 @@ class Retries:
 
     Args:
         sleep: Waits.
-        has_time: Whether there is time to wait for so many seconds.
     """
 
-    def __init__(self, sleep: Callable[[float], object], has_time: Callable[[float], bool]) -> None:
+    def __init__(self, sleep: Callable[[float], object]) -> None:
         self._sleep = sleep
-        self._has_time = has_time
         self._count = 0
 
     def wait(self, error: TransientError) -> None:
@@ -62,7 +60,6 @@ class Retries:
 
         Raises:
             TransientError: The last try has failed, too.
-            ToolError: No time is left for another try.
         """
         self._count += 1
         if self._count >= _TRIES:
@@ -70,8 +67,6 @@ class Retries:
         pause = _FIRST_PAUSE * 2 ** (self._count - 1)
         jitter = random.uniform(pause / 2, pause)  # noqa: S311 - so that clients do not come back together
         seconds = jitter if error.seconds is None else min(error.seconds, _LONGEST_PAUSE)
-        if not self._has_time(seconds):
-            raise ToolError(f"the registry has not sent everything in time: {error}", hint=error.hint) from None
         self._sleep(seconds)
 
     def begin(self) -> None:
@@ -85,9 +80,6 @@ class Access(Value, frozen=True):
     network: Network
     login: Callable[[PackageReference], Login | None] = lambda _reference: None  # called when a registry asks for some
     plain_http: bool = False  # whether the registry is used over http
-    may_receive: Callable[[Address], bool] | None = None
-    """Whether an issuer of tokens may receive the credentials; None for each that is as safe as the registry."""
-    tries_http: bool = True  # whether a registry of this machine that does not speak TLS is used over http
 
 
 class AccessRequest(Value, frozen=True):
@@ -126,7 +118,7 @@ class RegistryClient:
         self._transport = HttpTransport(access.network)
         self._scope = f"repository:{reference.repository}:pull{',push' if may_push else ''}"
         self._use("http" if access.plain_http else "https")
-        self._is_certain = access.plain_http or not access.tries_http or not rest.is_loopback(self._url.host)
+        self._is_certain = access.plain_http or not rest.is_loopback(self._url.host)
 
     @property
     def is_plain(self) -> bool:
@@ -139,7 +131,7 @@ class RegistryClient:
 
     def retries(self) -> Retries:
         """Return a new count of tries."""
-        return Retries(self._access.network.sleep, self._transport.has_time)
+        return Retries(self._access.network.sleep)
 
     def retried(self, ask: Callable[[], T]) -> T:
         """Return the result of a function, which is called again after errors that pass."""
@@ -220,7 +212,7 @@ class RegistryClient:
         """Use the API over http or https."""
         access, reference = self._access, self._reference
         self._url = address(f"{scheme}://{reference.api_host}/v2/")
-        self._authority = Authority(self._url, self._transport, lambda: access.login(reference), access.may_receive)
+        self._authority = Authority(self._url, self._transport, lambda: access.login(reference))
 
     def _choose_scheme(self) -> None:
         """Use http for a registry on this machine that does not speak TLS."""
