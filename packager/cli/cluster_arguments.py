@@ -131,9 +131,6 @@ Hold = Annotated[
 _HOLD = "10m"
 """The longest hold unless the user sets another."""
 
-_KUBECONFIG = Path(os.path.expanduser("~/.kube/config"))  # noqa: PTH111 - Path.home raises for users without a home folder
-"""The file that kubectl reads unless KUBECONFIG or --kubeconfig names another one."""
-
 
 def acceptance(allow: Sequence[str], pod_security: str | None) -> list[str]:
     """Return the arguments that let another command accept the same kinds and Pod Security level."""
@@ -167,7 +164,7 @@ class ClusterOptions:
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each kubectl command that is run.")] = False
 
     def client(self, ctx: typer.Context, namespace: str | None = None) -> Kubectl:
-        """Return a client for the cluster that the options name; it is closed when the command `ctx` ends.
+        """Return a client for the cluster that the options name.
 
         Args:
             ctx: The command.
@@ -180,15 +177,8 @@ class ClusterOptions:
         for flag, value in (("--namespace", namespace), ("--context", self.context), ("--kubectl", self.kubectl)):
             if value is not None and (not value or value.startswith("-")):
                 raise UsageError(f"{flag}: expected a name, found {value!r}")
-        defaults = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-        reached = reach(
-            *(self.kubectl, namespace, self.context, self.kubeconfig),
-            default_kubeconfigs=defaults or [_KUBECONFIG],
-            environment=os.environ,
-            show=self._show,
-            runner=host(ctx).runner,
-        )
-        return ctx.with_resource(reached)
+        where = (self.kubectl, namespace, self.context, self.kubeconfig)
+        return reach(*where, environment=os.environ, show=self._show, runner=host(ctx).runner)
 
     def _show(self, argv: list[str]) -> None:
         if self.verbose:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, TimedOutError, ToolError, UnreachableError
@@ -137,7 +137,7 @@ def _is_available(deployment: Object) -> bool:
 
 def _run(kubectl: Kubectl, arguments: list[str], manifests: Bundle) -> str:
     with manifests.file() as file:
-        done = kubectl.run(*arguments, f"--filename={file}")
+        done = replace(kubectl, namespace="").run(*arguments, f"--filename={file}")
     if done.returncode != 0:
         raise explained_error(done.stderr)
     return str(done.stdout)

@@ -264,11 +264,8 @@ def test_client_reports_killed_kubectl() -> None:
 def test_default_namespace_reports_unreadable_kubeconfig() -> None:
     stderr = "error: the kubeconfig is a folder"
     runner = Scripted(process.Finished(1, "", stderr), has_kubeconfig=False)
-    with (
-        Connection([], is_explicit=False) as connection,
-        pytest.raises(ClusterError, match=r"^the kubeconfig is a folder$"),
-    ):
-        Kubectl(runner=runner, connection=connection).default_namespace()
+    with pytest.raises(ClusterError, match=r"^the kubeconfig is a folder$"):
+        Kubectl(runner=runner, connection=Connection()).default_namespace()
     assert Kubectl(namespace="team").default_namespace() == "team"
 
 
