@@ -9,7 +9,7 @@ from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.problems import Problem
 from packager.configure import additions, resources, settings
-from packager.kubernetes.manifest import at, integer, out_of_range
+from packager.kubernetes.manifest import at, integer
 from packager.package import kustomization, layout
 from packager.package.layout import env
 from packager.package.options import GPU
@@ -102,17 +102,10 @@ def _out_of_range(files: Files, overlay: str) -> Iterator[Problem]:
     """Yield the numbers of env files that the kind of a workload does not accept."""
     for workload in settings.workloads(files, overlay):
         filled = _fill(files, overlay, workload)
-        structure = structures.structure_of(workload)
-        ranges = structure.ranges if structure else {}
-        faults = [(fault.location, fault.message) for fault in structures.faults(workload)]
-        for location in filled:
-            path = ".".join("*" if isinstance(step, int) else step for step in location[1:])
-            if path in ranges and (message := out_of_range(at(workload.data, location), ranges[path])):
-                faults.append((location, message))
-        for location, message in faults:
-            if location in filled:
-                key, place = filled[location]
-                yield Problem(*place, f"{key}: {message}")
+        for fault in structures.faults(workload):
+            if fault.location in filled:
+                key, place = filled[fault.location]
+                yield Problem(*place, f"{key}: {fault.message}")
 
 
 def _fill(files: Files, overlay: str, workload: Manifest) -> dict[Location, tuple[str, Position]]:

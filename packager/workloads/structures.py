@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from packager.workloads import OfEachKind, podgroups
+from packager.workloads import OfEachKind
 from packager.workloads.pods import is_of_kubernetes, of_kubernetes
+from packager.workloads.structure import POD_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -45,7 +46,6 @@ def faults(manifest: Manifest) -> Iterator[Fault]:
     """Yield errors in a manifest that its kind's folder finds; nothing if the kind has no folder."""
     structure = structure_of(manifest)
     if structure:
-        yield from structure.value_faults(manifest)
         yield from structure.faults(manifest)
 
 
@@ -76,4 +76,4 @@ def added_variables(manifest: Manifest) -> tuple[str, ...]:
 
 def is_known(manifest: Manifest) -> bool:
     """Whether `pods` returns all pods that come of `manifest`."""
-    return is_of_kubernetes(manifest) or is_workload(manifest) or (manifest.api, manifest.kind) in podgroups.KINDS
+    return is_of_kubernetes(manifest) or is_workload(manifest) or (manifest.api, manifest.kind) in POD_GROUPS

@@ -21,7 +21,7 @@ from packager.modelspec.importers.jobs import Role
 from packager.modelspec.importers.pods import Container
 from packager.modelspec.importers.source import ForeignValue, Given, Ledger, Source, decided, printable
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
-from packager.workloads.mpijob.checks import by_mpi
+from packager.workloads.launchers import reserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -435,7 +435,7 @@ class _JobImport:
                     given.origin, f"{name} becomes that of the launcher", "all ranks have the same variables"
                 )
         merged = replace(worker, container=replace(worker.container, environment=variables))
-        jobs.put_environments(self.draft, self.place, [merged], by_mpi)
+        jobs.put_environments(self.draft, self.place, [merged], lambda key: reserved_by(key, "mpi"))
         pods.put_resources(self.draft, self.place, worker.container.resources)
         for place, quantity in launcher.container.resources.items():
             self.draft.put((*self.place, "launcher_resources", *place), quantity.value, quantity.origin)

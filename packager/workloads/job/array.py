@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import annotation, created, status
 from packager.kubernetes.pods import failure
-from packager.workloads.indexed import ANNOTATION
+from packager.workloads.launchers import INDEX_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ def newest(pods: Iterable[Object]) -> dict[int, Object]:
 
 def _index(pod: Object) -> int:
     """Return the index of a pod; -1 for one that has none."""
-    index = annotation(pod, ANNOTATION) or ""
+    index = annotation(pod, INDEX_ANNOTATION) or ""
     return int(index) if re.fullmatch("[0-9]{1,10}", index) else -1
 
 

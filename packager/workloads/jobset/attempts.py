@@ -34,8 +34,8 @@ from packager.kubernetes.pods import failure
 from packager.kubernetes.remedy import RUN_AGAIN
 from packager.kubernetes.stopped import DELETED, ended_at, stop_requested_at, stopped
 from packager.kubernetes.verdict import Finding
-from packager.workloads.indexed import ANNOTATION
 from packager.workloads.jobset.structure import OPTIONS
+from packager.workloads.launchers import INDEX_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +94,7 @@ def attempt(pod: Object) -> int:
 def who(pod: Object) -> str:
     """Return the name of a pod for users: node 1."""
     job = _number(labels(pod).get(JOB_INDEX))
-    return f"{labels(pod).get(ROLE, 'pod')} {f'{job}-' if job else ''}{_number(annotation(pod, ANNOTATION))}"
+    return f"{labels(pod).get(ROLE, 'pod')} {f'{job}-' if job else ''}{_number(annotation(pod, INDEX_ANNOTATION))}"
 
 
 def current(pods: Sequence[Object]) -> list[Object]:
@@ -103,13 +103,13 @@ def current(pods: Sequence[Object]) -> list[Object]:
     newest: dict[tuple[bool, str, int, int], Object] = {}
     for pod in sorted((pod for pod in pods if attempt(pod) == last), key=created):
         role, job = labels(pod).get(ROLE, ""), _number(labels(pod).get(JOB_INDEX))
-        newest[annotation(pod, MAIN) != "true", role, job, _number(annotation(pod, ANNOTATION))] = pod
+        newest[annotation(pod, MAIN) != "true", role, job, _number(annotation(pod, INDEX_ANNOTATION))] = pod
     return [newest[place] for place in sorted(newest)]
 
 
 def is_first(pod: Object) -> bool:
     """Whether a pod is the first of its role: its Job and it have the index 0."""
-    return _number(labels(pod).get(JOB_INDEX)) == _number(annotation(pod, ANNOTATION)) == 0
+    return _number(labels(pod).get(JOB_INDEX)) == _number(annotation(pod, INDEX_ANNOTATION)) == 0
 
 
 def computes(pod: Object) -> bool:

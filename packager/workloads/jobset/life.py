@@ -32,9 +32,10 @@ from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
 from packager.workloads import controllers
 from packager.workloads.controllers import disrupted, is_disrupted
-from packager.workloads.jobset import attempts, elastic
+from packager.workloads.jobset import attempts
 from packager.workloads.jobset.attempts import lost
 from packager.workloads.jobset.structure import JobSet as Structure
+from packager.workloads.jobset.structure import least_nodes, replaces_single_pods
 from packager.workloads.pods import number_of_pods
 from packager.workloads.workload import Operator, Role, Workload
 
@@ -158,7 +159,7 @@ class JobSet(Workload):
 
     def is_superseded(self, pod: Object, snapshot: Snapshot) -> bool:  # noqa: ARG002 - any pod but those that run
         """Whether the set works without the pod: the first one runs, and with it as many as it needs."""
-        least = elastic.least(snapshot.workload)
+        least = least_nodes(snapshot.workload)
         running = [one for one in attempts.current(snapshot.pods) if status(one).get("phase") == "Running"]
         return least is not None and len(running) >= least and any(map(attempts.is_first, running))
 
@@ -170,7 +171,7 @@ class JobSet(Workload):
         is_permanent = any(not one or _POD_FAILED in listing(one) for one in reasons)
         if is_stopped:
             return False
-        is_remade = _is_replaced(snapshot) or elastic.replaces_pods(jobset)
+        is_remade = _is_replaced(snapshot) or replaces_single_pods(jobset)
         return is_remade or (not is_permanent and _attempt(jobset) < _attempts(jobset))
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
@@ -184,7 +185,7 @@ class JobSet(Workload):
 
     def restarts_pods(self, workload: Object) -> bool:
         """Whether a failed pod leads to another attempt, of all pods or of its own."""
-        return _attempts(workload) > 1 or elastic.replaces_pods(workload)
+        return _attempts(workload) > 1 or replaces_single_pods(workload)
 
     def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:
         """Return the pods of the last attempt, as soon as one of them has failed, or was taken away."""
@@ -223,7 +224,7 @@ def _targets(jobset: Object) -> list[str]:
 
 
 def _ended_well(jobset: Object) -> str:
-    if elastic.replaces_pods(jobset):
+    if replaces_single_pods(jobset):
         return f"{' and '.join(f'{role} 0' for role in _targets(jobset))} has succeeded"
     return f"all pods of {' and '.join(_targets(jobset))} have succeeded"
 
@@ -333,7 +334,7 @@ def _unmade(snapshot: Snapshot) -> Iterator[Finding]:
                 message = sentence(event)
                 yield refusal(shown(jobset), message) or Finding(str(event["reason"]), shown(jobset), message)
                 return
-    least = elastic.least(jobset)
+    least = least_nodes(jobset)
     running = sum(map(is_running, attempts.current(snapshot.pods)))
     for job in snapshot.children:
         counts, wanted = status(job), int(job["spec"].get("parallelism") or 1)

@@ -24,7 +24,6 @@ from packager.kubernetes.objects import (
 )
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
-from packager.workloads.leaderworkerset.variables import GROUP, NAME, REVISION, WORKER
 from packager.workloads.pods import number_of_pods
 from packager.workloads.workload import Operator, Role, Workload
 
@@ -43,6 +42,18 @@ _START_LWS = Remedy.of(
 )
 
 _UNMADE = "FailedCreate"
+
+NAME = "leaderworkerset.sigs.k8s.io/name"
+"""The label with the name of the set, of its StatefulSets and pods."""
+
+GROUP = "leaderworkerset.sigs.k8s.io/group-index"
+"""The label with the index of the group, of its pods and of the StatefulSet of its workers."""
+
+WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
+"""The label with the index of a pod in its group; that of the leader is 0."""
+
+REVISION = "leaderworkerset.sigs.k8s.io/template-revision-hash"
+"""The label with the revision of the templates; that of the leaders' StatefulSet has the newest."""
 
 
 # The manifest is what `kustomize build config/default` makes of the tag v0.10.0, with the image of the release, to the

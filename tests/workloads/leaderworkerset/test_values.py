@@ -13,7 +13,7 @@ from packager.builder.render import render
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.package.tree import write
-from packager.workloads.leaderworkerset.variables import VARIABLES
+from packager.workloads.launchers import LWS_VARIABLES
 from tests import demo
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def test_numbers_in_mlops_env_change_the_rendered_set(tmp_path: Path) -> None:
     assert (workload["spec"]["replicas"], workload["spec"]["leaderWorkerTemplate"]["size"]) == (5, 3)
 
 
-@pytest.mark.parametrize("variable", VARIABLES)
+@pytest.mark.parametrize("variable", LWS_VARIABLES)
 def test_variables_of_leaderworkerset_cannot_be_set(tmp_path: Path, variable: str) -> None:
     spec = demo.changed(GROUPS, f"environment: {{{variable}: 1}}")
     (problem,) = demo.problems(demo.write(tmp_path, spec))
