@@ -23,7 +23,7 @@ from packager.package import archive, layout, outside, placement, tree
 from packager.package.opened import check_replaceable, opened
 from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered, set_gpus
 from packager.site.defaults import Labels, defaults
-from packager.workloads import accelerators
+from packager.workloads.structures import replaced_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -255,7 +255,7 @@ def _replaced_gpus(package: Tree, planned: Plan) -> Iterator[str]:
         if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
             documents, _ = yamlio.load_all(entry.content, entry.path)
             for document in documents:
-                yield from accelerators.replaced(Manifest(mapping(document.data)), overlay, *resource)
+                yield from replaced_gpus(Manifest(mapping(document.data)), overlay, *resource)
 
 
 class _Writer:

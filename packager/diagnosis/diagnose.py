@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.diagnosis.admitted import changed_images, relabelled, template_containers
-from packager.diagnosis.losses import LOST, VANISHED, losses
 from packager.diagnosis.obstacles import CRASH_LOOP, kept_running, lost_node, obstacles, without_held_by_group
-from packager.diagnosis.past import Past
+from packager.diagnosis.past import LOST, VANISHED, Past, losses
 from packager.diagnosis.queued import explained
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import (

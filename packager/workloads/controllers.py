@@ -9,7 +9,6 @@ from packager.kubernetes.kubectl.refusals import refusal
 from packager.kubernetes.manifest import at, listing, mapping
 from packager.kubernetes.objects import (
     created,
-    events_about,
     is_being_deleted,
     last_seen,
     name,
@@ -22,6 +21,7 @@ from packager.kubernetes.pods import LAST_LINES, failure
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.stopped import ended_at
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
+from packager.workloads.structures import is_suspended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
 
-
-CONTROLLER_SILENCE = 8.0
-"""Seconds in which a running controller has acted on its objects; it usually takes less than one."""
+SILENCE = 8.0
+"""Seconds in which a running controller or operator has acted on its objects; it usually takes less than one."""
 
 SILENT = "ControllerSilent"
 """The reason of a finding that a controller has not acted on its object."""
@@ -55,21 +54,18 @@ def generated_prefix(prefix: str, index: str = "") -> str:
     return f"{prefix[: _MAX_PREFIX - len(index)]}{index}"
 
 
-def ignored_by_controller(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding if the controller of the workload's kind has not acted on it; a running one does at once."""
-    workload = snapshot.workload
-    is_known = status(workload) or snapshot.pods or snapshot.children or events_about(snapshot.events, workload)
-    if is_known or snapshot.age < CONTROLLER_SILENCE:
-        return
-    message = f"no controller has reacted: the {workload['kind']} controller is not running"
-    yield Finding(SILENT, shown(workload), message, START_CONTROLLER)
+def suspended(workload: Object) -> Finding | None:
+    """Return the finding that a queue or a user has suspended the workload; None if it is not."""
+    if not is_suspended(workload):
+        return None
+    return Finding("Suspended", shown(workload), "suspended, by a queue or a user")
 
 
 def ignored_change(workload: Object, seconds: float) -> Iterator[Finding]:
     """Yield a finding if the controller of the workload's kind has not acted on a change for `seconds`."""
-    if seconds < CONTROLLER_SILENCE:
+    if seconds < SILENCE:
         return
-    message = f"the {workload['kind']} controller has not acted on the change for more than {CONTROLLER_SILENCE:g} s"
+    message = f"the {workload['kind']} controller has not acted on the change for more than {SILENCE:g} s"
     yield Finding(SILENT, shown(workload), message, START_CONTROLLER)
 
 
@@ -156,7 +152,7 @@ def not_retried(snapshot: Snapshot, job: Object, who: str, pods: Sequence[Object
     failed = _failed(job, pods)
     if not (end and any(map(failure, pods))) or is_ending(job) or failed >= attempts:
         return
-    if snapshot.now - end > _pause(failed) + timedelta(seconds=CONTROLLER_SILENCE):
+    if snapshot.now - end > _pause(failed) + timedelta(seconds=SILENCE):
         message = f"{who} ended at {end:%H:%M:%S} UTC, and its Job has not created another one since"
         yield Finding("NotRetried", shown(job), message, Remedy.of(Action.INSPECT_OBJECT, object=shown(job)))
 

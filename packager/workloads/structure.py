@@ -82,12 +82,8 @@ class Structure(ABC):
         return None
 
     def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - the same
-        """Return the kinds and names of the objects that `maker` makes for the workload, beside its pods."""
+        """Return the kinds and names of the objects that `maker` makes for the workload, if they can be predicted."""
         return ()
-
-    def makes_object(self, manifest: Manifest, kind: str, name: str) -> bool:
-        """Whether `maker` makes an object of this kind and name for the workload; its pods are among them."""
-        return (kind, name) in self.made_objects(manifest)
 
     def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
         """Yield values of an object beside the workload that contradict it: a PodGroup waits for all of its pods."""

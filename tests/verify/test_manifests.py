@@ -226,7 +226,7 @@ def test_mpijob_of_another_group_is_not_checked() -> None:
 
 
 def test_object_named_like_one_of_mpi_operator_is_found() -> None:
-    for kind, name in [("Job", "j-launcher"), ("Pod", "j-worker-0"), ("Pod", "j-worker-7"), ("Service", "j")]:
+    for kind, name in [("Job", "j-launcher"), ("Pod", "j-worker-0"), ("Service", "j")]:
         message = f"mpi-operator creates a {kind} of this name for the MPIJob (give it another name)"
         other = f"kind: {kind}\nmetadata: {{name: {name}}}\n---\n"
         assert messages(names.check, other + MPI_JOB) == [f"file.yaml:2:18: {kind} {name}: metadata.name: {message}"]

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import (
     container_statuses,
     created,
-    events_about,
     is_being_deleted,
     labels,
     main_container,
@@ -29,6 +27,7 @@ from packager.kubernetes.pods import killed_process, memory_limit
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads import controllers
+from packager.workloads.structures import is_suspended
 from packager.workloads.structures import pods as pods_of
 from packager.workloads.workload import Operator, Role, Workload
 
@@ -39,16 +38,6 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
 
-
-OPERATOR_SILENCE = 8.0
-"""Seconds in which a living operator has said something about a job; it usually takes less than one."""
-
-_MAX_NAMED_WORKERS = 1_000
-"""At most this many pod names are predicted; further ones are not looked up in the cluster."""
-
-_START_OPERATOR = Remedy.of(
-    Action.START_CONTROLLER, controller="mpi-operator", pods="--all-namespaces | grep mpi-operator"
-)
 
 _LAUNCHER = "the launcher"
 
@@ -89,23 +78,12 @@ class MPIJob(Workload):
     }
     operator = MPI_OPERATOR
     has_workers = True
-
-    def children(self, name: str) -> tuple[str, ...]:
-        """Return the launcher's Job."""
-        return (f"jobs.batch/{name}-launcher",)
-
-    def made_objects(self, workload: Object) -> tuple[str, ...]:
-        """Return the launcher's Job, the mounted objects, their Service, and the workers (mpi_job_controller.go)."""
-        name = workload["metadata"]["name"]
-        count = _worker_count(workload)
-        workers = [f"pods/{name}-worker-{index}" for index in range(min(count, _MAX_NAMED_WORKERS))]
-        return (*self.children(name), f"secrets/{name}-ssh", f"configmaps/{name}-config", f"services/{name}", *workers)
-
-    def pod_labels(self, name: str, role: str) -> dict[str, str]:
-        """Return the labels that the controllers add (mpi_job_controller.go; pkg/registry/batch/job)."""
-        job = f"{name}-launcher"
-        role_labels = {_INDEX: "0"} if role == "worker" else {"batch.kubernetes.io/job-name": job, "job-name": job}
-        return {_OPERATOR: "mpi-operator", _JOB: name, _ROLE: role, **role_labels}
+    named_children = ("jobs.batch/{name}-launcher",)
+    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {  # mpi_job_controller.go; pkg/registry/batch/job
+        "": {_OPERATOR: "mpi-operator", _JOB: "{name}", _ROLE: "{role}"},
+        "worker": {_INDEX: "0"},
+        "launcher": {"batch.kubernetes.io/job-name": "{name}-launcher", "job-name": "{name}-launcher"},
+    }
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return the role of the pod of this name; the name of a launcher has five characters of the Job controller."""
@@ -145,7 +123,7 @@ class MPIJob(Workload):
     def stops_its_pods(self, snapshot: Snapshot) -> bool:
         """Whether a deadline or a suspension has."""
         job = snapshot.workload
-        return any(map(controllers.is_past_deadline, (job, *snapshot.children))) or _is_suspended(job)
+        return any(map(controllers.is_past_deadline, (job, *snapshot.children))) or is_suspended(job)
 
     def replaces_pods(self, snapshot: Snapshot) -> bool:
         """Whether a retry of the launcher is left: one that runs fails with the worker that it has lost.
@@ -155,7 +133,7 @@ class MPIJob(Workload):
         job, launchers = snapshot.workload, _launchers(snapshot.pods)
         running = sum(status(pod).get("phase") == "Running" and not is_being_deleted(pod) for pod in launchers)
         attempts = _attempts(job) - running
-        is_stopped = _is_suspended(job) or is_being_deleted(job)
+        is_stopped = is_suspended(job) or is_being_deleted(job)
         return not is_stopped and any(controllers.replaces_pods(one, launchers, attempts) for one in snapshot.children)
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
@@ -172,12 +150,17 @@ class MPIJob(Workload):
                 final_after=0,
             )
             return
-        if _is_suspended(job):
-            yield Finding("Suspended", shown(job), "suspended, by a queue or a user")
+        if finding := controllers.suspended(job):
+            yield finding
             return
         unmade = list(_rejected_pods(snapshot))
         yield from unmade or _not_retried(snapshot)
-        yield from _ignored_by_operator(snapshot)
+        unseen = ", or it rejected the job in an event that you are not allowed to see" if snapshot.unseen else ""
+        yield from self.ignored(snapshot, unseen)
+        if any(map(controllers.is_ending, snapshot.children)) and (unreported_end := self.unreported_end(snapshot)):
+            yield from unreported_end[0].findings
+        else:
+            yield from self.late_end(snapshot)
         launcher_job = next(iter(snapshot.children), job)
         yield from controllers.earlier_attempts(launcher_job, _launchers(snapshot.pods), _attempts(job))
 
@@ -233,10 +216,6 @@ def _worker_count(job: Object) -> int:
     return sum(pods.count for pods in pods_of(Manifest(job)) if pods.computes)
 
 
-def _is_suspended(job: Object) -> bool:
-    return bool(job["spec"].get("runPolicy", {}).get("suspend"))
-
-
 def _rejected_pods(snapshot: Snapshot) -> Iterator[Finding]:
     """Pods that the API server did not let the operator, or the launcher's Job, make: a quota, Pod Security."""
     job = snapshot.workload
@@ -251,25 +230,9 @@ def _rejected_pods(snapshot: Snapshot) -> Iterator[Finding]:
             yield finding
 
 
-def _ignored_by_operator(snapshot: Snapshot) -> Iterator[Finding]:
-    job = snapshot.workload
-    if not status(job).get("conditions") and not snapshot.children and not snapshot.pods:
-        if snapshot.age >= OPERATOR_SILENCE and not events_about(snapshot.events, job):
-            why = "mpi-operator is not running"
-            if snapshot.unseen:
-                why += ", or it rejected the job in an event that you are not allowed to see"
-            yield Finding("OperatorSilent", shown(job), f"no controller has reacted: {why}", _START_OPERATOR)
-        return
-    if unreported_end := MPIJob().unreported_end(snapshot):
-        verdict, since = unreported_end
-        is_counted = any(map(controllers.is_ending, snapshot.children))
-        if is_counted or (since and snapshot.now - since > timedelta(seconds=OPERATOR_SILENCE)):
-            yield from verdict.findings
-
-
 def _silence(job: Object, end: Object) -> Finding:
     message = f"the launcher has ended ({end['type']}), but mpi-operator has not updated the job yet"
-    return Finding("OperatorSilent", shown(job), message, _START_OPERATOR, blocks=False)
+    return Finding("OperatorSilent", shown(job), message, MPI_OPERATOR.start, blocks=False)
 
 
 def _not_retried(snapshot: Snapshot) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,6 +22,9 @@ _REPLICAS: Location = ("spec", "mpiReplicaSpecs")
 
 # quickstart/common/<framework>/k8s/mlops/base/mpi-launcher.sh IMPLEMENTATION PROCESSES|all COMMAND
 _LAUNCHER = "mpi-launcher.sh"
+
+_MOST_WORKERS = 1_000
+"""At most this many pod names are predicted; further ones are not looked up in the cluster."""
 
 
 class MPIJob(Structure):
@@ -93,12 +95,9 @@ class MPIJob(Structure):
         return f"{manifest.name}-worker-{max(workers - 1, 0)}"
 
     def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:
-        """Return the objects that mpi-operator makes for a job beside its pods (mpi_job_controller.go)."""
+        """Return the objects that mpi-operator makes for a job, and its workers (mpi_job_controller.go)."""
         name = manifest.name
+        count = sum(pods.count for pods in self.pods(manifest) if pods.computes)
+        workers = [("Pod", f"{name}-worker-{index}") for index in range(min(count, _MOST_WORKERS))]
         objects = ("Secret", f"{name}-ssh"), ("ConfigMap", f"{name}-config"), ("Service", name)
-        return (*objects, ("Job", f"{name}-launcher"))
-
-    def makes_object(self, manifest: Manifest, kind: str, name: str) -> bool:
-        """Whether mpi-operator makes it: the workers are numbered, and the launcher's pods are its Job's."""
-        is_worker = kind == "Pod" and re.fullmatch(rf"{re.escape(manifest.name)}-worker-\d+", name) is not None
-        return is_worker or super().makes_object(manifest, kind, name)
+        return (*objects, ("Job", f"{name}-launcher"), *workers)
