@@ -52,6 +52,7 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
 
     readme = "an MPIJob"
     setters = ("mpi",)
+    unproven = "that the program uses MPI is not checked: without it, each rank works alone"
 
     @property
     def gang_key(self) -> str:
