@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import (
-    container_statuses,
     created,
     events_about,
     is_being_deleted,
     is_running,
-    main_container,
+    main_state,
     sentence,
     shown,
     status,
@@ -224,10 +223,8 @@ class Workload(ABC):
     def is_running(self, pods: Sequence[Object]) -> bool:
         """Whether the main pod's main container runs, or has just ended and its controller has yet to say so."""
         pod = self.main(pods)
-        if pod is None:
-            return False
-        main = main_container(pod)
-        return any("waiting" not in entry["state"] for entry in container_statuses(pod) if entry["name"] == main)
+        state = main_state(pod) if pod else {}
+        return bool(state) and "waiting" not in state
 
 
 class ServingWorkload(Workload):

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import (
     annotation,
-    container_statuses,
     created,
     is_being_deleted,
     labels,
     last_seen,
-    main_container,
+    main_state,
     moment,
     name,
     owners,
@@ -154,13 +153,8 @@ def _failure(pod: Object) -> Finding | None:
 
     JobSet may delete the pod in between.
     """
-    main = main_container(pod)
-    codes = [
-        (entry["state"].get("terminated") or {}).get("exitCode")
-        for entry in container_statuses(pod)
-        if entry["name"] == main
-    ]
-    if status(pod).get("phase") == "Running" and pod["spec"].get("restartPolicy") == "Never" and any(codes):
+    has_failed = bool((main_state(pod).get("terminated") or {}).get("exitCode"))
+    if status(pod).get("phase") == "Running" and pod["spec"].get("restartPolicy") == "Never" and has_failed:
         return failure({**pod, "status": {**status(pod), "phase": "Failed"}})
     return failure(pod)
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import (
-    container_statuses,
     created,
     is_being_deleted,
     labels,
-    main_container,
+    main_state,
     moment,
     name,
     shown,
@@ -32,7 +31,7 @@ from packager.workloads.structures import pods as pods_of
 from packager.workloads.workload import Operator, Role, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from packager.kubernetes.objects import Object
@@ -45,6 +44,13 @@ _JOB = "training.kubeflow.org/job-name"
 _OPERATOR = "training.kubeflow.org/operator-name"
 _ROLE = "training.kubeflow.org/job-role"
 _INDEX = "training.kubeflow.org/replica-index"
+
+
+_IN_WORKERS = re.compile(
+    r"processes were killed for taking more memory than their worker may, in:"
+    r"(?P<workers>(?: [a-z0-9-]{1,63}){1,20})(?:, and (?P<more>\d{1,6}) more)?\s*"
+)
+"""The message of mpi-launcher.sh in the status of its pod; the workers are stopped when the launcher ends."""
 
 
 # The digest is that of deploy/v2beta1/mpi-operator.yaml in the module github.com/kubeflow/mpi-operator@v0.8.0; the
@@ -111,11 +117,12 @@ class MPIJob(Workload):
         for child in snapshot.children:
             if end := true_condition(child, "Complete") or true_condition(child, "Failed"):
                 since = end.get("lastTransitionTime")
-                silence = (_silence(snapshot.workload, end),)
+                message = f"{_LAUNCHER} has ended ({end['type']}), but mpi-operator has not updated the job yet"
+                silence = Finding("OperatorSilent", shown(snapshot.workload), message, MPI_OPERATOR.start, blocks=False)
                 if end["type"] == "Complete":
-                    verdict = Verdict(Phase.SUCCEEDED, f"{_LAUNCHER} has succeeded", silence)
+                    verdict = Verdict(Phase.SUCCEEDED, f"{_LAUNCHER} has succeeded", (silence,))
                 else:
-                    verdict = Verdict(Phase.FAILED, _reason(snapshot.workload, end), silence)
+                    verdict = Verdict(Phase.FAILED, _reason(snapshot.workload, end), (silence,))
                 return verdict, moment(since) if since else None
         job = snapshot.workload
         return controllers.unreported_job_end(shown(job), _LAUNCHER, _launchers(snapshot.pods), _attempts(job))
@@ -153,23 +160,30 @@ class MPIJob(Workload):
         if finding := controllers.suspended(job):
             yield finding
             return
+        launchers, attempts = _launchers(snapshot.pods), _attempts(job)
         unmade = list(_rejected_pods(snapshot))
-        yield from unmade or _not_retried(snapshot)
+        yield from unmade
+        for child in () if unmade else snapshot.children:
+            yield from controllers.not_retried(snapshot, child, _LAUNCHER, launchers, attempts)
         unseen = ", or it rejected the job in an event that you are not allowed to see" if snapshot.unseen else ""
         yield from self.ignored(snapshot, unseen)
         if any(map(controllers.is_ending, snapshot.children)) and (unreported_end := self.unreported_end(snapshot)):
             yield from unreported_end[0].findings
         else:
             yield from self.late_end(snapshot)
-        launcher_job = next(iter(snapshot.children), job)
-        yield from controllers.earlier_attempts(launcher_job, _launchers(snapshot.pods), _attempts(job))
+        yield from controllers.earlier_attempts(next(iter(snapshot.children), job), launchers, attempts)
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the workers in which the kernel killed a process, although the launcher succeeded."""
-        if launcher := self.main(snapshot.pods):
-            limit = memory_limit(self.pod_template(snapshot.workload))
-            job = name(snapshot.workload)
-            yield from killed_in_workers(launcher, limit, lambda pod: self.role(job, pod) == "worker")
+        launcher, job = self.main(snapshot.pods), name(snapshot.workload)
+        ended = main_state(launcher).get("terminated") or {} if launcher else {}
+        match = None if ended.get("exitCode") else _IN_WORKERS.fullmatch(str(ended.get("message")))
+        limit = memory_limit(self.pod_template(snapshot.workload))
+        unnamed_workers = int((match and match["more"]) or 0)
+        for worker in match["workers"].split() if match else ():
+            if self.role(job, worker) == "worker":  # the launcher's program may have written anything
+                yield replace(killed_process(f"pod/{worker}", "it", limit, "the job"), others=unnamed_workers)
+                unnamed_workers = 0
 
     def explain(self, failed: Finding, snapshot: Snapshot) -> Finding:
         """Explain a rank's end by signal 9: the launcher reports the signal, but not that memory was the reason."""
@@ -212,15 +226,12 @@ def _attempts(job: Object) -> int:
     return 1 + (job["spec"].get("runPolicy", {}).get("backoffLimit") or 0)
 
 
-def _worker_count(job: Object) -> int:
-    return sum(pods.count for pods in pods_of(Manifest(job)) if pods.computes)
-
-
 def _rejected_pods(snapshot: Snapshot) -> Iterator[Finding]:
     """Pods that the API server did not let the operator, or the launcher's Job, make: a quota, Pod Security."""
     job = snapshot.workload
     workers = sum(labels(pod).get(_ROLE) == "worker" for pod in snapshot.pods)
-    if workers < _worker_count(job) and (finding := controllers.pod_refusal(snapshot, job)):
+    wanted = sum(pods.count for pods in pods_of(Manifest(job)) if pods.computes)
+    if workers < wanted and (finding := controllers.pod_refusal(snapshot, job)):
         yield finding
         return
     for child in snapshot.children:
@@ -228,47 +239,3 @@ def _rejected_pods(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         if finding := controllers.pod_refusal(snapshot, child):
             yield finding
-
-
-def _silence(job: Object, end: Object) -> Finding:
-    message = f"the launcher has ended ({end['type']}), but mpi-operator has not updated the job yet"
-    return Finding("OperatorSilent", shown(job), message, MPI_OPERATOR.start, blocks=False)
-
-
-def _not_retried(snapshot: Snapshot) -> Iterator[Finding]:
-    launchers, attempts = _launchers(snapshot.pods), _attempts(snapshot.workload)
-    for child in snapshot.children:
-        yield from controllers.not_retried(snapshot, child, _LAUNCHER, launchers, attempts)
-
-
-_IN_WORKERS = re.compile(
-    r"processes were killed for taking more memory than their worker may, in:"
-    r"(?P<workers>(?: [a-z0-9-]{1,63}){1,20})(?:, and (?P<more>\d{1,6}) more)?\s*"
-)
-"""The message of mpi-launcher.sh in the status of its pod; the workers are stopped when the launcher ends."""
-
-
-def killed_in_workers(launcher: Object, limit: str | None, is_worker: Callable[[str], bool]) -> Iterator[Finding]:
-    """Yield the workers in which a process was killed for its memory use although the job ended well.
-
-    Args:
-        launcher: The launcher's pod.
-        limit: The memory that each worker may take.
-        is_worker: Whether the job has a worker of this name: the launcher's program may have written anything.
-    """
-    match = _IN_WORKERS.fullmatch(_termination_message(launcher))
-    if match is None:
-        return
-    unnamed_workers = int(match["more"] or 0)
-    for worker in filter(is_worker, match["workers"].split()):
-        yield replace(killed_process(f"pod/{worker}", "it", limit, "the job"), others=unnamed_workers)
-        unnamed_workers = 0
-
-
-def _termination_message(pod: Object) -> str:
-    """Return the message that the pod's main container left in its status when it succeeded."""
-    for container in container_statuses(pod):
-        terminated = container["state"].get("terminated") or {}
-        if container["name"] == main_container(pod) and terminated and not terminated.get("exitCode"):
-            return str(terminated.get("message") or "")
-    return ""
