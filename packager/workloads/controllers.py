@@ -208,9 +208,10 @@ def disruptions(snapshot: Snapshot) -> int:
         creations.pop()
     failed: int = sum(status(pod).get("phase") == "Failed" for pod in counted(job, snapshot.pods))
     gone = len(set(creations) - set(deletions) - existing)
-    ended = [pod for pod in snapshot.pods if is_disrupted(pod) and _is_stopped(pod)]
+    stopped = [pod for pod in snapshot.pods if is_being_deleted(pod) or status(pod).get("phase") == "Failed"]
+    ended = sum(map(is_disrupted, stopped))
     deleted = max(0, int(status(job).get("failed") or 0) - failed)
-    return len(ended) + max(0, gone - deleted)
+    return ended + max(0, gone - deleted)
 
 
 def disrupted(subject: str, what: str, count: int) -> Finding:
@@ -218,10 +219,6 @@ def disrupted(subject: str, what: str, count: int) -> Finding:
     times = _TIMES.get(count, f"{count} times")
     message = f"{what} {times} after a drain, a preemption or a lost node, which does not count as a failure"
     return Finding("Disrupted", subject, message, blocks=False)
-
-
-def _is_stopped(pod: Object) -> bool:
-    return is_being_deleted(pod) or status(pod).get("phase") == "Failed"
 
 
 def _ignores(job: Object) -> bool:

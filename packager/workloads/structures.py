@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packager.base.masking import shortened
 from packager.kubernetes.manifest import at, mapping
 from packager.kubernetes.resources import is_gpu_or_part
-from packager.workloads import OfEachKind
+from packager.workloads import of_each_kind
 from packager.workloads.pods import is_of_kubernetes, of_kubernetes
 from packager.workloads.structure import POD_GROUPS
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @cache
 def structures() -> Mapping[str, Structure]:
     """Return the Structure of each kind, by kind."""
-    return OfEachKind("structure")
+    return of_each_kind("structure")
 
 
 def structure_of(manifest: Manifest) -> Structure | None:

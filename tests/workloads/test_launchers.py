@@ -55,8 +55,3 @@ def test_variable_of_mpirun_is_refused_in_an_mpijob(
     what = "data.PMI_RANK: it cannot be set for MPIJob hello-mpi-multi-node: mpirun sets it for each rank"
     assert done.code == 5
     assert done.stdout == f"{package}/{ENV}:{line}:1: ConfigMap hello-mpi-env-multi-node: {what}\n"
-
-
-def test_variable_of_mpirun_is_accepted_in_another_overlay(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> None:
-    package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
-    assert mlpack("configure", package, "--overlay", "single-node", "--add", "PMI_RANK=1").code == 0

@@ -142,7 +142,9 @@ def failures(snapshot: Snapshot) -> list[tuple[Object, Finding]]:
 
     if failed and all(_has_lost_another(finding) for _, finding in failed):
         ended = {uid(pod) for pod, _ in failed}
-        candidates = current([*pods, *_gone(snapshot, pods)])
+        last, living = max(map(attempt, pods), default=0), set(map(uid, pods))
+        gone = [log.pod for log in snapshot.logs if attempt(log.pod) == last and uid(log.pod) not in living]
+        candidates = current([*pods, *gone])  # those that were deleted, but whose logs were kept, too
         failed += [(pod, raised) for pod in candidates if uid(pod) not in ended and (raised := _raised(snapshot, pod))]
         return sorted(failed, key=lambda entry: (uid(entry[0]) in ended, order(entry)))
     return sorted(failed, key=order)
@@ -179,12 +181,6 @@ def without_torchrun(lines: Sequence[str]) -> tuple[str, ...]:
 def _has_lost_another(finding: Finding) -> bool:
     """Whether a pod that has failed says that it lost a connection: to another one that had failed before."""
     return any(_CONSEQUENCE.search(line) for line in finding.log)
-
-
-def _gone(snapshot: Snapshot, pods: Sequence[Object]) -> list[Object]:
-    """Return the pods of the last attempt that were deleted, but whose logs were kept."""
-    last, living = max(map(attempt, pods), default=0), set(map(uid, pods))
-    return [log.pod for log in snapshot.logs if attempt(log.pod) == last and uid(log.pod) not in living]
 
 
 def _raised(snapshot: Snapshot, pod: Object) -> Finding | None:

@@ -64,6 +64,9 @@ class JobSet(Structure):
             location: Location = ("spec", "replicatedJobs", index, "template", "spec", "template")
             name = str(mapping(entry).get("name"))
             options = mapping(at(manifest.data, (*location, "metadata", "annotations"))).get(OPTIONS)
+            container = mapping(at(manifest.data, (*location, "spec", "containers", 0)))
+            variables = {mapping(variable).get("name") for variable in listing(container.get("env"))}
+            words = [text(word) for word in listing(container.get("command"))]
             yield Pods(
                 manifest,
                 location,
@@ -75,7 +78,7 @@ class JobSet(Structure):
                 labels=(("jobset.sigs.k8s.io/replicatedjob-name", name),),
                 workload_label="jobset.sigs.k8s.io/jobset-name",
                 processes=_processes(manifest, (*location, "spec", "containers", 0)),
-                starts_torchrun=_starts_torchrun(mapping(at(manifest.data, (*location, "spec", "containers", 0)))),
+                starts_torchrun=without_meet(words)[:1] == [TORCHRUN] and NODES in variables,
             )
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
@@ -104,7 +107,12 @@ class JobSet(Structure):
 
     def longest_name(self, manifest: Manifest) -> str | None:
         """Return the longest name of a pod: of the last one of a role, with five characters of its Job's."""
-        return max((_longest_pod(manifest.name, job) for job in _jobs(manifest)), key=len, default=None)
+        names = []
+        for job in _jobs(manifest):
+            jobs = number_of_pods(job.get("replicas"))
+            pods = integer(at(job, ("template", "spec", "completions"))) or _pods_of_job(job)
+            names.append(f"{manifest.name}-{job.get('name')}-{max(jobs - 1, 0)}-{max(pods - 1, 0)}-abcde")
+        return max(names, key=len, default=None)
 
     def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:
         """Return the Service by which the pods have names, and the Jobs (jobset_controller.go, pkg/util/placement)."""
@@ -115,12 +123,6 @@ class JobSet(Structure):
             for index in range(min(number_of_pods(job.get("replicas")), _MOST_JOBS))
         ]
         return ("Service", subdomain), *(("Job", name) for name in names)
-
-
-def _starts_torchrun(container: dict[str, Any]) -> bool:
-    names = {mapping(variable).get("name") for variable in listing(container.get("env"))}
-    words = [text(word) for word in listing(container.get("command"))]
-    return without_meet(words)[:1] == [TORCHRUN] and NODES in names
 
 
 def _processes(manifest: Manifest, container: Location) -> Location | None:
@@ -135,13 +137,6 @@ def _processes(manifest: Manifest, container: Location) -> Location | None:
 
 def _jobs(manifest: Manifest) -> list[dict[str, Any]]:
     return [mapping(entry) for entry in listing(manifest.spec.get("replicatedJobs"))]
-
-
-def _longest_pod(jobset: str, job: dict[str, Any]) -> str:
-    """Return the longest name of a role's pods: `<jobset>-<role>-<job>-<pod>-` and five characters."""
-    jobs = number_of_pods(job.get("replicas"))
-    pods = integer(at(job, ("template", "spec", "completions"))) or _pods_of_job(job)
-    return f"{jobset}-{job.get('name')}-{max(jobs - 1, 0)}-{max(pods - 1, 0)}-abcde"
 
 
 def _pods_of_job(job: dict[str, Any]) -> int:
@@ -176,8 +171,11 @@ def _counts(job: dict[str, Any], counts: dict[str, int]) -> Iterator[Fault]:
             yield Fault((*place, "value"), f"{message}, found {show(variable['value'])}")
         if variable.get("name") == "TF_CONFIG":
             yield from _hosts(place, text(variable.get("value")), counts)
-        if variable.get("name") == LEAST:
-            yield from _least(place, variable.get("value"), _pods_of_job(job))
+        least, most = text(variable.get("value")), _pods_of_job(job)
+        # torch/distributed/run.py: config_from_args
+        if variable.get("name") == LEAST and not (_NUMBER.fullmatch(least) and int(least) <= most):
+            message = f"{LEAST}: expected a whole number from 1 to {most}, the number of pods, found"
+            yield Fault((*place, "value"), f"{message} {show(variable.get('value'))}")
     replicas = number_of_pods(job.get("replicas"))
     if is_counted and replicas > 1:
         hint = "edit parallelism and completions instead: each Job counts its pods from 0 on"
@@ -195,13 +193,6 @@ def _hosts(place: Location, value: str, counts: dict[str, int]) -> Iterator[Faul
         if len(listing(hosts)) != counts.get(role):
             message = f"TF_CONFIG: expected {counts.get(role, 0)} hosts of {role}, its number of pods"
             yield Fault((*place, "value"), f"{message}, found {len(listing(hosts))}", "build the package again")
-
-
-def _least(place: Location, value: Any, most: int) -> Iterator[Fault]:
-    """Check that torchrun takes the least number of nodes (torch/distributed/run.py: config_from_args)."""
-    if not _NUMBER.fullmatch(text(value)) or int(value) > most:
-        message = f"{LEAST}: expected a whole number from 1 to {most}, the number of pods, found {show(value)}"
-        yield Fault((*place, "value"), message)
 
 
 def _variables(job: dict[str, Any]) -> Iterator[tuple[Location, dict[str, Any]]]:

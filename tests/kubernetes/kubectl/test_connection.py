@@ -103,11 +103,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 VERBS = (
     ("deploy", "hello-mpi"),
     ("deploy", "hello-mpi", "--follow"),
-    ("run", "hello-mpi"),
-    ("logs", "hello-mpi"),
-    ("doctor", "hello-mpi"),
     ("workspace", "ls", "hello-mpi", "--folder", "/ROOT/hello-mpi/output"),
-    ("operator", "status", "mpi"),
 )
 
 

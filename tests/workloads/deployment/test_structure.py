@@ -85,19 +85,6 @@ def test_rollout_without_surge_stops_a_replica_before_its_successor_starts(tmp_p
     assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
 
 
-def test_selector_labels_contain_no_digest(tmp_path: Path) -> None:
-    manifests = built(tmp_path)
-    spec = manifests["deployment.yaml"]["spec"]
-    labels = {
-        "app.kubernetes.io/name": "demo-fp32-training",
-        "app.kubernetes.io/instance": "demo-fp32-training-multi-node",
-    }
-    assert spec["selector"] == {"matchLabels": labels}
-    assert spec["template"]["metadata"]["labels"] == labels
-    assert manifests["service.yaml"]["spec"]["selector"] == labels
-    assert manifests["pod-disruption-budget.yaml"]["spec"]["selector"] == {"matchLabels": labels}
-
-
 @pytest.mark.parametrize(
     ("ready", "handler"),
     [

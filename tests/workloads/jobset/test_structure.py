@@ -124,20 +124,6 @@ def test_verify_refuses_replicas_of_a_job_in_a_rendezvous(tmp_path: Path) -> Non
     )
 
 
-def test_names_of_pods_have_at_most_63_characters() -> None:
-    for length, expected in [(63 - len("-scheduler-0-0-abcde"), 0), (64 - len("-scheduler-0-0-abcde"), 1)]:
-        assert (
-            len(list(names.check(written.overlay(JOB_SET.replace("{name: a}", f"{{name: {'a' * length}}}")))))
-            == expected
-        )
-
-
-def test_names_must_begin_with_a_letter() -> None:
-    [problem] = names.check(written.overlay(JOB_SET.replace("{name: a}", "{name: 1a}")))
-    longest = "makes the name '1a-scheduler-0-0-abcde': 22 characters, at most 63 and starting with a letter"
-    assert problem.message == f"JobSet 1a: metadata.name: {longest}"
-
-
 def test_verify_refuses_objects_that_jobset_creates() -> None:
     service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n"
     job = "---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a-worker-0}\n"
