@@ -11,9 +11,8 @@ from packager.cluster.labels import DEPLOYED_BY, DIGEST, VERSION
 from packager.cluster.logreader import ContainerLog, read_once, with_log_end
 from packager.cluster.observe import absent, released_pods
 from packager.diagnosis.admitted import released
-from packager.diagnosis.curves.figure import number
+from packager.diagnosis.curves.figure import drawn, number
 from packager.diagnosis.curves.points import added, lines_of
-from packager.diagnosis.curves.terminal import drawn
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.objects import annotation, name, restarts
 from packager.kubernetes.objects import status as status_of

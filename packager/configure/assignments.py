@@ -25,7 +25,7 @@ from packager.package.image import IMAGE
 from packager.package.layout import env
 from packager.package.options import KEYS, OPTIONS, PLACEMENT
 from packager.workloads import structures
-from packager.workloads.scripts import CHOICE, choices, wrong_choice
+from packager.workloads.program import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
 
 if TYPE_CHECKING:

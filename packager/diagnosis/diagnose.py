@@ -42,14 +42,7 @@ _NO_PAST = Past()
 
 
 def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patience: float = NOTICE) -> Verdict:
-    """Return the verdict on a workload.
-
-    Args:
-        kind: The workload's kind.
-        snapshot: The current state of the workload in the cluster.
-        past: The facts from earlier snapshots.
-        patience: Seconds in which the workload's operator may yet see its end.
-    """
+    """Return the verdict on a workload, whose operator may yet see its end within `patience` seconds."""
     ending = kind.ending(snapshot) or _unreported_end(kind, snapshot, past, patience)
     if ending is not None:
         return _ended(kind, snapshot, past, ending)

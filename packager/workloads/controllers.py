@@ -47,9 +47,7 @@ _MAX_PREFIX = 58
 def generated_prefix(prefix: str, index: str = "") -> str:
     """Return a generated name without its last five characters: the beginning of `prefix`, and the whole index.
 
-    Args:
-        prefix: The beginning that the controller asks for.
-        index: The part behind it, which is never cut (Kubernetes, pkg/controller/job: podGenerateNameWithIndex).
+    The index is never cut (Kubernetes, pkg/controller/job: podGenerateNameWithIndex).
     """
     return f"{prefix[: _MAX_PREFIX - len(index)]}{index}"
 

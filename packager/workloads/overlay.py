@@ -126,7 +126,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     """How the README calls a workload of this kind."""
 
     unproven: ClassVar[str] = ""
-    """What neither the package nor `lint` checks; empty for nothing."""
+    """The note about what neither the package nor `lint` checks; empty for none."""
 
     serves: ClassVar[bool] = False
     """Whether it serves until it is deleted: a change of a ConfigMap then makes new pods, since each ConfigMap is

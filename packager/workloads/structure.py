@@ -42,6 +42,9 @@ class Structure(ABC):
     suspend: ClassVar[Location] = ()
     """The field that suspends the workload, as a queue sets it; empty if the kind has none."""
 
+    setters: ClassVar[tuple[str, ...]] = ()
+    """The setters of variables in its pods, which no environment may set; see `reserved_by`."""
+
     @property
     def schema(self) -> Path:
         """The schema of the kind's fields: a file in its folder, except for Kubernetes' own kinds (`tools.schemas`)."""
@@ -65,17 +68,17 @@ class Structure(ABC):
             if message := out_of_range(value, self.ranges[path]):
                 yield Fault(location, message)
 
-    def setters(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - kinds depend on it
-        """Return the setters of variables in its pods, which no environment may set; see `reserved_by`."""
-        return ()
+    def setters_of(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - a Job depends on it
+        """Return the setters of variables in the pods of a manifest."""
+        return self.setters
 
     def reserved(self, manifest: Manifest, key: str) -> str | None:
         """Return why the environment variable `key` of its pods must not be set; None if it may be."""
-        return reserved_by(key, *self.setters(manifest))
+        return reserved_by(key, *self.setters_of(manifest))
 
     def added_variables(self, manifest: Manifest) -> tuple[str, ...]:
         """Return the environment variables that Kubernetes adds to its containers, beside what the manifest says."""
-        return tuple(name for setter in self.setters(manifest) for name in ADDED.get(setter, ()))
+        return tuple(name for setter in self.setters_of(manifest) for name in ADDED.get(setter, ()))
 
     def longest_name(self, manifest: Manifest) -> str | None:  # noqa: ARG002 - the same
         """Return the longest name that a pod gets; None when nothing is put behind the workload's name."""

@@ -95,11 +95,8 @@ _LONGEST_NAME = 100
 def replaced_gpus(manifest: Manifest, overlay: str, resource: str, count: str) -> Iterator[str]:
     """Yield a note for each number of GPUs of a pod template that the option `gpu` or `device-claim` replaces.
 
-    Args:
-        manifest: A manifest of the overlay, before the option changes it.
-        overlay: The name of the overlay.
-        resource: The resource that the option `gpu` sets, such as nvidia.com/gpu; empty for `device-claim`.
-        count: The number that it sets.
+    `manifest` is that before the option, which sets `count` of `resource`, such as nvidia.com/gpu; of an empty one for
+    `device-claim`.
     """
     for entry in pods(manifest):
         limits = mapping(at(entry.spec, ("containers", 0, "resources", "limits"))) if entry.computes else {}

@@ -153,12 +153,7 @@ class Workload(ABC):
         return self.serves and not is_being_deleted(snapshot.workload)
 
     def ignored(self, snapshot: Snapshot, unless: str = "") -> Iterator[Finding]:
-        """Yield a finding if its operator or its controller has not acted on a new workload; a running one does.
-
-        Args:
-            snapshot: The workload.
-            unless: Another explanation, to add to the message.
-        """
+        """Yield a finding if its operator or controller has not acted on a new workload, with another explanation."""
         workload = snapshot.workload
         is_known = status(workload) or snapshot.pods or snapshot.children or events_about(snapshot.events, workload)
         if is_known or snapshot.age < SILENCE:

@@ -47,7 +47,7 @@ class Job(Structure):
         completions = integer(manifest.spec.get("completions")) or 0
         return f"{manifest.name}-{completions - 1}" if _is_array(manifest) and completions > 0 else None
 
-    def setters(self, manifest: Manifest) -> tuple[str, ...]:
+    def setters_of(self, manifest: Manifest) -> tuple[str, ...]:
         """Return Kubernetes, which sets the index in an array, and torchrun where that starts the processes."""
         starts = (at(container, ("command", 0)) for pods in self.pods(manifest) for _, container in pods.containers())
         is_torchrun = any(text(start).rpartition("/")[2] == "torchrun" for start in starts)

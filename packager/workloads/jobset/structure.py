@@ -45,6 +45,7 @@ class JobSet(Structure):
     companion_kinds = POD_GROUPS
     suspend = ("spec", "suspend")
     maker = "JobSet"
+    setters = ("index",)  # every Job of a JobSet is Indexed
     ranges = MappingProxyType(
         {
             "failurePolicy.maxRestarts": (0, INT32),
@@ -90,10 +91,6 @@ class JobSet(Structure):
             for fault in (*_pods(job), *_counts(job, counts)):
                 yield fault.below(("spec", "replicatedJobs", index))
         yield from (fault for pods in self.pods(manifest) for fault in torchrun_faults(pods))
-
-    def setters(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - every Job of a JobSet is Indexed
-        """Return Kubernetes, which sets the index."""
-        return ("index",)
 
     def reserved(self, manifest: Manifest, key: str) -> str | None:
         """Return why `key` must not be set, if the pods find each other by it; None for any other variable."""

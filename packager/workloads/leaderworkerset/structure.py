@@ -31,6 +31,7 @@ class LeaderWorkerSet(Structure):
 
     api = "leaderworkerset.x-k8s.io/v1"
     maker = "LeaderWorkerSet"
+    setters = ("leaderworkerset",)
     companion_kinds = (
         ("v1", "Service"),
         ("policy/v1", "PodDisruptionBudget"),
@@ -54,10 +55,6 @@ class LeaderWorkerSet(Structure):
                 main=role != "worker",
                 workload_label="leaderworkerset.sigs.k8s.io/name",
             )
-
-    def setters(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - every set has the same
-        """Return LeaderWorkerSet."""
-        return ("leaderworkerset",)
 
     def longest_name(self, manifest: Manifest) -> str:
         """Return the name of the last group, with a hash: each pod of its workers has both in one label."""

@@ -43,6 +43,7 @@ class MPIJob(Structure):
     companion_kinds = POD_GROUPS
     suspend = ("spec", "runPolicy", "suspend")
     maker = "mpi-operator"
+    setters = ("mpi",)
 
     def pods(self, manifest: Manifest) -> Iterator[Pods]:
         """Yield the launcher and the workers.
@@ -84,10 +85,6 @@ class MPIJob(Structure):
                 elif workers and int(number) > workers * slots:
                     message = f"{number} processes, and {workers} workers x {slots} slots hold {workers * slots}"
                     yield Fault(place, message)
-
-    def setters(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - every MPIJob has the same
-        """Return MPI."""
-        return ("mpi",)
 
     def longest_name(self, manifest: Manifest) -> str:
         """Return the last worker's name."""
