@@ -15,7 +15,6 @@ import pytest
 from tests import testbed
 from tests.e2e.faults import component, faulty
 from tests.e2e.network import line
-from tests.faults.run import run_trials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -231,13 +230,3 @@ def test_end_missed_by_controllers_becomes_the_verdict_after_patience(
     component("start", part)
     assert site.end_of(package.workload.partition("/")[2], timeout=120) == "Succeeded"
     package.delete()
-
-
-@pytest.mark.thorough
-@pytest.mark.alone
-@pytest.mark.usefixtures("outage")
-def test_answers_stay_true_during_random_faults() -> None:
-    """`python -m tests.faults` causes hundreds."""
-    outcome = run_trials(12, 3, "ci")
-    assert [answer.wrong for answer in outcome.wrong] == []
-    assert outcome.faults != []
