@@ -207,12 +207,3 @@ def test_verify_of_a_hostile_package_is_bounded(attack: str, package: Path, kube
     done = run("verify", package, kubectl=kubectl)
     assert expected in done.output
     assert done.code == 5
-
-
-def test_upgrade_to_a_hostile_package_is_bounded(package: Path, tmp_path: Path) -> None:
-    newer = shutil.copytree(package, tmp_path / "newer")
-    kustomization(components=[f"../x{n}" for n in range(40_000)])(newer)
-    with opened(newer) as sealed:
-        seal(sealed)
-    done = run("-q", "upgrade", package, newer, "--no-verify", "--dry-run")
-    assert done.code == 0, done.output
