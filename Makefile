@@ -186,7 +186,3 @@ lock: setup ## update the lock files of the checkout and of the images; UPGRADE=
 		--universal --python-version 3.11 --constraint requirements-dev.lock \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" \
 		--quiet --output-file deploy/cli/requirements.txt
-	echo 'mlcroissant>=1.1' | uv --no-config pip compile - \
-		--universal --python-version 3.11 --constraint requirements-dev.lock \
-		--generate-hashes --no-annotate --custom-compile-command "make lock" \
-		--quiet --output-file tests/payload/mlcroissant.txt
