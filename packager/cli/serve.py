@@ -159,7 +159,8 @@ def check(config: ConfigFile = None, database: Database = None, output: Output =
     service, settings = _service(), _settings(config, database)
     service.signing_secrets(settings)
     service.client(settings, service.issuer(settings))
-    for warning in (*service.check_projects(settings), *service.confinement_gaps()):
+    service.check_projects(settings)
+    for warning in service.confinement_gaps():
         say(warning)
     store = _store(config, database)
     problems = list(store.check())

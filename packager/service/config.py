@@ -17,8 +17,13 @@ DEFAULT_LISTEN = "127.0.0.1:8080"
 URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*)/?")
 """The public address of a server: its path is the prefix of the pages and of the API."""
 
-SEPARATE_HINT = "give each a namespace of its own, or set unsafe_shared_namespaces: true"
+SEPARATE_HINT = "give each a namespace of its own"
 """The hint for projects that share a namespace."""
+
+
+def shares(namespace: str, other: str) -> str:
+    """Return the message about a project that has the namespace of another one."""
+    return f"shares the namespace {namespace} with {other}, where nothing keeps their jobs and storage apart"
 
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
@@ -114,7 +119,6 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     pod_security: Level = Level.restricted
     allow: Allowed = []
     projects: dict[DnsLabel, ProjectConfig] = {}
-    unsafe_shared_namespaces: bool = False
     storage_classes: dict[str, str] = {}
     node_selectors: dict[str, dict[str, str]] = {}
     callbacks: CallbacksConfig = CallbacksConfig()

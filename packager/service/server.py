@@ -15,7 +15,6 @@ from packager.service.access import permissions
 from packager.service.access.sessions import Sessions
 from packager.service.callbacks.courier import Courier, SigningSecrets, Transport
 from packager.service.callbacks.endpoints import read_receivers
-from packager.service.jobs.apply import References
 from packager.service.jobs.follower import Follower, Pulse, Sweeper
 from packager.service.jobs.logs import LogReader
 from packager.service.jobs.make import Tasks
@@ -105,11 +104,9 @@ class Server:
         )
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
         allowed, _ = read_receivers(settings.callbacks.allow, settings.callbacks.ports)
-        references = References(cluster, settings.name, self.projects)
         self.tasks = Tasks(
             self.catalog,
             cluster,
-            references,
             self.follower,
             sealer,
             self.projects,

@@ -9,7 +9,7 @@ from packager.base.values import Value
 from packager.kubernetes.podsecurity import Level
 from packager.service.access import tokens
 from packager.service.access.tokens import EVERY
-from packager.service.config import SEPARATE_HINT
+from packager.service.config import SEPARATE_HINT, shares
 from packager.service.failures import Complaint, Failure
 from packager.service.store.quota import Quota
 
@@ -202,34 +202,17 @@ def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
         )
         for name, project in settings.projects.items()
     }
-    if not settings.unsafe_shared_namespaces:
-        for shared, names in shared_namespaces(configured).items():
-            raise UsageError(not_separate(names, shared), hint=SEPARATE_HINT)
+    first: dict[str, str] = {}
+    for name, project in configured.items():
+        if first.setdefault(project.namespace, name) != name:
+            message = f"the project {name} {shares(project.namespace, first[project.namespace])}"
+            raise UsageError(message, hint=SEPARATE_HINT)
     return configured
 
 
 def least_strict(projects: Iterable[Project]) -> Level:
     """Return the least strict Pod Security level of projects."""
     return max((project.level for project in projects), key=_STRICTEST_FIRST.index)
-
-
-def not_separate(names: Iterable[str], namespace: str) -> str:
-    """Return the message about projects that share a namespace."""
-    shown = ", ".join(names)
-    return f"the projects {shown} share the namespace {namespace}, where nothing keeps their jobs and storage apart"
-
-
-def shared_namespaces(projects: Mapping[str, Project]) -> dict[str, list[str]]:
-    """Return the namespaces that several projects share, each with the names of these projects."""
-    names: dict[str, list[str]] = {}
-    for project in projects.values():
-        names.setdefault(project.namespace, []).append(project.name)
-    return {namespace: sharing for namespace, sharing in names.items() if len(sharing) > 1}
-
-
-def warnings(projects: Mapping[str, Project]) -> list[str]:
-    """Return a warning to administrators for each namespace that several projects share."""
-    return [f"WARNING: {not_separate(names, shared)}" for shared, names in shared_namespaces(projects).items()]
 
 
 def namespaces(projects: Mapping[str, Project]) -> list[str]:

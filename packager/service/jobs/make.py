@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.callbacks.endpoints import Receivers
     from packager.service.config import LimitsConfig
-    from packager.service.jobs.apply import References
     from packager.service.jobs.follower import Follower
     from packager.service.jobs.kube import Cluster
     from packager.service.registry.catalog import Catalog
@@ -121,7 +120,6 @@ class Tasks:
         self,
         catalog: Catalog,
         cluster: Cluster,
-        references: References,
         follower: Follower,
         sealer: Sealer,
         projects: Mapping[str, Project],
@@ -135,7 +133,6 @@ class Tasks:
         self._allowed = allowed
         self._work = work
         self._cluster = cluster
-        self._references = references
         self._follower = follower
         self._projects = projects
         self._most_pods = limits.job_pods
@@ -155,10 +152,7 @@ class Tasks:
         prepared = await self._work.run(Owner(filled.caller.key), partial(self._made, filled))
         project = filled.project
         try:
-            refused, missing = await self._references.check(prepared.objects, project)
-            if refused:
-                complaints = [Complaint("", message) for message in refused]
-                raise Failure("policy", "the job uses objects that are not its project's", complaints)
+            missing = await apply.missing(self._cluster, prepared.objects, project.namespace)
             warnings = [*await self._lacks(prepared.objects), *missing]
             if warnings and not dry_run:
                 complaints = [Complaint("", warning) for warning in warnings]
@@ -274,9 +268,6 @@ class Tasks:
             refused += await self._work.run(Owner(row.author), partial(self._catalog.refused_in, row))
         messages = [*trial.remarks, *refused]
         try:
-            for place in places:
-                lacking = (await self._references.check(trial.objects, place))[0]
-                messages += [f"jobs of {place.name} are refused: {text}" for text in lacking]
             return [*messages, *await self._lacks(trial.objects)]
         except ClusterError as error:
             return [*messages, f"not checked against the cluster: {error}"]

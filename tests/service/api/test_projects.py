@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROJECTS = {
     "research": {"namespace": "ml-research", "max_running": 2, "max_queued": 2, "max_running_per_creator": 2},
     "vision": {"namespace": "ml-vision", "max_gpus": 1, "pod_security": "baseline"},
-    "kueue": {"namespace": "ml-research", "queue": "user-queue", "max_queued": 2, "max_gpus": 0},
+    "kueue": {"namespace": "ml-kueue", "queue": "user-queue", "max_queued": 2, "max_gpus": 0},
 }
 
 
@@ -28,12 +28,11 @@ class Projects(Service):
 
     def __init__(self, path: Path) -> None:
         cluster = FakeCluster()
-        cluster.namespaces = {"ml-research", "ml-vision"}
+        cluster.namespaces = {"ml-research", "ml-vision", "ml-kueue"}
         super().__init__(
             path,
             cluster=cluster,
             projects={key: convert(PROJECTS[key], ProjectConfig) for key in PROJECTS},
-            unsafe_shared_namespaces=True,
         )
         store = self.server.store
         for name, role, project in (
@@ -289,12 +288,12 @@ def test_job_in_a_queue_is_explained_by_kueue(service: Projects) -> None:
     )
     service.cluster.objects["LocalQueue", "user-queue"] = {
         "kind": "LocalQueue",
-        "metadata": {"name": "user-queue", "namespace": "ml-research"},
+        "metadata": {"name": "user-queue", "namespace": "ml-kueue"},
         "spec": {"clusterQueue": "research"},
     }
     service.cluster.objects["Workload", "own"] = {
         "kind": "Workload",
-        "metadata": {"name": "own", "namespace": "ml-research", "uid": "w1", "ownerReferences": [{"uid": uid}]},
+        "metadata": {"name": "own", "namespace": "ml-kueue", "uid": "w1", "ownerReferences": [{"uid": uid}]},
         "spec": {"queueName": "user-queue"},
         "status": {"conditions": [{"type": "QuotaReserved", "status": "False", "message": used_up}]},
     }
@@ -349,4 +348,4 @@ def test_cluster_is_watched_once_per_kind_and_namespace(service: Projects) -> No
         release = service.job(project).json()["release"]
         service.status(release, "queued" if project == "kueue" else "pending")
     service.until(lambda: ("Job", release) in service.cluster.objects, "the last Job")
-    assert service.cluster.watches == 5 * 2
+    assert service.cluster.watches == 5 * 3
