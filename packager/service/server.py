@@ -162,8 +162,8 @@ class Server:
         self._renderer.close()
         self.store.close()
 
-    def _look_at(self, release: str) -> None:
-        self.follower.look_at(release)
+    def _look_at(self, release: str, namespace: str) -> None:
+        self.follower.look_at(release, namespace)
 
     def _pods(self, row: StoredStatus) -> tuple[Object, ...]:
         return self.follower.pods(row)

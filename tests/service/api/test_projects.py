@@ -297,7 +297,7 @@ def test_job_in_a_queue_is_explained_by_kueue(service: Projects) -> None:
         "spec": {"queueName": "user-queue"},
         "status": {"conditions": [{"type": "QuotaReserved", "status": "False", "message": used_up}]},
     }
-    service.server.follower.look_at(release)
+    service.server.follower.look_at(release, "ml-kueue")
     message = (
         "the quota of the ClusterQueue research for cpu (flavor large) is used up: 2 more needed; "
         "it is the next in its queue"
@@ -324,7 +324,7 @@ def test_job_started_by_kueue_is_not_suspended_again_after_a_restart(service: Pr
     store = service.server.store
     with store._writing() as connection:  # noqa: SLF001 - as if the server had ended before this note
         connection.exec_driver_sql("UPDATE jobs SET applied = 0")
-    service.server.follower.look_at(release)
+    service.server.follower.look_at(release, "ml-kueue")
     service.until(lambda: is_applied(service, release), "the note")
     assert service.cluster.applied == []
     assert service.cluster.objects["Job", release]["spec"]["suspend"] is False
