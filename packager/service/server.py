@@ -127,8 +127,8 @@ class Server:
         self.jobs = Jobs(store, self.tasks, sealer, self._logs, self.work, self.projects)
         self.logs = Logs(store, cluster, settings.name)
         self.events = JobEvents(store, self.pulse)
-        self.templates = TaskTemplates(self.catalog, self.work)
-        self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, self.work, settings.limits)
+        parts = (self.catalog, self.tasks, self.projects, self.work, settings.limits)
+        self.templates, self.definitions = TaskTemplates(*parts), TaskDefinitions(*parts)
         self.tokens = Tokens(store, self.projects, settings.limits.project_tokens)
         self.project_use = Projects(store, self.projects)
         # the check whether the server can work

@@ -30,7 +30,7 @@ JOB = StoredJob(
 
 def add_job(store: Store, job: StoredJob, *, limits: Quota | None = None) -> None:
     """Store a job, and the template and the definition of JOB if they do not exist; raise the error of the store."""
-    if store.revisions.template("t") is None:
+    if store.revisions.find(StoredTemplate, "t") is None:
         store.revisions.add(StoredTemplate(name="t", body="{}", author="ada"))
         store.revisions.add(StoredDefinition(name="d", body="{}", author="ada", template="t"))
     store.add_job(NewJob(job, "ada", limits or Quota()))

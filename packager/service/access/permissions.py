@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from packager.service.access.tokens import Caller
     from packager.service.config import ServerConfig
-    from packager.service.store.models import StoredDefinition, StoredJob
+    from packager.service.store.models import StoredJob, StoredTemplate
 
 
 def check_role(caller: Caller, role: str) -> None:
@@ -94,23 +94,10 @@ def project_of_definition(caller: Caller, project: str | None, projects: Mapping
     return project
 
 
-def sees_definition(caller: Caller, row: StoredDefinition) -> bool:
-    """Whether a caller may see a definition."""
-    return row.project is None or caller.may("viewer", row.project)
-
-
-def check_sees_definition(caller: Caller, row: StoredDefinition) -> None:
-    """Raise Failure, as for a missing definition, unless a caller may see a definition."""
-    if not sees_definition(caller, row):
-        raise Failure("not-found", f"definition {row.name!r} not found")
-
-
-def check_changes_definition(caller: Caller, row: StoredDefinition) -> None:
-    """Raise Failure unless a caller may change a definition."""
-    check_sees_definition(caller, row)
-    if not caller.may("developer", row.project):
-        of = f"the project {row.project!r}" if row.project else "all projects"
-        raise Failure("forbidden", f"expected the role developer in {of}, to which the definition belongs")
+def sees(caller: Caller, row: StoredTemplate) -> bool:
+    """Whether a caller may see a template, or a definition, which may belong to a project."""
+    project = getattr(row, "project", None)
+    return project is None or caller.may("viewer", project)
 
 
 def visible_job(

@@ -82,7 +82,7 @@ def key_of_person(issuer: str, subject: str) -> str:
 def create(  # noqa: PLR0913 - the fields of a token, and a limit
     store: Store, name: str, role: str, days: int | None, project: str | None = None, *, most: int | None = None
 ) -> tuple[StoredToken, str]:
-    """Store a new token; return it and its text, which is not stored. Raises TokensFullError.
+    """Store a new token; return it and its text, which is not stored. Raises Failure.
 
     Without `days`, it does not expire; without `project`, its role applies in all; `most` limits those of a project.
     """

@@ -273,8 +273,7 @@ class Follower:
 
     def _hints(self, job: StoredJob, findings: Sequence[Finding]) -> list[str | None]:
         """Return the remedy of each finding in words for the user of the job; None without a remedy."""
-        revision = self._store.revisions.definition(job.definition, job.definition_revision)
-        assert revision is not None, "the revision of a job is never removed"
+        revision = self._store.revisions.get(models.StoredDefinition, job.definition, job.definition_revision)
         definition, filled = read_definition(revision), job.values
         remedies = [finding.remedy for finding in findings]
         return [None if one is None else hint_for_user(one, filled, definition) for one in remedies]

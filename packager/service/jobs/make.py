@@ -24,8 +24,8 @@ from packager.service.jobs.kube import RefusedError
 from packager.service.registry import definitions, policy, template_values
 from packager.service.registry.catalog import read_definition, template_text
 from packager.service.registry.policy import count_gpus
-from packager.service.store.models import LONGEST_TITLE, StoredJob
-from packager.service.store.store import NewJob, QueueFullError, SameNameError
+from packager.service.store.models import LONGEST_TITLE, StoredDefinition, StoredJob, StoredTemplate
+from packager.service.store.store import NewJob, SameNameError
 from packager.service.work import Owner
 from packager.workloads import kueue, structures
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.policy import Accepted, Site
     from packager.service.sealing import Sealer
-    from packager.service.store.models import RequestKey, StoredDefinition
+    from packager.service.store.models import RequestKey
     from packager.service.store.store import Taken
     from packager.service.work import Work
 
@@ -173,10 +173,11 @@ class Tasks:
         if not isinstance(name, str):
             complaint = Complaint("/taskDef", "is missing: name of the task definition")
             raise Failure("invalid-values", "the task definition is missing", [complaint])
-        registered = self._store.revisions.definition(name, request.revisions[0] if request.revisions else None)
+        revisions = self._store.revisions
+        registered = revisions.find(StoredDefinition, name, request.revisions[0] if request.revisions else None)
         if registered is None or registered.project not in (None, project.name):
             complaint = Complaint(
-                "/taskDef", f"definition {name!r} not found", similar(name, self._store.revisions.names(project.name))
+                "/taskDef", f"definition {name!r} not found", similar(name, revisions.names(project.name))
             )
             raise Failure("invalid-values", f"definition {name!r} not found", [complaint])
         definition = read_definition(registered)
@@ -193,7 +194,8 @@ class Tasks:
             complaints.append(Complaint("/creator", f"expected {caller.name!r}: only developers act for others"))
         if complaints:
             raise Failure("invalid-values", f"{counted(complaints)} in the filled values", complaints)
-        template = self._catalog.template(registered.template, request.revisions[1] if request.revisions else None)
+        number = request.revisions[1] if request.revisions else None
+        template = revisions.get(StoredTemplate, registered.template, number)
         text = template_text(template)
         application = str(filled.get("name") or definition.body.application or "")
         release = template_values.release_name(name, application, text)
@@ -319,8 +321,6 @@ class Tasks:
             except SameNameError:  # with 100,000 jobs of a definition, this happens to one of 170 new jobs
                 if key and (earlier := await self._earlier(key)):
                     return earlier
-            except QueueFullError as error:
-                raise Failure("quota", str(error)) from None
         self.room.add(filled.project.name, job.owner)
         self._follower.created(job.release, job.namespace)
         return job

@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError, ToolError
 from packager.base.values import Value, replace
+from packager.service.failures import Failure
 from packager.service.store import databases, migration, outbox
 from packager.service.store.models import (
     NewEvent,
@@ -59,10 +60,6 @@ _NO_QUOTA = Quota()
 
 class SameNameError(MlpackError):
     """Another job has the name that was generated for a new job, or the key of its request."""
-
-
-class QueueFullError(MlpackError):
-    """The maximum number of jobs of the project already wait."""
 
 
 class JobQuery(Value, frozen=True):
@@ -177,7 +174,7 @@ class Store:
             return Taken(owners, sum(int(connection.execute(size).scalar() or 0) for size in sizes))
 
     def add_job(self, new: NewJob) -> StoredJob:
-        """Store a job with its first event, and return it. Raises SameNameError or QueueFullError."""
+        """Store a job with its first event, and return it. Raises SameNameError, or Failure if too many jobs wait."""
         try:
             with self._writing() as connection:
                 job = replace(new.job, created=new.job.created or now())
@@ -193,7 +190,7 @@ class Store:
             raise
 
     def _queued(self, connection: Connection, job: StoredJob, limits: Quota) -> StoredJob:
-        """Return a new job, with the status `queued` if there is no room for it. Raises QueueFullError."""
+        """Return a new job, with the status `queued` if there is no room for it. Raises Failure."""
         started, waiting = self._shares(connection, job.project)
         if job.status == "queued":
             counted = select(func.count()).where(jobs.c.project == job.project, jobs.c.status == "queued")
@@ -205,7 +202,7 @@ class Store:
             queued = len(waiting)
             job = replace(job, status="queued", reason="NoRoom", message="waits for room in the project")
         if limits.queued is not None and queued >= limits.queued:
-            raise QueueFullError(f"{queued} jobs of the project {job.project!r} wait, and no more may")
+            raise Failure("quota", f"{queued} jobs of the project {job.project!r} wait, and no more may")
         return job
 
     @staticmethod

@@ -13,7 +13,7 @@ from packager.base.errors import ToolError, UsageError
 from packager.base.values import replace
 from packager.service.store import databases
 from packager.service.store.databases import AwayError
-from packager.service.store.models import StoredToken
+from packager.service.store.models import StoredTemplate, StoredToken
 from packager.service.store.store import Store
 from tests.service.conftest import BOTH
 
@@ -97,7 +97,7 @@ def test_unreachable_database_is_reported_and_reconnected(postgres: Server) -> N
     store = Store(postgres.create())
     with pytest.raises(AwayError), store.database.writing() as connection:
         connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
-    assert store.revisions.templates() == []
+    assert store.revisions.current(StoredTemplate) == []
     store.close()
 
 
