@@ -37,11 +37,6 @@ class Caller(Value, frozen=True):
     roles: Mapping[str, str]  # one of ROLES for each project in which the caller has a role, or for EVERY
     is_trusted: bool = False  # whether the caller may act for others in any role, as on a server that requires no token
 
-    @property
-    def projects(self) -> str:
-        """The names of the projects in which the caller has a role: in fair queues, callers with the same are one."""
-        return ",".join(sorted(self.roles)) or EVERY
-
     def role(self, project: str | None = None) -> str | None:
         """Return the role of the caller in a project, or in all projects; None without a role."""
         held = {self.roles.get(EVERY), self.roles.get(project or EVERY)} - {None}

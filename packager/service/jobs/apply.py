@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.base import jsonio
-from packager.kubernetes.manifest import Manifest, mapping
+from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import labels, name, uid
 from packager.service.registry import template_values
 from packager.service.registry.policy import JOB, SECRETS_OWNER
-from packager.verify import taken
-from packager.workloads import kueue, structures
+from packager.verify.judging import taken_objects
+from packager.workloads import kueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,22 +74,15 @@ def _owned(item: Object, owners: Sequence[Object]) -> Object:
     return {**item, "metadata": {**item["metadata"], "ownerReferences": list(owners)}} if owners else item
 
 
-_NAMED = {taken.CLAIM: "PersistentVolumeClaim", taken.CONFIG_MAP: "ConfigMap"}
-"""The kinds of objects that pods name and that the server may read: it may not read Secrets."""
-
-
 async def missing(cluster: Cluster, items: Sequence[Object], namespace: str) -> list[str]:
-    """Return a message about each claim and ConfigMap that pods name and that neither the job nor the namespace has.
+    """Return a message about each claim and ConfigMap that pods use and that neither the job nor the namespace has.
 
     Raises RefusedError or UnreachableError.
     """
-    pods = (part for item in items for part in structures.pods(Manifest(item)))
-    named = {(_NAMED[noun], name): None for part in pods for noun, name, _ in taken.fields(part) if noun in _NAMED}
-    own = {(item["kind"], name(item)) for item in items}
     return [
         f"the {kind} {name} does not exist in the namespace {namespace}"
-        for kind, name in named
-        if (kind, name) not in own and await cluster.get(kind, name, namespace) is None
+        for kind, name in taken_objects(items)
+        if await cluster.get(kind, name, namespace) is None
     ]
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from packager.service.jobs.follower import Follower
     from packager.service.jobs.kube import Cluster
     from packager.service.registry.catalog import Catalog
-    from packager.service.registry.policy import Accepted, Site
+    from packager.service.registry.policy import Accepted
     from packager.service.sealing import Sealer
     from packager.service.store.models import RequestKey
     from packager.service.store.store import Taken
@@ -210,8 +210,8 @@ class Tasks:
             kueue.put(accepted.workload, project.queue)
         sealed = apply.secrets(filled, definition.secret_places)
         contents = apply.secret_contents(filled, sealed)
-        objects = _with_secrets(accepted.objects, release, contents, site)
-        stored = _with_secrets(accepted.objects, release, {key: {} for key in contents}, site)
+        objects = policy.with_secrets(accepted.objects, release, contents, site)
+        stored = policy.with_secrets(accepted.objects, release, {key: {} for key in contents}, site)
         values = template_values.masked(filled, definition.secret_places)
         job = StoredJob(
             release=release,
@@ -339,14 +339,3 @@ class Tasks:
             raise Failure("not-found", f"job {release!r} not found")
         self._follower.created(release, changed.namespace)
         return changed
-
-
-def _with_secrets(
-    objects: Sequence[Object], release: str, contents: Mapping[str, Mapping[str, str]], site: Site
-) -> list[Object]:
-    """Return the owner of all Secrets, then the Secrets that the service creates, and then the objects."""
-    label = str(mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or "")
-    secrets = [policy.secret(release, role, texts, label, site) for role, texts in contents.items()]
-    has_secrets = bool(secrets) or any(item["kind"] == "Secret" for item in objects)
-    owner = [policy.secrets_owner(release, label, site)] if has_secrets else []
-    return [*owner, *secrets, *objects]

@@ -179,7 +179,7 @@ def objects(
         ]
     application = definition.body.application or str(request.filled.get("name") or "")
     accepted = policy.accept(rendered.objects, request.release, application, site)
-    return accepted, [Complaint("", refusal.message, refusal.hint) for refusal in accepted.problems]
+    return accepted, [*accepted.complaints]
 
 
 def _rendered(definition: Definition, template: str, request: Request, renderer: Renderer) -> FilledTemplate:

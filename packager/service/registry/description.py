@@ -16,7 +16,7 @@ from packager.base.values import Value
 from packager.service.failures import MOST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from packager.base.values import Json
     from packager.base.yamlio import Document, Location
@@ -468,14 +468,3 @@ def without_optional(described: Described, value: object) -> dict[str, Json]:
         elif entry is None or entry.required:
             kept[key] = item
     return kept
-
-
-def walk(described: Described, here: Location = ()) -> Iterator[tuple[Location, Described]]:
-    """Yield each place and its description, outer places first."""
-    yield here, described
-    if isinstance(described, Group):
-        for key, entry in described.entries:
-            yield from walk(entry, (*here, key))
-    elif isinstance(described, Items):
-        for index, kind in enumerate(described.kinds):
-            yield from walk(kind, (*here, index))
