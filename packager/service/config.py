@@ -98,8 +98,6 @@ class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     caller_jobs: AtLeastOne = 3_000  # that have not ended, in a project
     project_jobs: AtLeastOne = 10_000  # that have not ended
     job_pods: AtLeastOne = 1_000  # at the same time
-    project_definitions: AtLeastOne = 1_000
-    project_revisions: AtLeastOne = 10_000  # of definitions, also of removed ones, which jobs still use
     project_tokens: AtLeastOne = 1_000
     project_mib: AtLeastOne = 10_240  # in the database, of jobs, their logs and definitions
     connections: AtLeastOne = 1_000  # in total; a proxy limits those of an address

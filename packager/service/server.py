@@ -127,7 +127,7 @@ class Server:
         self.jobs = Jobs(store, self.tasks, sealer, self._logs, self.work, self.projects)
         self.logs = Logs(store, cluster, settings.name)
         self.events = JobEvents(store, self.pulse)
-        parts = (self.catalog, self.tasks, self.projects, self.work, settings.limits)
+        parts = (self.catalog, self.tasks, self.projects, self.work)
         self.templates, self.definitions = TaskTemplates(*parts), TaskDefinitions(*parts)
         self.tokens = Tokens(store, self.projects, settings.limits.project_tokens)
         self.project_use = Projects(store, self.projects)

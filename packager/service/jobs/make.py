@@ -6,7 +6,6 @@ Tests: service/api/test_jobs.py.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ from packager.service.registry import definitions, policy, template_values
 from packager.service.registry.catalog import read_definition, template_text
 from packager.service.registry.policy import count_gpus
 from packager.service.store.models import LONGEST_TITLE, StoredDefinition, StoredJob, StoredTemplate
-from packager.service.store.store import NewJob, SameNameError
+from packager.service.store.store import SameNameError
 from packager.service.work import Owner
 from packager.workloads import kueue, structures
 
@@ -44,12 +43,11 @@ if TYPE_CHECKING:
     from packager.service.registry.policy import Accepted
     from packager.service.sealing import Sealer
     from packager.service.store.models import RequestKey
-    from packager.service.store.store import Taken
     from packager.service.work import Work
 
 
 _FRESH_SECONDS = RETRY_SECONDS[429]
-"""The seconds for which the use of the database is read once: until a refused request may be repeated."""
+"""The seconds for which the size of a project is read once: until a refused request may be repeated."""
 
 
 class Filled(Value, frozen=True):
@@ -77,40 +75,27 @@ class Room:
     def __init__(self, catalog: Catalog, limits: LimitsConfig) -> None:
         self._store = catalog.store
         self._limits = limits
-        self._read: dict[str, tuple[float, Taken]] = {}
-        self._added: dict[str, Counter[str]] = {}
+        self._sizes: dict[str, tuple[float, int]] = {}  # of each project, after the time when it was read
 
     async def check(self, project: str, owner: str) -> None:
         """Raise Failure if there is no room for a new job."""
-        taken, limits = await self._taken(project), self._limits
-        added = self._added[project]
-        own = taken.unfinished.get(owner, 0) + added[owner]
-        total = sum(taken.unfinished.values()) + added.total()
-        if own >= limits.caller_jobs:
+        own, total = await asyncio.to_thread(self._store.count_unfinished, project, owner)
+        if own >= self._limits.caller_jobs:
             raise over_limit("caller_jobs", f"{own:,} jobs of the caller in project {project!r} have not ended")
-        if total >= limits.project_jobs:
+        if total >= self._limits.project_jobs:
             raise over_limit("project_jobs", f"{total:,} jobs of the project {project!r} have not ended")
         await self.check_size(project)
 
     async def check_size(self, project: str) -> None:
         """Raise Failure if jobs, logs and definitions of a project use too much space."""
-        taken = await self._taken(project)
-        if taken.size >= self._limits.project_mib << 20:
-            size = f"jobs, logs and definitions of the project {project!r} take {taken.size >> 20:,} MiB"
-            raise over_limit("project_mib", f"{size}: delete some jobs")
-
-    def add(self, project: str, owner: str) -> None:
-        """Count a new job."""
-        self._added[project][owner] += 1
-
-    async def _taken(self, project: str) -> Taken:
-        time, taken = self._read.get(project, (0.0, None))
-        if taken is None or monotonic() - time > _FRESH_SECONDS:
-            if taken is not None:
-                self._read[project] = (monotonic(), taken)  # one request reads; the others use the old values
-            taken = await asyncio.to_thread(self._store.taken, project)
-            self._read[project], self._added[project] = (monotonic(), taken), Counter()
-        return taken
+        time, size = self._sizes.get(project, (-_FRESH_SECONDS, 0))
+        if monotonic() - time >= _FRESH_SECONDS:
+            self._sizes[project] = (monotonic(), size)  # one request reads; the others use the old size
+            size = await asyncio.to_thread(self._store.size, project)
+            self._sizes[project] = (monotonic(), size)
+        if size >= self._limits.project_mib << 20:
+            detail = f"jobs, logs and definitions of the project {project!r} take {size >> 20:,} MiB"
+            raise over_limit("project_mib", f"{detail}: delete some jobs")
 
 
 class Tasks:
@@ -316,12 +301,11 @@ class Tasks:
             prepared = await self.prepare(filled, dry_run=False)
             new = replace(prepared.job, request_key=key.key, request_digest=key.digest) if key else prepared.job
             try:
-                stored = NewJob(new, filled.caller.name, filled.project.own_limits)
-                job = await asyncio.to_thread(self._store.add_job, stored)
+                limits = filled.project.own_limits
+                job = await asyncio.to_thread(self._store.add_job, new, filled.caller.name, limits)
             except SameNameError:  # with 100,000 jobs of a definition, this happens to one of 170 new jobs
                 if key and (earlier := await self._earlier(key)):
                     return earlier
-        self.room.add(filled.project.name, job.owner)
         self._follower.created(job.release, job.namespace)
         return job
 

@@ -103,13 +103,6 @@ class Revisions:
         with self._database.reading() as connection:
             return list(connection.execute(select(definitions.c.name).where(definitions.c.is_current, own)).scalars())
 
-    def count_definitions(self, project: str) -> tuple[int, int]:
-        """Return the number of definitions of a project, and of their and removed ones' revisions."""
-        counted = select(func.count().filter(definitions.c.is_current), func.count())
-        with self._database.reading() as connection:
-            current, total = connection.execute(counted.where(definitions.c.project == project)).one()
-        return int(current), int(total)
-
     def find(self, kind: type[Revision], name: str, revision: int | None = None) -> Revision | None:
         """Return a revision of a template or a definition, or the current one; None if it does not exist."""
         if revision is not None and revision > _MOST:

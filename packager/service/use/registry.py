@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from packager.base.values import Value, as_plain, convert, replace
 from packager.service.access import permissions, tokens
-from packager.service.failures import Complaint, Failure, over_limit
+from packager.service.failures import Complaint, Failure
 from packager.service.jobs import apply
 from packager.service.registry.bodies import DefinitionBody, TemplateBody
 from packager.service.registry.catalog import read_definition
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from packager.service.access.permissions import Project
     from packager.service.access.tokens import Caller
-    from packager.service.config import LimitsConfig
     from packager.service.jobs.make import Tasks
     from packager.service.registry.bodies import TokenBody
     from packager.service.registry.catalog import Catalog
@@ -64,15 +63,12 @@ class Registry(ABC, Generic[Body, Row, Answer, Found]):
     row: type[Row]
     answer: type[Answer]
 
-    def __init__(
-        self, catalog: Catalog, tasks: Tasks, projects: Mapping[str, Project], work: Work, limits: LimitsConfig
-    ) -> None:
+    def __init__(self, catalog: Catalog, tasks: Tasks, projects: Mapping[str, Project], work: Work) -> None:
         self._catalog = catalog
         self._revisions = catalog.revisions
         self._tasks = tasks
         self._projects = projects
         self._work = work
-        self._limits = limits
 
     @abstractmethod
     def check_change(self, caller: Caller, row: Row | None = None) -> None:
@@ -239,15 +235,6 @@ class TaskDefinitions(Registry[DefinitionBody, StoredDefinition, RegisteredDefin
         body = await self._named(caller, body, body.project or (before.project if before else None))
         if body.project is not None:
             await self._tasks.room.check_size(body.project)
-            count, revisions = await asyncio.to_thread(self._revisions.count_definitions, body.project)
-            if revisions >= self._limits.project_revisions:
-                detail = (
-                    f"the project {body.project!r} has {revisions:,} revisions of definitions, also of removed ones"
-                )
-                raise over_limit("project_revisions", f"{detail}: an admin of the server can raise the limit")
-            if before is None and count >= self._limits.project_definitions:
-                detail = f"the project {body.project!r} has {count:,} definitions: remove some"
-                raise over_limit("project_definitions", detail)
         return body if before else replace(body, name=final_name(body))
 
     async def _named(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:

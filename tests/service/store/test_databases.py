@@ -31,15 +31,6 @@ def test_opened_accepts_paths_and_refuses_unsupported_addresses(tmp_path: Path) 
             databases.opened(address)
 
 
-def test_store_refuses_a_file_on_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.service.store.databases.network_file_system", lambda _folder: "nfs4")
-    with pytest.raises(ToolError, match=r"server\.db is on a network file system \(nfs4\)") as refused:
-        Store(tmp_path / "server.db")
-    assert refused.value.hint is not None
-    assert "--database postgresql://" in refused.value.hint
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_second_server_refuses_a_file_until_the_first_has_ended(tmp_path: Path) -> None:
     path = tmp_path / "server.db"
     first = Store(path, is_served=True)
@@ -84,9 +75,9 @@ def test_password_of_a_database_is_not_shown(postgres: Server, tmp_path: Path) -
     assert "no-secret" not in store.shown
     assert store.shown.startswith("postgresql://postgres:***@/test")
     with pytest.raises(ToolError, match="is not a file") as caught:
-        store.backup(tmp_path / "copy")
+        store.database.backup(tmp_path / "copy")
     assert caught.value.hint == f"let PostgreSQL copy it: pg_dump --format=custom --file={tmp_path}/copy {store.shown}"
-    assert store.check() == []
+    assert store.database.check() == []
     store.close()
 
 

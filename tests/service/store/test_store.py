@@ -55,12 +55,12 @@ def test_store_refuses_other_files_links_and_folders(tmp_path: Path) -> None:
 def test_backup_is_a_complete_private_database(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
     store.revisions.add(template("{}"))
-    store.backup(tmp_path / "copy.db")
+    store.database.backup(tmp_path / "copy.db")
     copy = Store(tmp_path / "copy.db")
     assert [row.name for row in copy.revisions.current(StoredTemplate)] == ["t"]
     assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
     with pytest.raises(ToolError, match="cannot be written: file exists"):
-        store.backup(tmp_path / "copy.db")
+        store.database.backup(tmp_path / "copy.db")
 
 
 @pytest.fixture
@@ -295,5 +295,4 @@ def test_definitions_of_other_projects_are_neither_read_nor_counted(store: Store
         store.revisions.add(new)
     assert [row.name for row in store.revisions.current(StoredDefinition, ("a",))] == ["a.x", "a.y", "d"]
     assert sorted(store.revisions.names("b")) == ["a.y", "b.x", "d"]
-    assert store.revisions.count_definitions("a") == (1, 1)
-    assert (store.taken("a").size, store.taken("c").size) == (1001, 0)
+    assert (store.size("a"), store.size("c")) == (1001, 0)
