@@ -19,7 +19,7 @@ from packager.base.process import Finished
 from packager.builder import render
 from packager.builder.plan import Options, choose, plan
 from packager.builder.selection import select
-from packager.configure import lock, resources
+from packager.configure import amounts, lock
 from packager.configure.settings import Files
 from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec import catalog, load
@@ -278,8 +278,7 @@ def test_kubectls_render_added_resources_alike(tmp_path: Path) -> None:
     with opened(tmp_path / "package") as package:
         edits = Files(package)
         for overlay in package.overlays:
-            assert resources.assign(edits, overlay, "memory", "64Gi")
-            assert resources.assign(edits, overlay, "cpu", "1500m")
+            amounts.assign(edits, [overlay], [("--memory", "64Gi"), ("--cpu", "1500m")])
     for path, content in edits.changed().items():
         (tmp_path / "package" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "package" / path).write_bytes(content)

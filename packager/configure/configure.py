@@ -15,8 +15,8 @@ from packager.base.values import Value
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
 from packager.configure import changes as stage
-from packager.configure import image, settings, site_answers
-from packager.configure.assignments import Assignment
+from packager.configure import settings, site_answers
+from packager.configure.assignments import Assignment, check_image
 from packager.configure.changes import Answers
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
@@ -110,7 +110,7 @@ def check_answers(answers: Answers) -> None:
     """Refuse an invalid root folder, registry and image."""
     check_options(Options(root=answers.root, registry=answers.registry))
     if answers.image is not None:
-        image.check(answers.image)
+        check_image(answers.image)
 
 
 def own_components(folders: tuple[str, ...]) -> tuple[OwnComponent, ...]:

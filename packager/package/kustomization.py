@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from packager.base import yamlio
 from packager.base.errors import UsageError
 from packager.base.values import Value
-from packager.kubernetes.manifest import mapping
 from packager.package.layout import KUSTOMIZATION
 
 if TYPE_CHECKING:
@@ -22,43 +21,6 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Document
 
 _KEY = "components"
-_IMAGES = "images"
-_IMAGE_KEYS = ("name", "newName", "newTag", "digest")
-
-
-class ImageEntry(Value, frozen=True):
-    """An entry of `images`; a key with an empty text is left out."""
-
-    name: str  # the image in the manifests, without a tag and a digest
-    new_name: str = ""  # the image in its place
-    new_tag: str = ""  # the tag
-    digest: str = ""
-
-    @property
-    def entry(self) -> dict[str, str]:
-        """The entry as a mapping."""
-        values = (self.name, self.new_name, self.new_tag, self.digest)
-        return {key: value for key, value in zip(_IMAGE_KEYS, values, strict=True) if value}
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The lines of the entry; in quotes what YAML would read as a number."""
-        return tuple(f"{key}: {_scalar(value)}" for key, value in self.entry.items())
-
-    @property
-    def image(self) -> str:
-        """The image in place of the one in the manifests: NAME[:TAG][@DIGEST]."""
-        tag, digest = self.new_tag and f":{self.new_tag}", self.digest and f"@{self.digest}"
-        return f"{self.new_name or self.name}{tag}{digest}"
-
-    @classmethod
-    def of(cls, name: str, image: str) -> ImageEntry:
-        """Return the entry that replaces the image `name` of the manifests by another image; see `image`."""
-        rest, _, digest = image.partition("@")
-        folder, slash, last = rest.rpartition("/")
-        new_name, _, tag = last.partition(":")
-        new_name = f"{folder}{slash}{new_name}"
-        return cls(name, "" if new_name == name else new_name, tag, digest)
 
 
 class Component(Value, frozen=True):
@@ -125,7 +87,7 @@ def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
         end = len(source) if end < 0 else end
         splice = (end, end, f"\n{' ' * column}- {path}")
     else:
-        heads = [start for start, line in _lines(document, source) if line.rstrip() == f"{_KEY}:"]
+        heads = [start for start, line in _lines(source) if line.rstrip() == f"{_KEY}:"]
         splice = (
             (heads[0], heads[0] + len(f"{_KEY}:"), f"{_KEY}:\n  - {path}")
             if heads
@@ -164,56 +126,6 @@ def offer(text: bytes, line: str, before: Collection[str], file: str = KUSTOMIZA
     return edited
 
 
-def set_image(text: bytes, image: ImageEntry, file: str = KUSTOMIZATION) -> bytes:
-    """Return a kustomization in which `images` has the entry `image`, in place of one for the same name."""
-    document, source = _read(text, file)
-    entries = _list(document.data, _IMAGES)
-    before = [index for index, entry in enumerate(entries) if mapping(entry).get("name") == image.name]
-    if before:
-        span = document.span((_IMAGES, before[0]))
-        end = max(document.span((_IMAGES, before[0], key)).end for key in entries[before[0]])
-        splice = (span.start, end, f"\n{' ' * span.column}".join(image.lines))
-    elif entries:
-        column = document.span((_IMAGES, 0)).column
-        start = _line_start(source, document.span((_IMAGES, 0)).start)
-        splice = (start, start, f"{' ' * (column - 2)}- " + f"\n{' ' * column}".join(image.lines) + "\n")
-    else:
-        end = len(source.rstrip())
-        splice = (end, end, f"\n{_IMAGES}:\n  - " + "\n    ".join(image.lines))
-    edited = yamlio.spliced(text, [splice])
-    changed, problems = yamlio.load(edited, file)
-    expected = [image.entry if index in before[:1] else entry for index, entry in enumerate(entries)]
-    data = document.data if isinstance(document.data, dict) else {}
-    if problems or changed.data != {**data, _IMAGES: expected if before else [image.entry, *entries]}:
-        raise UsageError(f"{file} cannot be edited automatically", hint=f"set {image.name} under `{_IMAGES}` there")
-    return edited
-
-
-def without_image(text: bytes, name: str, file: str = KUSTOMIZATION) -> bytes:
-    """Return a kustomization in which `images` has no entry for `name`; without its last entry, it has no `images`."""
-    document, source = _read(text, file)
-    entries = _list(document.data, _IMAGES)
-    rest = [entry for entry in entries if mapping(entry).get("name") != name]
-    if rest == entries:
-        return text
-    index = next(index for index, entry in enumerate(entries) if mapping(entry).get("name") == name)
-    start = document.span((_IMAGES, index)).start if rest else document.span((_IMAGES,), at_key=True).start
-    end = max(document.span((_IMAGES, index, key)).end for key in entries[index])
-    line_end = source.find("\n", end) + 1 or len(source)
-    edited = yamlio.spliced(text, [(_line_start(source, start), line_end, "")])
-    changed, problems = yamlio.load(edited, file)
-    expected = {key: value for key, value in document.data.items() if key != _IMAGES}
-    if problems or changed.data != (expected | {_IMAGES: rest} if rest else expected):
-        raise UsageError(f"{file} cannot be edited automatically", hint=f"remove {name} from `{_IMAGES}` there")
-    return edited
-
-
-def images(text: bytes, file: str = KUSTOMIZATION) -> tuple[ImageEntry, ...]:
-    """Return the entries of `images`. Raises the errors of `components`."""
-    entries = [mapping(entry) for entry in _list(_read(text, file)[0].data, _IMAGES)]
-    return tuple(ImageEntry(*(str(entry.get(key) or "") for key in _IMAGE_KEYS)) for entry in entries)
-
-
 def _read(text: bytes, file: str) -> tuple[Document, str]:
     document, problems = yamlio.load(text, file)
     if problems:
@@ -224,10 +136,6 @@ def _read(text: bytes, file: str) -> tuple[Document, str]:
 def _list(data: Any, key: str) -> list[Any]:
     entries = data.get(key) if isinstance(data, dict) else None
     return entries if isinstance(entries, list) else []
-
-
-def _scalar(value: str) -> str:
-    return value if yamlio.load(value.encode(), "")[0].data == value else f'"{value}"'
 
 
 def _path(entry: str) -> str:
@@ -246,12 +154,11 @@ def _listed(document: Document) -> Iterator[Component]:
 
 def _commented_out(document: Document, source: str) -> Iterator[Component]:
     """Yield the commented-out components among those listed, or below a key that is commented out too."""
-    keys = _keys(document)
+    keys = {_line_start(source, start): key for start, key in _keys(document).items()}
     has_list = _KEY in keys.values()
     inside = False
-    for start, line in _lines(document, source):
-        for at in range(start, start + len(line) + 1) if keys else ():
-            inside = keys[at] == _KEY if at in keys else inside
+    for start, line in _lines(source):
+        inside = keys[start] == _KEY if start in keys else inside
         value = _value(_uncommented(line))
         if isinstance(value, dict) and not has_list:
             inside = _KEY in value
@@ -259,15 +166,11 @@ def _commented_out(document: Document, source: str) -> Iterator[Component]:
             yield Component(_name(value[0]), _path(value[0]), on=False, offset=start + line.index("#"))
 
 
-def _lines(document: Document, source: str) -> Iterator[tuple[int, str]]:
-    """Yield each line and the offset of its start; a line inside an entry of the list is yielded as empty."""
-    entries = sorted(document.span((_KEY, index))[:2] for index in range(len(_list(document.data, _KEY))))
-    start = inside_until = passed = 0
+def _lines(source: str) -> Iterator[tuple[int, str]]:
+    """Yield each line and the offset of its start."""
+    start = 0
     for line in source.split("\n"):
-        while passed < len(entries) and entries[passed][0] < start:
-            inside_until = max(inside_until, entries[passed][1])
-            passed += 1
-        yield start, "" if start < inside_until else line
+        yield start, line
         start += len(line) + 1
 
 
@@ -307,7 +210,7 @@ def _head_splices(document: Document, source: str, below: int) -> Iterator[tuple
         return
     heads = [
         start + line.index("#")
-        for start, line in _lines(document, source)
+        for start, line in _lines(source)
         if start < below and isinstance(value := _value(_uncommented(line)), dict) and _KEY in value
     ]
     for offset in heads[-1:]:
