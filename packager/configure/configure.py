@@ -24,7 +24,6 @@ from packager.package import archive, kustomization, layout
 from packager.package import options as components
 from packager.package.opened import chosen_overlays, opened
 from packager.rendering import render
-from packager.site.defaults import defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -148,8 +147,8 @@ def _filled(package: Package, overlays: tuple[str, ...], answers: Answers) -> di
     """Return the answers that the defaults of the site make, by overlay."""
     if answers.site is None:
         return {}
-    files, values = settings.Files(package), defaults(answers.site, site_answers.labels(package))
-    return {overlay: site_answers.answers(files, overlay, values, answers) for overlay in overlays}
+    files = settings.Files(package)
+    return {overlay: site_answers.answers(files, overlay, answers.site, answers) for overlay in overlays}
 
 
 def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False, tell: Tell) -> Iterator[str]:

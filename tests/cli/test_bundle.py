@@ -225,10 +225,7 @@ def test_broken_download_leaves_no_bundle(mlpack: Mlpack, registry: FakeRegistry
 
 
 def tar(members: list[tuple[str, bytes]]) -> bytes:
-    parts = [
-        header(name, len(content)) + content + bytes(-len(content) % 512)
-        for name, content in members
-    ]
+    parts = [header(name, len(content)) + content + bytes(-len(content) % 512) for name, content in members]
     return b"".join(parts) + bytes(1024)
 
 

@@ -477,6 +477,8 @@ def test_option_that_the_user_has_added_is_switched_on_in_a_package_that_has_it(
         edits = diff.read(current)
     assert edits.others == b""
     assert {str(edit).partition(": ")[0]: edit.after for edit in edits.edits} == {
-        **{"option gpu": "on", "option shared-memory": "on"},
-        **{"value GPU_COUNT": "4", "value SHM_SIZE": "3Gi"},
+        "option gpu": "on",
+        "option shared-memory": "on",
+        "value GPU_COUNT": "4",
+        "value SHM_SIZE": "3Gi",
     }
