@@ -26,8 +26,6 @@ def test_component_is_switched_by_its_own_line() -> None:
         once = kustomization.switch(KUSTOMIZATION.encode(), name, "k.yaml", on=is_on)
         assert kustomization.switch(once, name, "k.yaml", on=is_on) == once
         assert kustomization.switch(once, name, "k.yaml", on=not is_on) == KUSTOMIZATION.encode()
-    text = b"# components:\n#   - ../a\n# patches: none\n"
-    assert kustomization.switch(text, "a", "k.yaml", on=True) == b"components:\n  - ../a\n# patches: none\n"
     text = f"components:\n  - {NFS}\n  - ../other/nfs\n  - ../a\n".encode()
     after = kustomization.switch(text, "nfs", "k.yaml", on=False).decode()
     assert after == f"components:\n  # - {NFS}\n  # - ../other/nfs\n  - ../a\n"
@@ -99,7 +97,6 @@ OFF_AND_ON = [
     ("components:\n  # - ../some folder/nfs\n", "components:\n  - ../some folder/nfs\n"),
     (f"\ufeffcomponents:\n  # - {NFS}\n", f"\ufeffcomponents:\n  - {NFS}\n"),
     (f"components:\r\n  # - {NFS}\r\nx: 1\r\n", f"components:\r\n  - {NFS}\r\nx: 1\r\n"),
-    (f"x: 1\n# components:\n#   - {NFS}", f"x: 1\ncomponents:\n  - {NFS}"),
     (f"x: ☂ 🌂\ncomponents:\n  # 🌂\n  # - {NFS}\n", f"x: ☂ 🌂\ncomponents:\n  # 🌂\n  - {NFS}\n"),
     (f"components:\n  # - {NFS}\n  # - {NFS}\n", f"components:\n  - {NFS}\n  # - {NFS}\n"),
 ]
