@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING
 from packager.base import workfolder
 from packager.base.errors import ClusterError, ConflictError, UnreachableError
 from packager.cluster.differences import Difference, differences
-from packager.cluster.labels import DEPLOYED_BY, RENDERED
 from packager.cluster.manifests import as_list
-from packager.cluster.ownership import FIELD_MANAGER, foreign_objects, key, look_up, refuse_foreign, sets
+from packager.cluster.ownership import (
+    DEPLOYED_BY,
+    FIELD_MANAGER,
+    RENDERED,
+    foreign_objects,
+    key,
+    look_up,
+    refuse_foreign,
+    sets,
+)
 from packager.cluster.removal import remove
 from packager.kubernetes.kubectl.messages import NO_KIND
 from packager.kubernetes.kubectl.refusals import explained_error

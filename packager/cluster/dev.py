@@ -15,9 +15,8 @@ from packager.cluster import delete as deleting
 from packager.cluster import deploy as deploying
 from packager.cluster.devcode import ModelCode, PackageCode
 from packager.cluster.follow import follow_all
-from packager.cluster.labels import DEPLOYED_BY, DEV
 from packager.cluster.logreader import LogRange, LogStreams, Prefixes
-from packager.cluster.ownership import key, look_up, refuse_taken
+from packager.cluster.ownership import DEPLOYED_BY, DEV, key, look_up, refuse_taken
 from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
 from packager.cluster.supervisor import STATE, code_folder, for_dev, mode_of
 from packager.kubernetes.manifest import Manifest, at, mapping

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, TimedOutError, UnreachableError
 from packager.cluster.kept_logs import LogKeeper
-from packager.cluster.labels import DEPLOYED_BY, RENDERED
 from packager.cluster.observe import absent, events_of
+from packager.cluster.ownership import DEPLOYED_BY, RENDERED
 from packager.cluster.podwatch import PodWatch
 from packager.diagnosis.diagnose import NOTICE, diagnose, ending_before_deletion
 from packager.diagnosis.past import Memory, Past

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, DeniedError, HungError, TimedOutError
-from packager.cluster.labels import HOLD, RENDERED
-from packager.cluster.ownership import key
+from packager.cluster.ownership import HOLD, RENDERED, key
 from packager.cluster.results import copied_from_held, lost_with_pods
 from packager.cluster.supervisor import ALL, STATE, mode_of, with_hold
 from packager.kubernetes.kubectl.refusals import error_from

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import yamlio
 from packager.base.errors import RenderError, UsageError
 from packager.base.problems import show, similar
-from packager.cluster.labels import DEPLOYED_BY, DIGEST, RENDERED, VERSION
+from packager.cluster.ownership import DEPLOYED_BY, DIGEST, RENDERED, VERSION
 from packager.kubernetes.objects import name
 from packager.workloads.kinds import kinds
 

@@ -10,7 +10,7 @@ from packager.base.errors import ClusterError, UnansweredError, UnreachableError
 from packager.base.paths import is_folder
 from packager.base.problems import similar
 from packager.cluster.deploy import prepare
-from packager.cluster.labels import RENDERED
+from packager.cluster.ownership import RENDERED
 from packager.cluster.status import status, with_logs
 from packager.cluster.target import rendered_target
 from packager.kubernetes.objects import annotation

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import UsageError
-from packager.cluster.labels import DEV, HOLD
+from packager.cluster.ownership import DEV, HOLD
 from packager.kubernetes.manifest import Manifest, at, listing, mapping, text
 from packager.kubernetes.objects import name, shown
 from packager.workloads.structures import pods
