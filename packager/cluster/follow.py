@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, TimedOutError, UnreachableError
-from packager.cluster.kept_logs import LogKeeper
 from packager.cluster.observe import absent, events_of
 from packager.cluster.ownership import DEPLOYED_BY, RENDERED
-from packager.cluster.podwatch import PodWatch
+from packager.cluster.podwatch import LogKeeper, PodWatch
 from packager.diagnosis.diagnose import NOTICE, diagnose, ending_before_deletion
 from packager.diagnosis.past import Memory, Past
 from packager.kubernetes.objects import annotation, is_being_deleted, is_running, shown, uid
@@ -21,7 +20,7 @@ from packager.kubernetes.verdict import Finding, Phase, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from packager.cluster.kept_logs import SnapshotReader
+    from packager.cluster.podwatch import SnapshotReader
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot

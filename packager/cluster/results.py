@@ -14,7 +14,7 @@ from packager.base.paths import argument
 from packager.cluster.files import RemoteFolder
 from packager.cluster.pull import Pull, compare_for_pull, pull
 from packager.cluster.shell import BrokenOffError, ContainerShell, pod_end
-from packager.cluster.target import pod_of_index
+from packager.cluster.target import pods_by_index
 from packager.cluster.temporary_pod import HelperPod, running
 from packager.kubernetes.objects import is_running, name
 from packager.kubernetes.stopped import has_ended
@@ -271,24 +271,14 @@ def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and w
 def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int | None) -> Place | None:
     """Return the folder of the results in a running pod; None if no suitable pod runs."""
     kind = target.manifests.kind
-    if worker is not None and kind.indexes(snapshot.workload):
-        pod = pod_of_index(kind, snapshot, worker)
-        return _folder_in(pod, output) if pod and is_running(pod) else None
-    workers = kind.workers(snapshot.pods)
-    if worker is not None and workers and worker >= len(workers):
-        raise UsageError(f"worker {worker} not found", hint=f"there are 0 to {len(workers) - 1}")
+    numbered = pods_by_index(kind, snapshot.workload, snapshot.pods, worker)
     main = kind.main(snapshot.pods)
-    candidates: list[Object] = (
-        list(kind.indexed(snapshot.pods).values()) or workers or ([main] if main and not kind.has_workers else [])
-    )
+    candidates = list(numbered.values()) or ([main] if main and not kind.has_workers else [])
     if worker is not None:
-        candidates = candidates[worker : worker + 1]
+        candidates = [numbered[worker]] if worker in numbered else candidates[worker:][:1] if not numbered else []
     elif not output.outlives_pods:
         candidates = candidates[:1]
-    for pod in candidates:
-        if is_running(pod):
-            return _folder_in(pod, output)
-    return None
+    return next((_folder_in(pod, output) for pod in candidates if is_running(pod)), None)
 
 
 def _folder_in(pod: Object, output: Output) -> Place:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from packager.cluster.companions import Beside, beside
-from packager.cluster.kept_logs import LogKeeper
 from packager.cluster.logreader import ContainerLog, read_once, with_log_end
 from packager.cluster.observe import absent, released_pods
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, VERSION
+from packager.cluster.podwatch import LogKeeper
 from packager.diagnosis.admitted import released
 from packager.diagnosis.curves.figure import number
 from packager.diagnosis.curves.points import added, lines_of

@@ -194,9 +194,19 @@ def _labelled(kubectl: Kubectl, resource: str, selector: str) -> list[Object]:
         return []
 
 
-def pod_of_index(kind: Workload, snapshot: Snapshot, index: int) -> Object | None:
-    """Return the newest pod with this index; None if there is none yet."""
-    indexes = kind.indexes(snapshot.workload)
-    if index not in indexes:
-        raise UsageError(f"index {index} not found", hint=f"there are 0 to {indexes[-1]}")
-    return kind.indexed(snapshot.pods).get(index)
+def pods_by_index(
+    kind: Workload, workload: Object, pods: Sequence[Object], wanted: int | None = None
+) -> Mapping[int, Object]:
+    """Return the newest pod of each index, or the workers of a kind without indexes.
+
+    Raises:
+        UsageError: There is no index `wanted`, whether its pod exists or not.
+    """
+    if indexes := kind.indexes(workload):
+        if wanted is not None and wanted not in indexes:
+            raise UsageError(f"index {wanted} not found", hint=f"there are 0 to {indexes[-1]}")
+        return kind.indexed(pods)
+    workers = kind.workers(pods)
+    if wanted is not None and workers and wanted >= len(workers):
+        raise UsageError(f"worker {wanted} not found", hint=f"there are 0 to {len(workers) - 1}")
+    return dict(enumerate(workers))
