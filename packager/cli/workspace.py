@@ -154,10 +154,10 @@ def pull(
 
 def _package_of(target: Path) -> Runnable:
     """Return a package; for a cube or a model, the package of its last run if that is up to date, else a new one."""
-    from packager.cluster.runnable import BuildOptions, RunRequest, package_of
+    from packager.builder.build import BuildRequest
+    from packager.cluster.runnable import RunRequest, package_of
 
-    request = RunRequest(target, BuildOptions(), cache_folder())
-    return package_of(request, progress=progress)
+    return package_of(RunRequest(target, BuildRequest(None, (), cache=cache_folder())), progress=progress)
 
 
 @contextmanager

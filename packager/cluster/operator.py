@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from packager.base.errors import ClusterError, DeniedError, TimedOutError, ToolError, UnreachableError
 from packager.cluster.operator_release import Bundle, bundle
 from packager.cluster.ownership import FIELD_MANAGER
-from packager.diagnosis.obstacles import obstacles
 from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.objects import condition, moment, name, shown, true_condition
 from packager.kubernetes.objects import status as status_of
@@ -23,11 +22,7 @@ if TYPE_CHECKING:
     from packager.base.runner import Tell
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
-    from packager.kubernetes.verdict import Finding
     from packager.workloads.workload import Operator
-
-
-_IMAGE_HINT = "use --from FILE with a manifest whose image the nodes can pull"
 
 
 class Alive(StrEnum):
@@ -125,48 +120,34 @@ def served(kubectl: Kubectl, operator: Operator) -> tuple[str, ...]:
 
 def await_operator(kubectl: Kubectl, manifests: Bundle) -> Iterator[str]:
     """Yield, about once per second, the reason why the operator is not ready, until it is."""
-    since: dict[str, float] = {}
     while True:
         try:
-            waiting, trouble = _pending(kubectl, manifests)
+            waiting = _pending(kubectl, manifests)
         except UnreachableError as error:
-            waiting, trouble = str(error), None
+            waiting = str(error)
         if waiting is None:
             return
-        if trouble is not None:
-            waiting, now = str(trouble), kubectl.runner.clock()
-            if now - since.setdefault(trouble.message, now) >= trouble.final_after:
-                hint = _IMAGE_HINT if trouble.reason == "ErrImagePull" else trouble.hint
-                raise ClusterError(f"the operator does not start: {trouble}", hint=hint)
-        else:
-            since.clear()
         yield waiting
         kubectl.runner.sleep(1)
 
 
-def _pending(kubectl: Kubectl, manifests: Bundle) -> tuple[str | None, Finding | None]:
-    """Return the reason why the operator is not ready (None if it is), and the finding that may explain it."""
+def _pending(kubectl: Kubectl, manifests: Bundle) -> str | None:
+    """Return the reason why the operator is not ready; None if it is."""
     for crd in manifests.of("CustomResourceDefinition"):
         live = kubectl.get(f"customresourcedefinitions.apiextensions.k8s.io/{name(crd)}")
         if live is None or not true_condition(live, "Established"):
-            return f"{name(crd)} is not established yet", None
+            return f"{name(crd)} is not established yet"
     for manifest in manifests.of("Deployment"):
         where = f"--namespace={manifest['metadata'].get('namespace') or 'default'}"
         live = next(iter(kubectl.items(f"deployments.apps/{name(manifest)}", where)), None)
         if live is None:
-            return f"{shown(manifest)} does not exist yet", None
-        if _is_available(live):
-            continue
+            return f"{shown(manifest)} does not exist yet"
         refused = condition(live, "ReplicaFailure")
         if refused and refused["status"] == "True":
             raise ClusterError(f"{shown(manifest)} cannot create its pods: {refused.get('message')}")
-        selector = live["spec"]["selector"]["matchLabels"]
-        pods = kubectl.items("pods", where, f"--selector={','.join(f'{k}={v}' for k, v in selector.items())}")
-        events = kubectl.items("events", where)
-        troubles = [finding for pod in pods for finding in obstacles(pod, events) if finding.blocks]
-        soonest = min(troubles, key=lambda finding: finding.final_after, default=None)
-        return f"{shown(manifest)}: not all of its pods are available yet", soonest
-    return None, None
+        if not _is_available(live):
+            return f"{shown(manifest)}: not all of its pods are available yet"
+    return None
 
 
 def _is_available(deployment: Object) -> bool:
@@ -241,7 +222,8 @@ def wait_until_ready(applied: AppliedOperator, *, timeout: float, tell: Tell) ->
             tell(f"waiting: {waiting}")
             last = waiting
         if clock() > deadline:
-            raise TimedOutError(f"the operator is not ready after {timeout:g} s: {waiting}")
+            hint = f"kubectl get pods -A | grep {applied.operator.deployment}"
+            raise TimedOutError(f"the operator is not ready after {timeout:g} s: {waiting}", hint=hint)
     return served(applied.kubectl, applied.operator)
 
 
