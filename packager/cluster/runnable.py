@@ -147,9 +147,10 @@ def _given(build: BuildOptions) -> list[str]:
 
 
 def _imported(path: Path, work: Path, tell: Tell) -> Imported:
-    from packager.modelspec.importing import ModelDestination, import_mlcube, mlcube_choices
+    from packager.modelspec.importers.mlcube import Choices
+    from packager.modelspec.importing import ModelDestination, import_mlcube
 
-    imported = import_mlcube(path, ModelDestination(work), mlcube_choices())
+    imported = import_mlcube(path, ModelDestination(work), Choices())
     for finding in imported.findings:
         tell(str(finding))
     return imported

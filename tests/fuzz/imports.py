@@ -10,13 +10,13 @@ import yaml
 
 from packager.base.errors import MlpackError
 from packager.cli.printable import printable
+from packager.modelspec.importers.mlcube import Choices
 from packager.modelspec.importing import (
     Imported,
     ModelDestination,
     import_intel,
     import_mlcube,
     import_mxjob,
-    mlcube_choices,
 )
 from tests.fuzz import inputs, mutate, packages
 from tests.fuzz.specs import bad_messages
@@ -71,7 +71,7 @@ def _mlcubes() -> Iterator[Seed]:
     for path in sorted(_GOLDEN.glob("mlcube/*.yml")):
         values = _golden(path)
         if text := values.get("input"):
-            read = _one(partial(import_mlcube, choices=mlcube_choices(**_choices(values))))
+            read = _one(partial(import_mlcube, choices=Choices(**_choices(values))))
             disk = {f"cube/{name}": "x" for name in values.get("disk", ())}
             yield Seed({"cube/mlcube.yaml": text, **disk}, ["cube/mlcube.yaml"], "cube", read)
 
