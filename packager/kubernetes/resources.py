@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 STANDARD = ("cpu", "memory", "ephemeral-storage")
 
-_HUGE = "hugepages-"
-
 
 def is_whole_gpu(resource: str) -> bool:
     """Whether a resource counts whole GPUs: each of them gets a process, and their number is GPUS in mlops.env."""
@@ -44,9 +42,6 @@ def faults(requests: Mapping[str, str], limits: Mapping[str, str]) -> Iterator[F
             yield from _value(part, name, value)
     for name, request in requests.items():
         yield from _request_and_limit(name, request, limits.get(name))
-    if any(name.startswith(_HUGE) for name in limits) and not {*requests, *limits} & {"cpu", "memory"}:
-        name = next(name for name in limits if name.startswith(_HUGE))
-        yield Fault(("limits", name), f"{name} need a request or a limit of cpu or memory as well", at_key=True)
 
 
 def complaint(name: str, value: str) -> str | None:
@@ -62,49 +57,33 @@ def _name(part: str, name: str) -> Iterator[Fault]:
     if not names.is_key(name) or name.startswith("requests."):
         form = "use at most 63 letters, digits and '-_.', after a domain and '/' for a device"
         yield Fault((part, name), f"{name!r} is not a valid resource name", form, at_key=True)
-    elif "/" not in name and name not in STANDARD and not name.startswith(_HUGE):
+    elif "/" not in name and name not in STANDARD and not name.startswith("hugepages-"):
         near = None if name.endswith("gpu") else similar(name, STANDARD)
         hint = near or "a device has a domain: nvidia.com/gpu"
         yield Fault((part, name), f"Kubernetes has no resource {name!r}", hint, at_key=True)
-    elif name.startswith(_HUGE) and _page(name) is None:
-        yield Fault((part, name), f"{name!r} has no page size", "write for example hugepages-2Mi", at_key=True)
 
 
 def _value(part: str, name: str, value: str) -> Iterator[Fault]:
-    number, page = quantity.parse(value), _page(name)
+    number = quantity.parse(value)
     if number < 0:
         yield Fault((part, name), f"{value} is negative")
     elif _is_extended(name) and number != number.to_integral_value():
         yield Fault((part, name), f"expected a whole number of {name}, found {value}", "devices are not shared")
-    elif page and number % page:
-        yield Fault((part, name), f"expected whole pages, found {value}", f"a multiple of {name.removeprefix(_HUGE)}")
 
 
 def _request_and_limit(name: str, request: str, limit: str | None) -> Iterator[Fault]:
     both: tuple[Location, ...] = (("requests", name), ("limits", name))
-    has_to_equal = _is_extended(name) or name.startswith(_HUGE)
     if limit is None:
-        if has_to_equal:
+        if _is_extended(name):
             message = f"a request for {name} needs an equal limit, but there is none"
             yield Fault(("requests", name), message, among=("limits",))
     elif quantity.parse(request) > quantity.parse(limit):
         message = f"requests {request} of {name}, above its limit of {limit}"
         yield Fault(both[0], message, "raise the limit, or lower the request", needs=both)
-    elif has_to_equal and quantity.parse(request) != quantity.parse(limit):
+    elif _is_extended(name) and quantity.parse(request) != quantity.parse(limit):
         message = f"requests {request} of {name}, which must equal its limit of {limit}"
         yield Fault(both[0], message, needs=both)
 
 
 def _is_extended(name: str) -> bool:
     return "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
-
-
-def _page(name: str) -> int | None:
-    """Return the bytes of a page of `hugepages-SIZE`; None for another name, or one without a size."""
-    if not name.startswith(_HUGE):
-        return None
-    try:
-        size = int(quantity.parse(name.removeprefix(_HUGE)))
-    except ValueError:
-        return None
-    return size if size > 0 else None

@@ -125,15 +125,6 @@ def test_invalid_fields_of_a_pod_are_found() -> None:
             "equal limit, but there is none"
         ),
         (
-            "32:39: spec.containers[0].resources.limits.hugepages-2Mi: hugepages-2Mi need a request or a "
-            "limit of cpu or memory as well"
-        ),
-        "37:52: spec.containers[1].resources.limits.hugepages-2Mi: expected whole pages, found 3Mi (a multiple of 2Mi)",
-        (
-            "37:57: spec.containers[1].resources.limits.hugepages-big: 'hugepages-big' has no page size "
-            "(write for example hugepages-2Mi)"
-        ),
-        (
             f"37:85: spec.containers[1].resources.limits.{LONG}: '{LONG}' is not a valid resource name (use at most 63 "
             "letters, digits and '-_.', after a domain and '/' for a device)"
         ),
