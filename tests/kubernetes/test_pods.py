@@ -338,12 +338,6 @@ def test_failed_mpijob_is_explained(condition: dict[str, str], summary: str) -> 
     assert (diagnosis.phase, diagnosis.summary) == (Phase.FAILED, summary)
 
 
-def test_suspended_mpijob_is_stuck() -> None:
-    diagnosis = diagnose(kinds()["MPIJob"], Snapshot(job(run_policy={"suspend": True})))
-    assert (diagnosis.phase, diagnosis.summary) == (Phase.STUCK, "suspended, by a queue or a user")
-    assert diagnosis.findings[0].final_after == NEVER
-
-
 def test_mpijob_reports_event_of_a_refused_launcher() -> None:
     child = item("Job", "j-launcher", status={})
     event = {

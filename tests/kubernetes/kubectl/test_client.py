@@ -18,7 +18,6 @@ from packager.base.runner import Runner
 from packager.cli.host import Host
 from packager.kubernetes.kubectl import kustomize as kubectl
 from packager.kubernetes.kubectl.client import Kubectl
-from packager.kubernetes.kubectl.connection import Connection
 from packager.kubernetes.kubectl.refusals import error_from, explained_error
 from tests import fake_cluster, kubectls, life
 
@@ -216,18 +215,13 @@ def test_client_stops_hanging_kubectl_at_deadline(ask: Callable[[Kubectl], objec
 
 
 class Scripted(Runner):
-    """Answers each command with `answer`, and `config view` with a kubeconfig if it has one; its clock stands still."""
+    """Answers each command with `answer`, and `config view` with a kubeconfig; its clock stands still."""
 
-    def __init__(self, answer: process.Finished, *, has_kubeconfig: bool = True) -> None:
+    def __init__(self, answer: process.Finished) -> None:
         self.answer = answer
-        self.has_kubeconfig = has_kubeconfig
-        self.limits = list[float | None]()
 
-    def run(self, argv: Sequence[str], *, timeout: float | None = None, **_options: Any) -> process.Finished:
-        if "view" in argv and self.has_kubeconfig:
-            return process.Finished(0, json.dumps(fake_cluster.KUBECONFIG), "")
-        self.limits.append(timeout)
-        return self.answer
+    def run(self, argv: Sequence[str], **_options: Any) -> process.Finished:
+        return process.Finished(0, json.dumps(fake_cluster.KUBECONFIG), "") if "view" in argv else self.answer
 
     def clock(self) -> float:
         return 100.0
@@ -245,14 +239,6 @@ def test_client_reports_killed_kubectl() -> None:
         runner = Scripted(process.Finished(-9, "", ""))
         with pytest.raises(ClusterError, match=r"^kubectl was ended by signal 9 before it had a response$"):
             ask(Kubectl(runner=runner))
-
-
-def test_default_namespace_reports_unreadable_kubeconfig() -> None:
-    stderr = "error: the kubeconfig is a folder"
-    runner = Scripted(process.Finished(1, "", stderr), has_kubeconfig=False)
-    with pytest.raises(ClusterError, match=r"^the kubeconfig is a folder$"):
-        Kubectl(runner=runner, connection=Connection()).default_namespace()
-    assert Kubectl(namespace="team").default_namespace() == "team"
 
 
 @pytest.fixture

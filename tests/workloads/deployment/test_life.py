@@ -182,13 +182,6 @@ def test_paused_rollout_is_stuck() -> None:
     assert (finding.subject, finding.message, finding.hint) == (SHOWN, "its rollout is paused", hint)
 
 
-def test_missing_controller_is_reported_after_eight_seconds() -> None:
-    assert judged(deployment(seen=0), age=7).findings == ()
-    [finding] = judged(deployment(seen=0), age=9).findings
-    message = "no controller has reacted: the Deployment controller is not running"
-    assert (finding.reason, finding.message) == ("ControllerSilent", message)
-
-
 def test_unnoticed_change_is_reported_after_eight_seconds() -> None:
     changed = deployment(**ALL)
     changed["metadata"]["generation"] = 2

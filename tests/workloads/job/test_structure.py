@@ -83,10 +83,6 @@ def test_verify_refuses_restart_policies_other_than_never(policy: str, value: st
     assert problem.message == f"Job a: spec.template.spec.restartPolicy: expected Never, found {value}"
 
 
-def test_built_job_has_no_problems() -> None:
-    assert list(check_kinds(written.overlay(JOB.replace("POLICY", ", restartPolicy: Never")))) == []
-
-
 def test_pods_of_a_job_are_counted_by_parallelism() -> None:
     for parallelism, count in [("", 1), ("  parallelism: 3\n", 3), ("  parallelism: x\n", 1)]:
         manifest = written.overlay(JOB.replace("POLICY", "") + parallelism).manifests[0]

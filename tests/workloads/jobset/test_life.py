@@ -260,13 +260,6 @@ def test_jobset_reports_exceeded_deadline() -> None:
     assert verdict.summary == "it took longer than its activeDeadlineSeconds of 60"
 
 
-def test_suspended_jobset_is_stuck() -> None:
-    workload = jobset()
-    workload["spec"]["suspend"] = True
-    verdict = judged(workload, age=300)
-    assert (verdict.phase, verdict.summary) == (Phase.STUCK, "suspended, by a queue or a user")
-
-
 def test_jobset_without_controller_is_stuck_after_eight_seconds() -> None:
     assert judged(jobset(), age=5) == Verdict(Phase.PENDING, "no pods yet")
     verdict = judged(jobset(), age=9)

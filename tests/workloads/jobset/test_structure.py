@@ -86,12 +86,6 @@ def test_pods_of_each_role_have_count_and_purpose(tmp_path: Path) -> None:
     assert groups[2].workload_label == "jobset.sigs.k8s.io/jobset-name"
 
 
-def test_built_jobset_has_no_problems(tmp_path: Path) -> None:
-    manifest = built(tmp_path, "rendezvous: dmlc, roles: {scheduler: {}, server: {replicas: 2}, worker: {replicas: 3}}")
-    assert list(check_kinds(written.overlay(yaml.safe_dump(manifest)))) == []
-    assert list(check_kinds(written.overlay(JOB_SET))) == []
-
-
 def test_verify_reports_jobset_whose_pods_would_wait_or_lose_logs() -> None:
     worker = WORKER.replace("completions: 2", "completions: 1").replace("Never", "OnFailure")
     unset = "{name: ps, template: {spec: {parallelism: 2, template: {spec: {}}}}}"

@@ -92,14 +92,6 @@ def test_unready_leader_is_reported_with_its_probe() -> None:
     assert [str(finding) for finding in found] == [f"pod/{NAME}-0: it is not ready: Readiness probe failed: 503"]
 
 
-def test_silent_controller_is_reported() -> None:
-    verdict = judged(workload(seen=0), children=())
-    assert (verdict.phase, verdict.summary) == (
-        Phase.STUCK,
-        "no controller has reacted: LeaderWorkerSet is not running",
-    )
-
-
 def test_refused_pods_of_the_workers_are_reported() -> None:
     workers = stateful_set(f"{NAME}-0", f"Pod-{NAME}-0", made=0)
     refused = event(workers, "FailedCreate", 'create Pod failed: pods "x" is forbidden: exceeded quota: small')
