@@ -1,14 +1,14 @@
 """The `mlpack` command, one module per verb; only this folder prints and sets exit codes.
 
-Verbs import the use cases that they call when they run, so that `--help` and completion stay quick.
+A verb's module is imported when the verb runs, so that `mlpack --help` stays quick.
 """
-
-from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
@@ -21,9 +21,6 @@ from packager.cli import console
 from packager.cli.verbs import Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import FrameType
-
     from packager.cli.host import Host
 
 app = typer.Typer(
@@ -64,7 +61,7 @@ class _Stopped(BaseException):
         self.number = number
 
 
-def main(arguments: Sequence[str] | None = None, *, host: Host | None = None) -> NoReturn:
+def main(arguments: Sequence[str] | None = None, *, host: "Host | None" = None) -> NoReturn:
     """Run the command line, and end the process with one of the exit codes of `packager.base.errors`.
 
     Args:
@@ -85,7 +82,7 @@ def main(arguments: Sequence[str] | None = None, *, host: Host | None = None) ->
         sys.exit(128 + stopped.number)
 
 
-def _run(arguments: Sequence[str], host: Host | None) -> int:
+def _run(arguments: Sequence[str], host: "Host | None") -> int:
     """Run the command line, print an error if there is one, and return the exit code."""
     try:
         code = app([*arguments], prog_name="mlpack", standalone_mode=False, obj=host)

@@ -6,29 +6,24 @@ would act on or show differently.
 Tests: cli/test_printable.py.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from packager.base.errors import ToolError, reason
+from packager.base.errors import MlpackError, ToolError, reason
 from packager.base.masking import bounded, shortened
 from packager.cli.printable import printable, printable_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from packager.base.errors import MlpackError
     from packager.base.problems import Problem
 
 
@@ -41,20 +36,13 @@ class OutputFormat(StrEnum):
 
 
 class _State:
-    """The state of the output during one run of the command.
-
-    Attributes:
-        is_quiet: Whether only errors are printed to stderr.
-        is_closed: Whether the caller has closed stdout.
-        has_emitted: Whether anything was written to stdout.
-        names: The names of paths in messages, such as the reference of a package in the cache.
-    """
-
-    __slots__ = ("has_emitted", "is_closed", "is_quiet", "names")
+    """The state of the output during one run of the command."""
 
     def __init__(self) -> None:
-        self.is_quiet = self.is_closed = self.has_emitted = False
-        self.names: dict[str, str] = {}
+        self.is_quiet = False  # whether only errors are printed to stderr
+        self.is_closed = sys.stdout is None  # whether the caller has closed stdout
+        self.has_emitted = False  # whether anything was written to stdout
+        self.names: dict[str, str] = {}  # the names of paths in messages, such as the reference of a cached package
 
 
 _state = _State()
@@ -69,9 +57,7 @@ BROKEN_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
 
 def begin() -> None:
     """Open closed standard streams, and let all of them write UTF-8 in every locale."""
-    _state.is_quiet = _state.has_emitted = False
-    _state.names = {}
-    _state.is_closed = sys.stdout is None
+    vars(_state).update(vars(_State()))
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -116,7 +102,7 @@ def is_quiet() -> bool:
 
 
 def can_draw() -> bool:
-    """Return whether a picture may be drawn on stderr: it is a terminal, and --quiet is not set."""
+    """Return whether a picture may be drawn on stderr: it is a terminal, and messages are wanted there."""
     return sys.stderr.isatty() and not _state.is_quiet
 
 
@@ -160,7 +146,7 @@ def _on_terminal(line: bytes) -> bytes:
     return printable(text).encode()
 
 
-def emit_json(value: Any, *, is_bounded: bool = True) -> None:
+def emit_json(value: Any, *, is_bounded: bool = True, indent: int | None = 2) -> None:
     """Write `value` to stdout as JSON; each text is as short as a message, unless `is_bounded` is false.
 
     Raises the errors of `emit_data`.
@@ -169,12 +155,30 @@ def emit_json(value: Any, *, is_bounded: bool = True) -> None:
 
     value = _named_values(value) if _state.names else value
     value = bounded(value) if is_bounded else value
-    _write(printable_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
+    _write(printable_json(json.dumps(value, ensure_ascii=False, indent=indent)) + "\n")
 
 
-def emit_output(value: Any, names: Iterable[str], output: OutputFormat, *, is_bounded: bool = True) -> None:
-    """Write a result to stdout in the form that the user asked for. Raises the errors of `emit_data`."""
-    if output is OutputFormat.json:
+def emit_output(
+    value: Any,
+    names: Iterable[object],
+    output: OutputFormat | None,
+    lines: Iterable[str] | None = None,
+    *,
+    is_bounded: bool = True,
+) -> None:
+    """Write a result to stdout in the form that the user asked for. Raises the errors of `emit_data`.
+
+    Args:
+        value: The whole result.
+        names: The names of what is in it.
+        output: The form; None for people.
+        lines: What people see; None for the names.
+        is_bounded: Whether each text is as short as a message.
+    """
+    if output is None and lines is not None:
+        for line in lines:
+            emit(line)
+    elif output is OutputFormat.json:
         emit_json(value, is_bounded=is_bounded)
     elif output is OutputFormat.yaml:
         import json
@@ -184,34 +188,22 @@ def emit_output(value: Any, names: Iterable[str], output: OutputFormat, *, is_bo
         plain = json.loads(json.dumps(_named_values(value)))  # without types of ours
         text = dump([bounded(plain) if is_bounded else plain])
         emit_data(f"---\n{text}" if _state.has_emitted else text)
-    elif lines := "\n".join(names):
-        emit_data(_named(lines))
+    elif text := "\n".join(map(str, names)):
+        emit_data(_named(text))
 
 
-def emit_json_line(value: Any) -> None:
-    """Write `value` to stdout as one line of JSON with texts as short as messages; a run may write several.
-
-    Raises the errors of `emit_data`.
-    """
-    import json
-
-    value = _named_values(value) if _state.names else value
-    _write(printable_json(json.dumps(bounded(value), ensure_ascii=False)) + "\n")
-
-
-def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:
-    """Write rows for people to stdout, in columns that `gap` separates. Raises the errors of `emit_data`.
+def table(rows: Sequence[Sequence[str]], gap: str = "  ") -> Iterator[str]:
+    """Yield the lines of a table for people, whose columns `gap` separates.
 
     Args:
         rows: The heading, and the rows; one with a single cell is a heading of those below it, across all columns.
         gap: The text between two columns.
     """
     cells = [[printable(shortened(_named(cell), _LONGEST_CELL)) for cell in row] for row in rows]
-    columns = len(cells[0])
-    full = [row for row in cells if len(row) == columns]
-    widths = [max(len(row[column]) for row in full) for column in range(columns)]
+    full = [row for row in cells if len(row) == len(cells[0])]  # none without a row
+    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
     for row in cells:
-        emit(gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=len(row) > 1)).rstrip())
+        yield gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=len(row) > 1)).rstrip()
 
 
 def say(text: str) -> None:
@@ -246,7 +238,7 @@ def emit_error_json(error: MlpackError) -> None:
         emit_json({"error": {**error.as_json(), "problems": [problem.as_json() for problem in _listed(error)]}})
 
 
-def _listed(error: MlpackError) -> Sequence[Problem]:
+def _listed(error: MlpackError) -> "Sequence[Problem]":
     if not error.problems:
         return ()
     from packager.base.problems import listed

@@ -1,18 +1,16 @@
 """`mlpack diff`: shows what was edited in a package since it was built."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from packager.cli.cluster_arguments import PackageToRead  # noqa: TC001 - typer reads the annotations
-from packager.cli.console import OutputFormat, emit, emit_log, emit_output, say
-from packager.cli.signature_arguments import SignatureOptions, with_signatures
-
-if TYPE_CHECKING:
-    from packager.configure.upgrade.diff import PackageEdits
+from packager.cli.arguments import PackageToRead
+from packager.cli.console import OutputFormat, emit_log, emit_output, say
+from packager.cli.registry_arguments import SignatureOptions, local_package
+from packager.configure.upgrade.diff import PackageEdits
+from packager.configure.upgrade.diff import diff as find_edits
 
 
 class DiffFormat(StrEnum):
@@ -25,9 +23,7 @@ class DiffFormat(StrEnum):
     patch = "patch"
 
 
-@with_signatures
 def diff(
-    ctx: typer.Context,
     signatures: SignatureOptions,
     package: PackageToRead,
     output: Annotated[
@@ -46,33 +42,28 @@ def diff(
 
     Values that may be secret are masked, except in `-o patch`, which `git apply` and `patch -p1` accept.
     """
-    from packager.cli.registry_arguments import local_package
-    from packager.configure.upgrade.diff import diff as find_edits
-
-    difference = find_edits(local_package(ctx, package, signatures.trust()))
+    difference = find_edits(local_package(package, signatures.trust()))
     content = difference.content
-    if output in (DiffFormat.json, DiffFormat.yaml, DiffFormat.name):
-        files = dict.fromkeys((*(edit.path for edit in content.edits), *content.not_in_patch))
-        emit_output(difference.as_json(), files, OutputFormat(output), is_bounded=False)
-    elif output is DiffFormat.patch:
+    if output is DiffFormat.patch:
         if content.patch:
             emit_log(content.patch)
     else:
-        _show(difference)
+        files = dict.fromkeys((*(edit.path for edit in content.edits), *content.not_in_patch))
+        form = None if output is DiffFormat.text else OutputFormat(output)
+        emit_output(difference.as_json(), files, form, _lines(difference), is_bounded=False)
+        if content.is_empty and form is None:
+            say(f"{difference.package} has no edits")
     for path, reason in content.not_in_patch.items():
         say(f"not in the patch: {path}: {reason}")
     if exit_code and not content.is_empty:
         raise typer.Exit(1)
 
 
-def _show(difference: PackageEdits) -> None:
+def _lines(difference: PackageEdits) -> Iterator[str]:
     last = None
     for edit in difference.content.edits:
         if edit.path != last:
-            emit(f"{edit.path}:")
+            yield f"{edit.path}:"
         last = edit.path
-        emit(f"  {edit}")
-    for line in difference.content.others.decode(errors="surrogateescape").split("\n")[:-1]:
-        emit(line)
-    if difference.content.is_empty:
-        say(f"{difference.package} has no edits")
+        yield f"  {edit}"
+    yield from difference.content.others.decode(errors="surrogateescape").split("\n")[:-1]

@@ -1,7 +1,5 @@
 """`mlpack serve`: serves the REST API by which jobs are created from templates, definitions and filled values."""
 
-from __future__ import annotations
-
 import os
 from enum import StrEnum
 from pathlib import Path
@@ -10,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from packager.base.errors import ToolError, UsageError, missing_extra
-from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
-from packager.cli.console import OutputFormat, emit_lines, emit_output, say
+from packager.base.names import is_label_value
+from packager.base.rest import is_loopback
+from packager.base.values import replace
+from packager.cli.arguments import Output
+from packager.cli.commands import command, context
+from packager.cli.console import emit_output, say
+from packager.service import variables
+from packager.service.config import ServerConfig, address
+from packager.service.config_file import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from packager.service.config import ServerConfig
     from packager.service.store.store import Store
 
 
@@ -40,17 +42,7 @@ Database = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to `app`."""
-    group = typer.Typer(invoke_without_command=True)
-    group.callback()(serve)
-    for verb in (token, backup, migrate, check):
-        group.command()(verb)
-    app.add_typer(group, name="serve")
-
-
 def serve(
-    ctx: typer.Context,
     config: ConfigFile = None,
     database: Database = None,
     listen: Annotated[
@@ -70,16 +62,14 @@ def serve(
 
     Without a kubeconfig, the server starts too: definitions can be written and tried, and no job can be created.
     """
-    if ctx.invoked_subcommand is not None:
+    invoked = context().invoked_subcommand
+    if invoked is not None:
         if config or database or listen or insecure_no_auth or demo:
-            raise UsageError(f"options of `mlpack serve` come after {ctx.invoked_subcommand}, if it has them")
+            raise UsageError(f"options of `mlpack serve` come after {invoked}, if it has them")
         return
     if demo and (config or database):
         raise UsageError("--demo has a configuration and a database of its own")
     settings = _settings(config, database, listen)
-    from packager.base.rest import is_loopback
-    from packager.service.config import address
-
     if (insecure_no_auth or demo) and not is_loopback(address(settings.listen)[0]):
         option = "--demo" if demo else "--insecure-no-auth"
         raise UsageError(f"{option} needs a loopback address, found {settings.listen}", hint="create tokens instead")
@@ -101,8 +91,6 @@ def token(
     output: Output = None,
 ) -> None:
     """Create a token, and print it. It is not shown again: the database holds its digest only."""
-    from packager.base.names import is_label_value
-
     if not is_label_value(name) or not name:
         raise UsageError(f"invalid name {name!r}: use at most 63 letters, digits and '-_.'")
     projects = tuple(_settings(config, database).projects) or ("default",)
@@ -113,7 +101,7 @@ def token(
 
     row, text = tokens.create(store, name, role.value, days, project)
     made = {"id": row.id, "name": name, "role": role.value, "project": project, "expires": row.expires, "token": text}
-    emit_output(made, [text], output or OutputFormat.name)
+    emit_output(made, [text], output)
 
 
 def backup(
@@ -125,7 +113,7 @@ def backup(
     """Write a copy of the database, as of one moment; the server may be running."""
     store = _store(config, database)
     store.backup(file)
-    emit_output({"file": str(file)}, [str(file)], output or OutputFormat.name)
+    emit_output({"file": str(file)}, [file], output)
 
 
 def migrate(
@@ -148,10 +136,11 @@ def migrate(
     if source is None or target is None:
         store: Store = _service().open_store(_settings(config, database), is_served=True)
         state = {"database": store.shown, "migrated": store.was_migrated}
-        _emit(state, [f"{store.shown}: {'migrated' if store.was_migrated else 'up to date'}"], [store.shown], output)
+        lines = [f"{store.shown}: {'migrated' if store.was_migrated else 'up to date'}"]
+        emit_output(state, [store.shown], output, lines)
         return
     counts = _service().copy(source, target)
-    _emit({"rows": counts}, [f"{table}: {count}" for table, count in counts.items()], counts, output)
+    emit_output({"rows": counts}, counts, output, [f"{table}: {count}" for table, count in counts.items()])
 
 
 def check(config: ConfigFile = None, database: Database = None, output: Output = None) -> None:
@@ -166,24 +155,12 @@ def check(config: ConfigFile = None, database: Database = None, output: Output =
     jobs = sum(store.counts().values())
     state = {"database": store.shown, "jobs": jobs, "problems": problems}
     lines = [f"{store.shown}: {problem}" for problem in problems] or [f"{store.shown}: ok, {jobs} jobs"]
-    _emit(state, lines, [store.shown], output)
+    emit_output(state, [store.shown], output, lines)
     if problems:
         raise ToolError(f"the database {store.shown} is damaged", hint="restore a backup")
 
 
-def _emit(value: dict[str, object], lines: Iterable[str], names: Iterable[str], output: OutputFormat | None) -> None:
-    """Print a result in the form that the user asked for; as lines without one."""
-    if output is None:
-        emit_lines("\n".join(lines))
-    else:
-        emit_output(value, names, output)
-
-
 def _settings(config: Path | None, database: str | None, listen: str | None = None) -> ServerConfig:
-    from packager.base.values import replace
-    from packager.service import variables
-    from packager.service.config_file import read
-
     settings = read(config)
     database = database or os.environ.get(variables.DATABASE)
     if database:
@@ -191,7 +168,7 @@ def _settings(config: Path | None, database: str | None, listen: str | None = No
     return replace(settings, listen=listen) if listen else settings
 
 
-def _store(config: Path | None, database: str | None) -> Store:
+def _store(config: Path | None, database: str | None) -> "Store":
     """Return the database, whose server may be running: its schema stays. Raises ToolError or UsageError."""
     store: Store = _service().open_store(_settings(config, database), migrates=False)
     return store
@@ -204,3 +181,9 @@ def _service() -> Any:
     except ModuleNotFoundError as error:
         raise missing_extra("mlpack serve", error, "service") from None
     return serving
+
+
+GROUP = typer.Typer(invoke_without_command=True)
+GROUP.callback()(command(serve))
+for _verb in (token, backup, migrate, check):
+    GROUP.command()(command(_verb))

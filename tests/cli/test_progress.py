@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from packager.cli.progress import Lines
+from packager.cli.watching import Lines
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 
 if TYPE_CHECKING:

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 def modules_of_verbs() -> set[str]:
     names = [info.name for info in pkgutil.iter_modules(packager.cli.__path__)]
     modules = {name: importlib.import_module(f"packager.cli.{name}") for name in names}
-    return {
-        name
-        for name, module in modules.items()
-        if hasattr(module, "register") or str(module.__doc__).startswith(f"`mlpack {name}`")
-    }
+    return {name for name, module in modules.items() if str(module.__doc__).startswith("`mlpack ")}
 
 
 def test_table_contains_every_module_of_a_verb() -> None:
@@ -56,7 +52,7 @@ def test_mlpack_imports_only_the_verb_that_runs() -> None:
         "    print(*sorted(modules & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", program, "version"], capture_output=True, text=True, check=True)
-    assert done.stderr.split() == ["packager.cli.version"]
+    assert done.stderr.split() == ["packager.cli.others"]
 
 
 @pytest.mark.parametrize(

@@ -100,28 +100,6 @@ def test_each_command_has_the_common_options() -> None:
             assert options(name)["-y"] is options(name)["--yes"], name
 
 
-COMPLETED = {"context", "mode", "model", "namespace", "overlay", "precision", "pod_security", "site"}
-"""Parameters whose values a shell completes, in each command that has them."""
-COMPLETED_FLAGS = {"--set", "--storage", "--with", "--without"}
-NOT_COMPLETED = {
-    *(("image build", "--with"), ("image push", "--with"), ("task create", "--set")),
-    ("task delete", "--storage"),
-}
-"""Other parameters of the same name: programs, values of a server, sizes."""
-
-
-def test_shell_completes_models_overlays_options_keys_and_namespaces_of_each_command() -> None:
-    missing = [
-        (name, parameter.name)
-        for name in COMMANDS
-        for parameter in COMMANDS[name].params
-        if (parameter.name in COMPLETED or COMPLETED_FLAGS & set(parameter.opts))
-        and not parameter._custom_shell_complete  # noqa: SLF001 - typer has no public name for it
-        and not {(name, parameter.name), *((name, flag) for flag in parameter.opts)} & NOT_COMPLETED
-    ]
-    assert missing == []
-
-
 @pytest.mark.parametrize("name", ["deploy", "run"])
 def test_command_with_a_value_for_dry_run_may_have_no_argument(name: str, mlpack: Mlpack) -> None:
     done = mlpack(*name.split(" "))
