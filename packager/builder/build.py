@@ -41,6 +41,18 @@ if TYPE_CHECKING:
     from packager.site.read import SiteSettings
 
 
+_FLAGS = {
+    "precision": "--precision",
+    "mode": "--mode",
+    "settings": "--set",
+    "additions": "--add",
+    "root": "--root",
+    "registry": "--registry",
+    "components": "--with",
+    "site": "--site",
+}
+
+
 class BuildRequest(Value, frozen=True):
     """The packages to build, as the user names them."""
 
@@ -59,6 +71,11 @@ class BuildRequest(Value, frozen=True):
     cache: Path = Path(".mlpack-cache")  # the folder of mlpack's caches
     defaults: SiteSettings | None = None  # the defaults of the site
     record: bool = False  # whether digests of downloads that a spec lacks are added to it
+
+    @property
+    def flags(self) -> list[str]:
+        """The options of the command line that are set, which a package that is built already does not take."""
+        return [flag for name, flag in _FLAGS.items() if getattr(self, name)]
 
 
 class Destination(Value, frozen=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import UsageError, unreadable
-from packager.cli.console import OutputFormat, say
+from packager.cli.console import Form, say
 
 if TYPE_CHECKING:
     from packager.builder.build import BuildRequest
@@ -93,7 +93,7 @@ Theirs = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Answer every question with yes.")]
 Output = Annotated[
-    OutputFormat | None, typer.Option("-o", "--output", help="Print the result as JSON or YAML, or its names alone.")
+    Form | None, typer.Option("-o", "--output", help="Print the result as JSON or YAML, or its names alone.")
 ]
 
 
@@ -165,19 +165,10 @@ class VariantOptions:
         ),
     ] = field(default_factory=list)
     site: Site = field(default_factory=list)
+    root: str | None = None
+    registry: str | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class ModelOptions(VariantOptions):
-    """The options of a build of a model that is named, or of every model."""
-
-    root: Annotated[
-        str | None, typer.Option(metavar="PATH", help="The folder that will contain the package, instead of ROOT.")
-    ] = None
-    registry: RegistryHost = None
-    specs: Specs = field(default_factory=list)
-
-    def request(self, model: str | None, found: list[Path]) -> "BuildRequest":
+    def request(self, model: str | None = None, found: "list[Path] | tuple[()]" = ()) -> "BuildRequest":
         """Return the request to build a model, or every model, of the folders in `found`."""
         from packager.builder.build import BuildRequest
 
@@ -192,7 +183,19 @@ class ModelOptions(VariantOptions):
             registry=self.registry,
             components=tuple(self.components),
             site=tuple(self.site),
+            cache=cache_folder(),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions(VariantOptions):
+    """The options of a build of a model that is named, or of every model."""
+
+    root: Annotated[
+        str | None, typer.Option(metavar="PATH", help="The folder that will contain the package, instead of ROOT.")
+    ] = None
+    registry: RegistryHost = None
+    specs: Specs = field(default_factory=list)
 
 
 def cache_folder() -> Path:

@@ -1,8 +1,7 @@
 """`mlpack build`: builds packages from a spec and writes them to disk."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,18 +14,10 @@ from packager.cli.arguments import (
     Output,
     SiteFile,
     announced_site,
-    cache_folder,
     folders,
     source_date_epoch,
 )
 from packager.cli.console import emit_data, emit_output, print_error, progress, say
-
-
-class Format(StrEnum):
-    """The form in which a package is written."""
-
-    tar_gz = "tar.gz"
-    dir = "dir"
 
 
 def build(
@@ -47,8 +38,8 @@ def build(
     ] = Path(),
     site_file: SiteFile = None,
     form: Annotated[
-        Format, typer.Option("--format", help="The form of the package: an archive or a folder.")
-    ] = Format.tar_gz,
+        Literal["tar.gz", "dir"], typer.Option("--format", help="The form of the package: an archive or a folder.")
+    ] = "tar.gz",
     versioned: Annotated[
         bool, typer.Option("--versioned", help="Add the spec's version to the name of the file: NAME-1.0.0.tar.gz.")
     ] = False,
@@ -66,9 +57,9 @@ def build(
     # --all means the models in the user's folders, if there are any; a bundled model can still be named.
     found = options.specs if options.specs and model is None else folders(options.specs)
     request = options.request(model, found)
-    request = replace(request, every=every, defaults=announced_site(site_file), cache=cache_folder(), record=record)
+    request = replace(request, every=every, defaults=announced_site(site_file), record=record)
     mtime = source_date_epoch() or 0
-    where = Destination(destination, as_folder=form is Format.dir, force=force, mtime=mtime, versioned=versioned)
+    where = Destination(destination, as_folder=form == "dir", force=force, mtime=mtime, versioned=versioned)
     outcomes: list[Built | MlpackError] = []
     for outcome in build_packages(request, where, tell=say, progress=progress):
         result = (_lock_error(outcome.path) if lock and isinstance(outcome, Built) else None) or outcome
@@ -80,8 +71,7 @@ def build(
     built = [outcome for outcome in outcomes if isinstance(outcome, Built)]
     if output is None and not every and built:
         say("next, with README.md in the package:")
-        for line in built[0].next_steps:
-            say(f"  {line}")
+        say(*(f"  {line}" for line in built[0].next_steps))
     if output is not None:
         emit_output(as_json(outcomes), [item.path for item in built], output)
     failures = [outcome for outcome in outcomes if isinstance(outcome, MlpackError)]

@@ -85,8 +85,7 @@ def bundle(
     bundled = write_bundle(request, at.access(), tell=say, progress=progress, runner=host().runner)
     emit_output(bundled.as_json(), [bundled.path], output, is_bounded=False)
     if output is None:
-        for root in bundled.roots:
-            say(f"{root.name} {root.blob.digest}")
+        say(*(f"{root.name} {root.blob.digest}" for root in bundled.roots))
         say(f"next: mlpack load {bundled.path} --registry HOST")
 
 

@@ -5,9 +5,8 @@ import shlex
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -42,18 +41,10 @@ Verify = Annotated[
 ForceConflicts = Annotated[
     bool, typer.Option("--force-conflicts", help="Also set fields that another user has changed.")
 ]
-Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Look in every namespace.")]
-
-
-class DryRun(StrEnum):
-    """The side that validates the objects of a dry run: kubectl or the server."""
-
-    client = "client"
-    server = "server"
 
 
 DryRunOption = Annotated[
-    DryRun | None,
+    Literal["client", "server"] | None,
     typer.Option(
         "--dry-run",
         help="Apply nothing; show what would be applied. It needs the cluster, which checks the objects with server.",

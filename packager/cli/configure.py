@@ -161,8 +161,7 @@ def configure(
         for change in edits.changes:
             before = "" if change.shown_before is None else f"{change.shown_before}  ->  "
             say(f"{edits.package.shown(change.path)}:{change.line}: {before}{change.shown_after}")
-        for note in edits.notes:
-            say(f"note: {note}")
+        say(*(f"note: {note}" for note in edits.notes))
         written = [] if dry_run else [*use_case.write(edits, destination=destination, force=force, tell=say)]
         emit_output({**edits.as_json(), "files": written}, written, output)
         if dry_run:
@@ -197,8 +196,7 @@ def _answers(package: "Package", overlays: tuple[str, ...], *, yes: bool) -> Ans
     if yes:
         return proposed.answers
     say(f"{package.name}. Press Enter to accept the value in brackets.")
-    for problem in proposed.problems:
-        say(str(problem))
+    say(*map(str, proposed.problems))
     usual = proposed.answers
     root, registry = _ask_until_valid(lambda: _ask_root_and_registry(usual))
     uid = _ask_until_valid(lambda: parse_id(ask("User id", str(usual.uid))))

@@ -13,9 +13,8 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -27,12 +26,8 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
 
 
-class OutputFormat(StrEnum):
-    """The values of `-o` for commands that print a result: the whole result, or only the names of what is in it."""
-
-    json = "json"
-    yaml = "yaml"
-    name = "name"
+Form = Literal["json", "yaml", "name"]
+"""The values of `-o` for commands that print a result: the whole result, or only the names of what is in it."""
 
 
 class _State:
@@ -106,15 +101,10 @@ def can_draw() -> bool:
     return sys.stderr.isatty() and not _state.is_quiet
 
 
-def emit(text: str) -> None:
-    """Write a line for people to stdout, and flush it. Raises the errors of `emit_data`."""
-    _write(f"{printable(_named(text))}\n")
-
-
-def emit_lines(text: str) -> None:
-    """Write lines for people to stdout. Raises the errors of `emit_data`."""
-    for line in text.removesuffix("\n").split("\n"):
-        emit(line)
+def emit(*lines: str) -> None:
+    """Write lines for people to stdout, and flush each. Raises the errors of `emit_data`."""
+    for line in lines:
+        _write(f"{printable(_named(line))}\n")
 
 
 def emit_data(text: str) -> None:
@@ -125,7 +115,7 @@ def emit_data(text: str) -> None:
         ToolError: Writing to stdout fails (a full disk), or stdout was closed before the start.
     """
     if sys.stdout.isatty():
-        emit_lines(text)
+        emit(*text.removesuffix("\n").split("\n"))
     else:
         _write(text if text.endswith("\n") else f"{text}\n")
 
@@ -161,7 +151,7 @@ def emit_json(value: Any, *, is_bounded: bool = True, indent: int | None = 2) ->
 def emit_output(
     value: Any,
     names: Iterable[object],
-    output: OutputFormat | None,
+    output: Form | None,
     lines: Iterable[str] | None = None,
     *,
     is_bounded: bool = True,
@@ -176,11 +166,10 @@ def emit_output(
         is_bounded: Whether each text is as short as a message.
     """
     if output is None and lines is not None:
-        for line in lines:
-            emit(line)
-    elif output is OutputFormat.json:
+        emit(*lines)
+    elif output == "json":
         emit_json(value, is_bounded=is_bounded)
-    elif output is OutputFormat.yaml:
+    elif output == "yaml":
         import json
 
         from packager.base.yamlio import dump
@@ -206,10 +195,10 @@ def table(rows: Sequence[Sequence[str]], gap: str = "  ") -> Iterator[str]:
         yield gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=len(row) > 1)).rstrip()
 
 
-def say(text: str) -> None:
-    """Write a line for people to stderr, unless --quiet is set."""
-    if not _state.is_quiet:
-        _write_stderr(printable(shortened(_named(text), _LONGEST_LINE)))
+def say(*lines: str) -> None:
+    """Write lines for people to stderr, unless --quiet is set."""
+    for line in lines if not _state.is_quiet else ():
+        _write_stderr(printable(shortened(_named(line), _LONGEST_LINE)))
 
 
 def put_question(text: str, end: str = ": ") -> None:

@@ -44,8 +44,7 @@ def delete(
         if (remark := prepared.remark) and not (yes or dry_run):
             unanswered = UnansweredError(f"{remark}; nothing was deleted", hint="-y deletes it anyway")
             require_yes(f"{remark}. Delete it anyway?", unanswered=unanswered, declined="nothing was deleted")
-        for claim in prepared.kept:
-            say(f"kept: {claim}")
+        say(*(f"kept: {claim}" for claim in prepared.kept))
         if dry_run:
             planned = use_case.planned(prepared)
             emit_output(planned.as_json(), planned.objects, output)
@@ -62,8 +61,7 @@ def delete(
 def report(deleted: Deleted) -> None:
     """Print the result of the delete, and exit with 7 if pods of the package were left."""
     how = "deleted" if deleted.is_gone else "being deleted"
-    for workload in deleted.missing:
-        say(f"{workload} does not exist")
+    say(*(f"{workload} does not exist" for workload in deleted.missing))
     if deleted.released:
         listed = ", ".join(deleted.released[:_MOST_PODS])
         more = f" and {len(deleted.released) - _MOST_PODS} more" if len(deleted.released) > _MOST_PODS else ""

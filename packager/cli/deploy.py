@@ -12,7 +12,7 @@ from packager.base.paths import argument
 from packager.cli.arguments import Expect, OverlayOption, PackageToRead
 from packager.cli.asking import has_terminal, limited, require_yes
 from packager.cli.cluster_arguments import ClusterOptions, DeployOptions, open_target, seconds
-from packager.cli.console import OutputFormat, emit_data, say
+from packager.cli.console import Form, emit_data, say
 from packager.cli.printing import print_changes, print_deployed
 from packager.cli.registry_arguments import SignatureOptions, local_package
 from packager.cli.watching import report_end, watch_and_record
@@ -32,7 +32,7 @@ def deploy(
     overlay: OverlayOption = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended or is serving.")] = True,
     expect: Expect = None,
-    output: Annotated[OutputFormat | None, typer.Option("-o", "--output", help="Print what was applied.")] = None,
+    output: Annotated[Form | None, typer.Option("-o", "--output", help="Print what was applied.")] = None,
 ) -> None:
     """Deploy a package to a cluster and wait until it has ended or is serving.
 
@@ -96,7 +96,7 @@ def _refuse_combined(*pairs: tuple[str, bool, str]) -> None:
             raise UsageError(f"{name} and {other} cannot be combined")
 
 
-def print_dry_run(target: Target, options: DeployOptions, output: OutputFormat | None) -> None:
+def print_dry_run(target: Target, options: DeployOptions, output: Form | None) -> None:
     """Print what would be applied; the server also says what it would change."""
     planned = use_case.with_hold(target, options.hold_seconds)
     assert options.dry_run is not None
@@ -126,14 +126,14 @@ def _introduce(target: Target, overlay: str | None) -> None:
 
 def _detach(target: Target, options: DeployOptions, *, is_applied: bool) -> None:
     recording = ["--results", str(options.results)] if options.results else []
-    say("")
-    if not is_applied:
-        say(f"stopped before {target.shown} was known to be fully applied; deploy again to complete it")
-    else:
-        say(f"detached; {target.shown} continues in the cluster")
-    say(f"  follow it:  {target.command('deploy', *options.arguments, *recording)}")
-    say(f"  look at it: {target.command('status')}")
-    say(f"  delete it:  {target.command('delete')}")
+    unknown = f"stopped before {target.shown} was known to be fully applied; deploy again to complete it"
+    say(
+        "",
+        f"detached; {target.shown} continues in the cluster" if is_applied else unknown,
+        f"  follow it:  {target.command('deploy', *options.arguments, *recording)}",
+        f"  look at it: {target.command('status')}",
+        f"  delete it:  {target.command('delete')}",
+    )
 
 
 def delete_existing(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> PreparedDeploy:
@@ -163,8 +163,7 @@ def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> P
     if prepared.is_outdated and not replace:
         say(f"{shown} already exists with a different spec; the changes can be applied in place")
         return prepared
-    for subject, difference in differences[:_MAX_DIFFERENCES]:
-        say(f"  {subject}  {difference}")
+    say(*(f"  {subject}  {difference}" for subject, difference in differences[:_MAX_DIFFERENCES]))
     if (more := len(differences) - _MAX_DIFFERENCES) > 0:
         say(f"  and {more} more difference{'s' if more > 1 else ''}")
     if prepared.obstacle is not None and not (replace or yes):
@@ -184,11 +183,9 @@ def warn_of_lost_results(deploys: Sequence[PreparedDeploy], *, yes: bool, way_ou
     Raises:
         MlpackError: The user does not want to lose the results.
     """
-    for kept in dict.fromkeys(kept for prepared in deploys for kept in prepared.kept_results):
-        say(kept)
+    say(*dict.fromkeys(kept for prepared in deploys for kept in prepared.kept_results))
     losing = [prepared for prepared in deploys if prepared.lost_results is not None]
-    for note in dict.fromkeys(f"{one.lost_results}; {way_out}" if way_out else one.loss for one in losing):
-        say(f"note: {note}")
+    say(*dict.fromkeys(f"note: {f'{one.lost_results}; {way_out}' if way_out else one.loss}" for one in losing))
     if any(prepared.is_new for prepared in losing) and not yes and has_terminal():
         unanswered = UnansweredError("nothing was deployed", hint="-y answers yes")
         require_yes("Deploy it anyway?", unanswered=unanswered, declined="nothing was deployed")

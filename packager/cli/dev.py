@@ -40,7 +40,7 @@ def dev(
     next change. Ctrl-C leaves the pods for the next `mlpack dev`; --stop deletes them. Only code that ConfigMaps
     deliver is copied: a change of the spec, the image or the assets needs --stop first.
     """
-    request = build.request(model)
+    request = build.source(model)
     longest = seconds(patience)
     client = at.client()
     if stop:
@@ -68,9 +68,6 @@ def dev(
 
 def _leave(prepared: PreparedDev, *, is_applied: bool) -> None:
     shown = prepared.target.shown_all
-    say("")
-    if is_applied:
-        say(f"detached; the pods of {shown} stay for the next `mlpack dev`")
-    else:
-        say(f"stopped before {shown} was known to be fully applied")
-    say(f"  delete them: {prepared.stop_command}")
+    applied = f"detached; the pods of {shown} stay for the next `mlpack dev`"
+    unknown = f"stopped before {shown} was known to be fully applied"
+    say("", applied if is_applied else unknown, f"  delete them: {prepared.stop_command}")

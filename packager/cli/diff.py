@@ -1,39 +1,28 @@
 """`mlpack diff`: shows what was edited in a package since it was built."""
 
 from collections.abc import Iterator
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from packager.cli.arguments import PackageToRead
-from packager.cli.console import OutputFormat, emit_log, emit_output, say
+from packager.cli.console import emit_log, emit_output, say
 from packager.cli.registry_arguments import SignatureOptions, local_package
 from packager.configure.upgrade.diff import PackageEdits
 from packager.configure.upgrade.diff import diff as find_edits
-
-
-class DiffFormat(StrEnum):
-    """The forms in which edits are printed."""
-
-    text = "text"
-    json = "json"
-    yaml = "yaml"
-    name = "name"
-    patch = "patch"
 
 
 def diff(
     signatures: SignatureOptions,
     package: PackageToRead,
     output: Annotated[
-        DiffFormat,
+        Literal["text", "json", "yaml", "name", "patch"],
         typer.Option(
             "-o",
             "--output",
             help="For people; as JSON or YAML; the names of edited files; or a patch for the package as it was built.",
         ),
-    ] = DiffFormat.text,
+    ] = "text",
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="End with 1 if there are edits, and with 0 if there are none.")
     ] = False,
@@ -44,17 +33,16 @@ def diff(
     """
     difference = find_edits(local_package(package, signatures.trust()))
     content = difference.content
-    if output is DiffFormat.patch:
+    if output == "patch":
         if content.patch:
             emit_log(content.patch)
     else:
         files = dict.fromkeys((*(edit.path for edit in content.edits), *content.not_in_patch))
-        form = None if output is DiffFormat.text else OutputFormat(output)
+        form = None if output == "text" else output
         emit_output(difference.as_json(), files, form, _lines(difference), is_bounded=False)
         if content.is_empty and form is None:
             say(f"{difference.package} has no edits")
-    for path, reason in content.not_in_patch.items():
-        say(f"not in the patch: {path}: {reason}")
+    say(*(f"not in the patch: {path}: {reason}" for path, reason in content.not_in_patch.items()))
     if exit_code and not content.is_empty:
         raise typer.Exit(1)
 

@@ -83,8 +83,7 @@ def push(
 
 def _tell(plan: ImagePlan) -> None:
     """Print which builders were skipped, and which images are not built from the package."""
-    for reason in plan.rejected:
-        say(f"note: {reason}; taking {plan.program}")
+    say(*(f"note: {reason}; taking {plan.program}" for reason in plan.rejected))
     for image, workload in plan.others.items():
         say(f"note: {image}, which {workload} uses, is not the package's image: build and push it elsewhere")
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -15,11 +15,11 @@ from packager.base.errors import MlpackError, UsageError
 from packager.cli.arguments import SiteFile, announced_site
 from packager.cli.cluster_arguments import ClusterOptions
 from packager.cli.commands import group
-from packager.cli.console import OutputFormat, emit_output, print_error, say
+from packager.cli.console import Form, emit_output, print_error, say
 from packager.modelspec import importing as use_case
 from packager.modelspec.importing import Imported, ModelDestination
 
-_FORMS = {form.value for form in OutputFormat}
+_FORMS: tuple[Form, ...] = get_args(Form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class ImportOptions:
         return ModelDestination(folders[-1] if folders else Path(), self.force, self.site_file, has_defaults)
 
     @property
-    def form(self) -> OutputFormat | None:
+    def form(self) -> Form | None:
         """The form of the result that is named last; None for none."""
-        return next((OutputFormat(word) for word in reversed(self.output) if word in _FORMS), None)
+        return next((form for word in reversed(self.output) for form in _FORMS if form == word), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def intel(
     _print_each(imported, how.form)
 
 
-def _print_each(outcomes: Iterable[Imported | MlpackError], form: OutputFormat | None) -> None:
+def _print_each(outcomes: Iterable[Imported | MlpackError], form: Form | None) -> None:
     """Print each model that was imported, or why it was not."""
     imported: list[Imported] = []
     errors: list[MlpackError] = []
@@ -162,10 +162,9 @@ def _print_each(outcomes: Iterable[Imported | MlpackError], form: OutputFormat |
         raise typer.Exit(max(error.exit_code for error in errors))
 
 
-def _print(imported: Imported, form: OutputFormat | None) -> None:
+def _print(imported: Imported, form: Form | None) -> None:
     emit_output(imported.as_json(), imported.files, form)
-    for finding in imported.findings:
-        say(str(finding))
+    say(*map(str, imported.findings))
     if size := imported.usual_size:
         say(f"the workspace's claim requests {size}, the default: CLAIM_SIZE, here or in site.env, sets another size")
     say(f"build it with: {shlex.join(imported.build)}")

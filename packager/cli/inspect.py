@@ -4,9 +4,8 @@ Tests: cli/test_push.py.
 """
 
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,32 +19,19 @@ from packager.publish import inspect as use_case
 from packager.publish.inspect import Inspected, is_locked
 
 
-class InspectFormat(StrEnum):
-    """The forms in which a description is printed."""
-
-    text = "text"
-    json = "json"
-    yaml = "yaml"
-    name = "name"
-    images = "images"
-    flux = "flux"
-    argo = "argo"
-    cyclonedx = "cyclonedx"
-
-
 def inspect(
     signatures: SignatureOptions,
     at: RegistryOptions,
     package: PackageOrBundle,
     output: Annotated[
-        InspectFormat,
+        Literal["text", "json", "yaml", "name", "images", "flux", "argo", "cyclonedx"],
         typer.Option(
             "-o",
             "--output",
             help="For people; as JSON or YAML; the name with the digest; the images alone; the objects with which "
             "Flux or Argo CD applies an overlay; or the files and images as a bill of materials (SBOM).",
         ),
-    ] = InspectFormat.text,
+    ] = "text",
     overlay: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="The overlay that Flux or Argo CD applies; by default the only one."),
@@ -67,25 +53,23 @@ def inspect(
         package, at.access(), Path(package), kubectl, host().runner, trust, progress=progress, tell=say
     )
     match output:
-        case InspectFormat.json:
+        case "json":
             emit_json(inspected.as_json(), is_bounded=False)
-        case InspectFormat.yaml:
+        case "yaml":
             emit_data(yamlio.dump([inspected.as_json()]))
-        case InspectFormat.cyclonedx:
+        case "cyclonedx":
             emit_json(use_case.bill_of_materials(inspected), is_bounded=False)
-        case InspectFormat.flux | InspectFormat.argo:
+        case "flux" | "argo":
             key = trust.keys[0] if signatures.key else None
             target = use_case.gitops_target(inspected, overlay, namespace, key)
-            is_flux = output is InspectFormat.flux
+            is_flux = output == "flux"
             emit_data(yamlio.dump(gitops.flux(target) if is_flux else gitops.argo(target)))
-        case InspectFormat.name:
+        case "name":
             emit(inspected.name)
-        case InspectFormat.images:
-            for image in inspected.facts.images:
-                emit(image)
+        case "images":
+            emit(*inspected.facts.images)
         case _:
-            for name, text in _rows(inspected):
-                emit(f"{name + ':':16}{text}")
+            emit(*(f"{name + ':':16}{text}" for name, text in _rows(inspected)))
             if inspected.files is None:
                 say("the files are not listed: mlpack pull shows them")
 

@@ -50,8 +50,7 @@ def lock(
     with use_case.prepared(request, at.access(), host().runner) as locked:
         names = [f"{item.image}@{item.digest}" for item in locked.images]
         emit_output(locked.as_json(), names, output, ())
-        for image in locked.images:
-            say(f"{image.overlay}: {image.image} is {image.digest}")
+        say(*(f"{image.overlay}: {image.image} is {image.digest}" for image in locked.images))
         if check:
             locked.check()
         elif not dry_run:
@@ -80,6 +79,5 @@ def lock_images(
     program = kubectl or os.environ.get("KUBECTL", "kubectl")
     request = LockRequest(package, overlay, registry, destination=destination, kubectl=program)
     with use_case.prepared(request, RegistryOptions().access(), host().runner) as locked:
-        for image in locked.images:
-            say(f"{image.overlay}: {image.image} is {image.digest}")
+        say(*(f"{image.overlay}: {image.image} is {image.digest}" for image in locked.images))
         list(configure.write(locked.edits, destination=destination, force=True, tell=say))

@@ -10,7 +10,7 @@ import typer
 from packager.base.errors import SpecError
 from packager.builder import init as use_case
 from packager.cli.arguments import Output, Specs, folders
-from packager.cli.console import emit, emit_lines, emit_output, print_error, say, table
+from packager.cli.console import emit, emit_output, print_error, say, table
 from packager.modelspec.catalog import InvalidModel, Model, models
 from packager.modelspec.catalog import model as find_model
 
@@ -93,19 +93,19 @@ def show(
     spec = answer.spec
     emit(f"{spec.name}{f' {spec.version}' if spec.version else ''}: {spec.title}")
     if spec.description:
-        emit_lines(f"\n{spec.description.strip()}")
+        emit("", *spec.description.strip().split("\n"))
     rows = [("VARIANT", "PACKAGE", "OVERLAYS", "SCRIPT")]
     for variant in spec.variants:
         overlays = ", ".join(variant.overlays or spec.overlays)
         rows.append((variant.label, spec.package_name(variant), overlays, ", ".join(variant.run.scripts) or "-"))
-    for line in ("", *table(rows, gap="   "), *_parameters(answer), ""):
-        emit(line)
+    emit("", *table(rows, gap="   "), *_parameters(answer), "")
     images: dict[str, list[str]] = {}
     for variant in spec.variants:
         image = spec.image_of(variant)
         images.setdefault(f"{image.registry}/{image.reference}", []).append(variant.label)
+    has_several = len(images) > 1
     for name, labels in images.items():
-        emit(f"image {name} ({', '.join(labels)})" if len(images) > 1 else f"image {name}")
+        emit(f"image {name} ({', '.join(labels)})" if has_several else f"image {name}")
     emit(f"spec  {answer.path}")
 
 
@@ -133,8 +133,8 @@ def lint(
     answer = check(models, folders(specs), tell=say)
     files = dict.fromkeys(problem.file for problem in answer.problems)
     emit_output(answer.as_json(), files, output, map(str, answer.problems))
-    for warning in answer.warnings if output is None else ():
-        say(f"warning: {warning}")
+    if output is None:
+        say(*(f"warning: {warning}" for warning in answer.warnings))
     if answer.problems:
         say(f"{len(answer.problems)} problem{'s' if len(answer.problems) > 1 else ''}")
         raise typer.Exit(answer.exit_code)

@@ -10,7 +10,7 @@ from packager.base.errors import ClusterError
 from packager.cli.arguments import Output
 from packager.cli.cluster_arguments import ConnectionOptions, DryRunOption, ForceConflicts, seconds
 from packager.cli.commands import group
-from packager.cli.console import emit_lines, emit_output, say
+from packager.cli.console import emit, emit_output, say
 from packager.cluster import operator as use_case
 from packager.cluster.operator import OperatorStatus
 
@@ -43,7 +43,7 @@ def install(
     client = at.client()
     applied = use_case.install(client, name, file, dry_run=dry_run, force_conflicts=force_conflicts, tell=say)
     if output is None:
-        emit_lines(applied.output)
+        emit(*applied.output.removesuffix("\n").split("\n"))
     else:
         emit_output(applied.as_json(), applied.names, output)
     if dry_run or not wait:

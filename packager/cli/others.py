@@ -1,7 +1,6 @@
 """`mlpack schema`, `mlpack completion` and `mlpack version`. Tests: cli/test_cli.py."""
 
-from enum import StrEnum
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 from typer import completion as scripts
@@ -9,14 +8,6 @@ from typer import completion as scripts
 from packager import __version__
 from packager.cli.arguments import Output
 from packager.cli.console import emit_data, emit_json, emit_output
-
-
-class Shell(StrEnum):
-    """The shells for which a completion script exists."""
-
-    bash = "bash"
-    zsh = "zsh"
-    fish = "fish"
 
 
 def schema() -> None:
@@ -27,11 +18,11 @@ def schema() -> None:
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
     """Print the completion script of a shell: `source <(mlpack completion bash)`."""
     script = cast("Any", scripts).get_completion_script
-    emit_data(script(prog_name="mlpack", complete_var="_MLPACK_COMPLETE", shell=shell.value))
+    emit_data(script(prog_name="mlpack", complete_var="_MLPACK_COMPLETE", shell=shell))
 
 
 def version(output: Output = None) -> None:

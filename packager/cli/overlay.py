@@ -32,5 +32,4 @@ def overlay(
         return
     for one in written:
         emit_data(str(one.folder))
-        for key in one.new_keys:
-            say(f"new value: {key}")
+        say(*(f"new value: {key}" for key in one.new_keys))

@@ -36,18 +36,15 @@ def print_parts(parts: Iterable[Part]) -> None:
 def print_deployed(deployed: Deployed) -> None:
     """Print the applied objects, the deleted ones, and the changes that the cluster has made."""
     print_changes(deployed.changes)
-    for warning in deployed.warnings:
-        say(f"the server warns: {warning}")
-    for removed in deployed.removed:
-        say(f"{removed} is deleted: the overlay does not contain it any more")
+    say(*(f"the server warns: {warning}" for warning in deployed.warnings))
+    say(*(f"{removed} is deleted: the overlay does not contain it any more" for removed in deployed.removed))
     verb = "are" if ", " in deployed.workload else "is"
     say(f"{deployed.workload} {verb} deployed in the namespace {deployed.namespace}")
 
 
 def print_changes(changes: Iterable[AdmissionChange]) -> None:
     """Print the changes that the cluster makes to applied objects."""
-    for change in changes:
-        say(f"note: {change}")
+    say(*(f"note: {change}" for change in changes))
 
 
 def counted(number: int, noun: str = "file") -> str:
@@ -79,16 +76,14 @@ def print_results(results: Results) -> ClusterError | None:
 
 def print_names(what: str, names: Sequence[str], unnamed: int = 0) -> None:
     """Print a message for the first few of `names`, and one for the number of the others."""
-    for name in names[:_MAX_NAMES]:
-        say(f"{what}: {name}")
+    say(*(f"{what}: {name}" for name in names[:_MAX_NAMES]))
     if (more := max(len(names) - _MAX_NAMES, 0) + unnamed) > 0:
         say(f"{what}: {more:,} more")
 
 
 def print_finding(finding: Finding) -> None:
     """Print a finding with its hint and log."""
-    for line in finding_lines(finding):
-        say(line)
+    say(*finding_lines(finding))
 
 
 def finding_lines(finding: Finding, *, log: bool = True) -> list[str]:
@@ -122,10 +117,8 @@ def print_curves(curves: Sequence["Curve"]) -> None:
     columns = min(max(shutil.get_terminal_size().columns, 20), _MOST_COLUMNS)
     for name in dict.fromkeys(curve.name for curve in curves):
         emit(name)
-        for line in drawn([curve for curve in curves if curve.name == name], columns, _CURVE_ROWS):
-            emit(line)
-    for line in curve_lines(curves):
-        emit(line)
+        emit(*(drawn([curve for curve in curves if curve.name == name], columns, _CURVE_ROWS)))
+    emit(*curve_lines(curves))
 
 
 def curve_lines(curves: Sequence["Curve"]) -> Iterator[str]:

@@ -43,5 +43,4 @@ def pull(
     emit_output(pulled.as_json(), [pulled.path], output)
     say(pulled.reference.pinned(pulled.digest))
     say(" ".join(text for text in ("package", pulled.package, pulled.version, pulled.package_digest) if text))
-    for path in pulled.edited:
-        say(f"edited: {path}")
+    say(*(f"edited: {path}" for path in pulled.edited))

@@ -94,8 +94,7 @@ def _explain(pushed: PushedPackage) -> None:
     say(f"package {pushed.facts.package} {pushed.facts.digest}")
     layer = pushed.artefact.layer
     say(f"layer {layer.name} {layer.blob.digest}, {layer.blob.size:,} bytes")
-    for fingerprint in pushed.signed_by if pushed.sent is not None else ():
-        say(f"signed by {fingerprint}")
+    say(*(f"signed by {fingerprint}" for fingerprint in (pushed.signed_by if pushed.sent is not None else ())))
     if pushed.sent is None:
         say("dry run: nothing was sent")
     elif not pushed.is_new:

@@ -33,32 +33,17 @@ def render(
     For a package that is built already, only --kubectl and the options for signatures apply.
     """
     runner = host().runner
+    request = options.request(model, folders(options.specs))
     if is_remote(model) or is_package(model):
-        _refuse_options(options, model)
+        if flags := request.flags:
+            message = f"{', '.join(flags)}: {model} is a package, which is built already"
+            raise UsageError(message, hint="mlpack configure")
         package = local_package(Path(model), signatures.trust())
         rendered = render_package(package, overlay, kubectl, runner)
     else:
         if signatures.key or signatures.require_signature:
             message = f"{model} is a model, which is built here, and has no signature"
             raise UsageError(f"--key, --require-signature: {message}")
-        request = options.request(model, folders(options.specs))
         rendered = render_overlay(request, overlay, kubectl, runner)
-    for warning in rendered.warnings:
-        say(warning)
+    say(*rendered.warnings)
     emit_data(rendered.manifests)
-
-
-def _refuse_options(options: ModelOptions, model: str) -> None:
-    """Refuse the options of a build for a package. Raises UsageError."""
-    flags = {
-        "--precision": options.precision,
-        "--mode": options.mode,
-        "--set": options.settings,
-        "--add": options.additions,
-        "--root": options.root,
-        "--registry": options.registry,
-        "--with": options.components,
-        "--site": options.site,
-    }
-    if used := [flag for flag, value in flags.items() if value]:
-        raise UsageError(f"{', '.join(used)}: {model} is a package, which is built already", hint="mlpack configure")

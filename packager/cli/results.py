@@ -7,7 +7,7 @@ import typer
 
 from packager.cli.arguments import Output, OverlayOption, PackageToRead
 from packager.cli.cluster_arguments import ClusterOptions, OneWorkload, Worker, open_target, seconds
-from packager.cli.console import OutputFormat, emit_output, say
+from packager.cli.console import Form, emit_output, say
 from packager.cli.printing import print_results
 from packager.cluster.results import Results, copied, copied_by_index
 
@@ -41,7 +41,7 @@ def results(
                 _print(answer, output)
 
 
-def _print(answer: Results, output: OutputFormat | None) -> None:
+def _print(answer: Results, output: Form | None) -> None:
     """Print what was copied. Raises ClusterError if the copy is incomplete."""
     error = print_results(answer)
     emit_output(answer.as_json(), [answer.folder], output, ())

@@ -3,10 +3,9 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,12 +18,11 @@ from packager.cli.arguments import (
     UserId,
     VariantOptions,
     announced_site,
-    cache_folder,
 )
 from packager.cli.asking import Limit, has_terminal, limited, require_yes
 from packager.cli.cluster_arguments import ClusterOptions, DeployOptions, seconds
 from packager.cli.commands import context
-from packager.cli.console import OutputFormat, emit_data, emit_json, print_error, progress, say
+from packager.cli.console import Form, emit_data, emit_json, print_error, progress, say
 from packager.cli.deploy import delete_existing, not_ended_error, print_dry_run, warn_of_lost_results
 from packager.cli.host import host
 from packager.cli.printing import print_deployed, print_finding
@@ -33,17 +31,10 @@ from packager.cli.watching import Verdicts, bad_end, watch_and_record
 from packager.cluster import claims
 from packager.cluster import deploy as deploying
 from packager.cluster import sequence as use_case
-from packager.cluster.runnable import BuildOptions, RunRequest, runnable
+from packager.cluster.runnable import RunRequest, runnable
 from packager.cluster.sequence import Runnable, Task, TaskResult
 from packager.cluster.target import Target
 from packager.kubernetes.verdict import Phase
-
-
-class ClaimAccess(StrEnum):
-    """The access mode of a claim: for pods of one node, or of several."""
-
-    once = "ReadWriteOnce"
-    many = "ReadWriteMany"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +46,11 @@ class SourceOptions(VariantOptions):
     gid: GroupId = None
     fs_group: FsGroup = None
 
-    def request(self, path: Path) -> RunRequest:
+    def source(self, path: Path) -> RunRequest:
         """Return the request to run what is at a path."""
-        build = BuildOptions(
-            self.precision,
-            self.mode,
-            tuple(self.settings),
-            tuple(self.additions),
-            tuple(self.components),
-            tuple(self.site),
-            self.uid,
-            self.gid,
-            self.fs_group,
-        )
-        return RunRequest(path, build, cache_folder(), partial(announced_site, self.site_file))
+        ids = {"uid": self.uid, "gid": self.gid, "fs_group": self.fs_group}
+        given = {name: value for name, value in ids.items() if value is not None}
+        return RunRequest(path, self.request(), given, partial(announced_site, self.site_file))
 
 
 def run(
@@ -96,7 +78,7 @@ def run(
     ] = False,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Go on after a task has failed.")] = False,
     output: Annotated[
-        OutputFormat | None,
+        Form | None,
         typer.Option("-o", "--output", help="json: a line for each task, at its end. name, yaml: what was applied."),
     ] = None,
     claim_size: Annotated[
@@ -106,7 +88,7 @@ def run(
         str | None, typer.Option("--claim-class", metavar="NAME", help="The storage class of claims that are created.")
     ] = None,
     claim_access: Annotated[
-        ClaimAccess | None,
+        Literal["ReadWriteOnce", "ReadWriteMany"] | None,
         typer.Option(
             "--claim-access",
             help="Who may mount claims that are created: pods of one node (the default), or of several.",
@@ -128,7 +110,7 @@ def run(
     target = local_package(target, signatures.trust())
     timeout_error = TimedOutError(f"no task of {target} was started within {options.timeout}")
     with limited(limit, timeout_error) as clock:
-        package = runnable(build.request(target), tell=say, progress=progress)
+        package = runnable(build.source(target), tell=say, progress=progress)
         if package.namespace and at.namespace is None:
             say(f"namespace {package.namespace}, as the cube says; -n names another one")
         client = at.client(package.namespace)
@@ -152,11 +134,11 @@ def run(
                 keep_going=keep_going,
             )
             session.ask([use_case.task(one, hold) for one in targets], package)
-            _create_claims(targets, claim_size, claim_class, claim_access or ClaimAccess.once)
+            _create_claims(targets, claim_size, claim_class, claim_access or "ReadWriteOnce")
             session.run()
 
 
-def _create_claims(targets: Sequence[Target], size: str | None, storage_class: str | None, access: ClaimAccess) -> None:
+def _create_claims(targets: Sequence[Target], size: str | None, storage_class: str | None, access: str) -> None:
     """Create missing claims if the user or the package says how; print a note about each of the others."""
     for claim in claims.missing_claims(targets):
         if size is not None:
@@ -210,7 +192,7 @@ class RunSession:
     again: str  # the command line that continues this run
     clock: Limit  # holds the error of the timeout
     deadline: float | None  # the end of the timeout, by the runner's clock
-    output: OutputFormat | None  # the form of the results on stdout; None for nothing
+    output: Form | None  # the form of the results on stdout; None for nothing
     resume: bool  # whether tasks that have succeeded are skipped
     keep_going: bool  # whether the remaining tasks are run after one has failed
     _current: Target | None = None
@@ -237,8 +219,7 @@ class RunSession:
             unanswered = UnansweredError(
                 f"{'; '.join(obstacles)}; nothing was done", hint=f"--replace deletes {what} and runs again{skipping}"
             )
-            for sentence in obstacles if has_terminal() else ():
-                say(f"{sentence}.")
+            say(*(f"{sentence}." for sentence in (obstacles if has_terminal() else ())))
             require_yes(f"Delete {what} and run again?", unanswered=unanswered, declined="nothing was done")
         self._may_delete = {task.name for task in to_run if task.obstacles}
         if not package.is_cube:  # tasks of a cube write only to claims
@@ -266,7 +247,7 @@ class RunSession:
             if rest := self._rest():
                 error.args = (f"{error}; not run: {', '.join(rest)}",)
             error.hint = "; ".join(part for part in (error.hint, f"go on with: {self.again}") if part)
-            if self.output is OutputFormat.json:
+            if self.output == "json":
                 emit_json({"error": error.as_json()}, indent=None)
             raise
         except Exception:
@@ -287,9 +268,9 @@ class RunSession:
         prepared = delete_existing(task.prepared, replace=options.replace, yes=may_delete)
         deployed = deploying.apply(prepared, force_conflicts=options.force_conflicts)
         self._is_applied = True
-        if self.output is OutputFormat.yaml and target.overlay != overlays[0]:
+        if self.output == "yaml" and target.overlay != overlays[0]:
             emit_data("---")
-        if self.output in (OutputFormat.name, OutputFormat.yaml):
+        if self.output in ("name", "yaml"):
             emit_data(deploying.printed(target, self.output))
         print_deployed(deployed)
         verdicts, missing = watch_and_record(
@@ -306,7 +287,7 @@ class RunSession:
 
     def _report(self, result: TaskResult) -> None:
         """Print the result of a task; the error that ends the run is printed at the end of the run."""
-        if self.output is OutputFormat.json:
+        if self.output == "json":
             emit_json(result.as_json(), indent=None)
         if result.is_skipped:
             what = "serves" if result.phase is Phase.SERVING else "has succeeded"
@@ -343,18 +324,21 @@ class RunSession:
         target = self._current
         if target is None:
             return
-        say("")
         if any(result.task == target.overlay for result in self._results):
-            say("stopped between two tasks")
+            state = "stopped between two tasks"
         elif self._is_applied:
-            say(f"detached; {target.shown_all} continues in the cluster")
+            state = f"detached; {target.shown_all} continues in the cluster"
         else:
-            say(f"stopped before {target.shown_all} was known to be fully applied")
-        if rest := self._rest():
-            say(f"  not run:    {', '.join(rest)}")
-        say(f"  go on:      {self.again}")
-        say(f"  look at it: {target.command('status')}")
-        say(f"  delete it:  {target.command('delete')}")
+            state = f"stopped before {target.shown_all} was known to be fully applied"
+        rest = self._rest()
+        say(
+            "",
+            state,
+            *([f"  not run:    {', '.join(rest)}"] if rest else ()),
+            f"  go on:      {self.again}",
+            f"  look at it: {target.command('status')}",
+            f"  delete it:  {target.command('delete')}",
+        )
 
 
 def _error(result: TaskResult) -> ClusterError:

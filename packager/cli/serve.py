@@ -1,9 +1,8 @@
 """`mlpack serve`: serves the REST API by which jobs are created from templates, definitions and filled values."""
 
 import os
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,15 +19,6 @@ from packager.service.config_file import read
 
 if TYPE_CHECKING:
     from packager.service.store.store import Store
-
-
-class Role(StrEnum):
-    """The permissions of a token's owner."""
-
-    viewer = "viewer"
-    user = "user"
-    developer = "developer"
-    admin = "admin"
 
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The configuration, server.yaml.")]
@@ -81,7 +71,7 @@ def serve(
 
 def token(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who the token is for.")],
-    role: Annotated[Role, typer.Option(help="What they may do.")] = Role.user,
+    role: Annotated[Literal["viewer", "user", "developer", "admin"], typer.Option(help="What they may do.")] = "user",
     project: Annotated[str | None, typer.Option(metavar="NAME", help="In which project; in all by default.")] = None,
     days: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=3650, help="How long it is valid; without end by default.")
@@ -99,8 +89,8 @@ def token(
     store = _store(config, database)
     from packager.service.access import tokens
 
-    row, text = tokens.create(store, name, role.value, days, project)
-    made = {"id": row.id, "name": name, "role": role.value, "project": project, "expires": row.expires, "token": text}
+    row, text = tokens.create(store, name, role, days, project)
+    made = {"id": row.id, "name": name, "role": role, "project": project, "expires": row.expires, "token": text}
     emit_output(made, [text], output)
 
 
@@ -148,8 +138,7 @@ def check(config: ConfigFile = None, database: Database = None, output: Output =
     service, settings = _service(), _settings(config, database)
     service.signing_secrets(settings)
     service.client(settings, service.issuer(settings))
-    for warning in (*service.check_projects(settings), *service.confinement_gaps()):
-        say(warning)
+    say(*(*service.check_projects(settings), *service.confinement_gaps()))
     store = _store(config, database)
     problems = list(store.check())
     jobs = sum(store.counts().values())

@@ -9,7 +9,7 @@ import typer
 from packager.base.errors import UsageError
 from packager.cli.arguments import Output, OverlayOption, PackageToRead, runs_folder
 from packager.cli.cluster_arguments import ClusterOptions, open_target
-from packager.cli.console import OutputFormat, emit, emit_output, say, table
+from packager.cli.console import Form, emit, emit_output, say, table
 from packager.cli.printing import finding_lines, pod_rows, print_curves
 from packager.cli.registry_arguments import local_package
 from packager.cli.watching import report_end, warn_unseen, watch_and_record
@@ -66,14 +66,14 @@ def status(
             for one, verdict in ended:
                 report_end(one, verdict)
             return
-        answers = _watched(target, output or OutputFormat.json) if watch else _answers(target, output, plot=plot)
+        answers = _watched(target, output or "json") if watch else _answers(target, output, plot=plot)
     for unseen in dict.fromkeys(answer.unseen for answer in answers):
         warn_unseen(unseen)
     if any(answer.verdict.phase in (Phase.FAILED, Phase.STUCK, Phase.ABSENT) for answer in answers):
         raise typer.Exit(7)
 
 
-def _watched(target: Target, output: OutputFormat) -> list[Status]:
+def _watched(target: Target, output: Form) -> list[Status]:
     """Print the state of each workload after each change, and return the last ones."""
     for update in follow_all(target):
         parts = zip(target.per_workload, update.per_workload or (update,), strict=True)
@@ -82,7 +82,7 @@ def _watched(target: Target, output: OutputFormat) -> list[Status]:
     return answers
 
 
-def _answers(target: Target, output: OutputFormat | None, *, plot: bool) -> list[Status]:
+def _answers(target: Target, output: Form | None, *, plot: bool) -> list[Status]:
     """Print the state of each workload, and return it."""
     answers = [use_case.status(one, with_curves=plot) for one in target.per_workload]
     emit_output(use_case.as_json(answers), [answer.workload for answer in answers], output, ())
@@ -97,22 +97,19 @@ def _show(target: Target, status: Status) -> None:
     lines += [f"note: {status.note}"] if status.note else []
     lines += table(pod_rows(status.pods)) if status.pods else []
     lines += [f"{item.shown}  {item.state}" for item in status.beside]
-    for line in lines:
-        emit(line)
+    emit(*lines)
     for finding in status.verdict.findings:
-        for line in finding_lines(use_case.with_logs(target, finding)):
-            emit(line)
+        emit(*finding_lines(use_case.with_logs(target, finding)))
     if status.curves:
         print_curves(status.curves)
     elif status.curves is not None:
         say(f"no numbers in the log of {status.workload}: expected lines of JSON with a step, such as {_EXAMPLE}")
 
 
-def _list_all(kubectl: "Kubectl", output: OutputFormat | None, *, everywhere: bool) -> None:
+def _list_all(kubectl: "Kubectl", output: Form | None, *, everywhere: bool) -> None:
     """List what mlpack has deployed in the namespace, or in all."""
     rows, unseen = deployments(kubectl, everywhere=everywhere)
-    for resource, why in unseen.items():
-        say(f"{resource} are not among these: {why}")
+    say(*(f"{resource} are not among these: {why}" for resource, why in unseen.items()))
     answer = {"deployments": [row.as_json() for row in rows], "unseen": unseen}
     emit_output(answer, [row.workload for row in rows], output, _deployed(rows))
     if not rows and output is None:
@@ -140,8 +137,8 @@ def history(
     kept = runs_folder()
     records = (results, kept) if kept else (results,)
     answer = find_deployments(client, local_package(package), everywhere=everywhere, records=records)
-    for resource, why in answer.unseen.items() if output is None else ():
-        say(f"{resource} are not among these: {why}")
+    if output is None:
+        say(*(f"{resource} are not among these: {why}" for resource, why in answer.unseen.items()))
     lines = [*_deployed(answer.deployments, answer.digest), *_recorded(answer)]
     emit_output(answer.as_json(), [item.workload for item in answer.deployments], output, lines)
     if answer.error is not None:

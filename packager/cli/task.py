@@ -1,9 +1,8 @@
 """`mlpack task`: the client of a task service."""
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,20 +13,12 @@ from packager.cli.arguments import Output, OverlayOption, PackagePath, Program, 
 from packager.cli.asking import confirm_deletion, limited
 from packager.cli.cluster_arguments import seconds
 from packager.cli.commands import group
-from packager.cli.console import OutputFormat, emit, emit_data, emit_json, emit_log, emit_output, say, table
+from packager.cli.console import Form, emit, emit_data, emit_json, emit_log, emit_output, say, table
 from packager.cli.host import host
 from packager.cli.task_registry import DEFINITIONS, TEMPLATES, ServerOptions, schema
 from packager.tasks import export as task_export
 from packager.tasks import jobs as use_case
 from packager.tasks.jobs import TaskJob
-
-
-class Storage(StrEnum):
-    """Whether the claims of a deleted job are kept or deleted."""
-
-    keep = "keep"
-    delete = "delete"
-
 
 Release = Annotated[str, typer.Argument(metavar="JOB", help="A job, by its release.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")]
@@ -70,14 +61,12 @@ def create(
     _created(at, to, job, output, wait=wait)
 
 
-def _print_preview(preview: use_case.Preview, output: OutputFormat | None) -> None:
-    for warning in preview.warnings:
-        say(f"warning: {warning}")
-    if output is OutputFormat.json:
+def _print_preview(preview: use_case.Preview, output: Form | None) -> None:
+    say(*(f"warning: {warning}" for warning in preview.warnings))
+    if output == "json":
         emit_json(preview.as_json(), is_bounded=False)
-    elif output is OutputFormat.name:
-        for manifest in preview.manifests:
-            emit(_object_name(manifest))
+    elif output == "name":
+        emit(*(_object_name(manifest) for manifest in preview.manifests))
     else:
         emit_data(dump(preview.manifests))
 
@@ -184,13 +173,15 @@ def rerun(
 def delete(
     at: ServerOptions,
     release: Release,
-    storage: Annotated[Storage, typer.Option(help="Whether its claims, which hold results, stay.")] = Storage.keep,
+    storage: Annotated[
+        Literal["keep", "delete"], typer.Option(help="Whether its claims, which hold results, stay.")
+    ] = "keep",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; print what would be deleted.")] = False,
     yes: Yes = False,
     output: Output = None,
 ) -> None:
     """Stop a job, and delete its objects and its record; its claims only with --storage delete."""
-    what = f"{release}{' and its claims, with all results' if storage is Storage.delete else ''}"
+    what = f"{release}{' and its claims, with all results' if storage == 'delete' else ''}"
     if not (yes or dry_run):
         confirm_deletion(f"Delete {what}?")
     with at.connected() as to:
@@ -199,8 +190,8 @@ def delete(
             emit_output(job.as_json(), [release], output, is_bounded=False)
             say("dry run: nothing was deleted")
             return
-        use_case.delete(to, release, with_storage=storage is Storage.delete)
-    emit_output({"deleted": release, "storage": storage.value}, [release], output, ())
+        use_case.delete(to, release, with_storage=storage == "delete")
+    emit_output({"deleted": release, "storage": storage}, [release], output, ())
     say(f"{what} is being deleted")
 
 
@@ -220,11 +211,12 @@ def export(
     template, definition = task_export.export(package, overlay, name, kubectl, host().runner)
     files = [str(path) for path in task_export.write(folder, template, definition)]
     emit_output({"template": files[0], "definition": files[1]}, files, output)
-    for kind, path in zip(("templates", "definitions"), files, strict=True) if output is None else ():
-        say(f"register it with: mlpack task {kind} apply -f {path}")
+    if output is None:
+        kinds = zip(("templates", "definitions"), files, strict=True)
+        say(*(f"register it with: mlpack task {kind} apply -f {path}" for kind, path in kinds))
 
 
-def _created(at: ServerOptions, to: RestServer, job: TaskJob, output: OutputFormat | None, *, wait: bool) -> None:
+def _created(at: ServerOptions, to: RestServer, job: TaskJob, output: Form | None, *, wait: bool) -> None:
     """Print a new job, or follow it to its end."""
     release = job.summary.release
     if wait:
@@ -236,9 +228,7 @@ def _created(at: ServerOptions, to: RestServer, job: TaskJob, output: OutputForm
         say(f"created; follow it with: mlpack task logs -f {release}")
 
 
-def _wait(
-    to: RestServer, release: str, timeout: str | None, output: OutputFormat | None, *, is_quiet: bool = False
-) -> None:
+def _wait(to: RestServer, release: str, timeout: str | None, output: Form | None, *, is_quiet: bool = False) -> None:
     """Follow a job to its end, and print it."""
     runner = host().runner
     begin = runner.clock()
@@ -258,7 +248,7 @@ def _sentence(job: TaskJob) -> str:
     return f"{job.summary.status}{reason}{message}"
 
 
-def _show(job: TaskJob, output: OutputFormat | None) -> None:
+def _show(job: TaskJob, output: Form | None) -> None:
     """Print a job; exit with 7 if it has failed."""
     one = job.summary
     rows = [tuple(str(pod.get(key, "-")) for key in ("name", "state", "restarts")) for pod in one.pods]

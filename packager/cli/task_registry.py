@@ -17,7 +17,7 @@ from packager.cli.arguments import Output, Yes, content_of
 from packager.cli.asking import confirm_deletion, limited
 from packager.cli.cluster_arguments import seconds
 from packager.cli.commands import command
-from packager.cli.console import OutputFormat, emit, emit_json, emit_output, say, table
+from packager.cli.console import Form, emit, emit_json, emit_output, say, table
 from packager.tasks import registry as use_case
 from packager.tasks.registry import Kind, Registered
 from packager.tasks.requests import connect
@@ -132,11 +132,11 @@ def _group(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = "")
     return group
 
 
-def _show(kind: Kind, name: str | None, answer: Any, output: OutputFormat | None) -> None:
+def _show(kind: Kind, name: str | None, answer: Any, output: Form | None) -> None:
     items: list[dict[str, Any]] = answer if isinstance(answer, list) else [answer]
     if output is not None or name is not None:
         names = [str(item.get("name")) for item in items]
-        emit_output(answer, names, output or OutputFormat.yaml, is_bounded=False)
+        emit_output(answer, names, output or "yaml", is_bounded=False)
         return
     has_origin = kind == "definitions"
     rows = [("NAME", "REVISION", *(("MADE FROM",) if has_origin else ()), "DESCRIPTION")]
@@ -146,8 +146,7 @@ def _show(kind: Kind, name: str | None, answer: Any, output: OutputFormat | None
         rows.append((str(item.get("name")), str(item.get("revision")), *made_from, description))
     if not items:
         say(f"no {kind}")
-    for line in table(rows) if items else ():
-        emit(line)
+    emit(*(table(rows) if items else ()))
 
 
 def _made_from(definition: dict[str, Any]) -> str:
@@ -158,17 +157,13 @@ def _made_from(definition: dict[str, Any]) -> str:
     return str(definition.get("task_template_name"))
 
 
-def _apply(
-    at: ServerOptions, kind: Kind, file: str, output: OutputFormat | None, *, send: Callable[..., Registered]
-) -> None:
+def _apply(at: ServerOptions, kind: Kind, file: str, output: Form | None, *, send: Callable[..., Registered]) -> None:
     done: list[Registered] = []
     for source in use_case.registrations(kind, content_of(file, MAX_BYTES)):
         with at.connected() as to:
             applied = send(to, kind, source)
-        for warning in applied.warnings:
-            say(f"warning: {applied.name}: {warning}")
-        for problem in applied.problems:
-            say(f"warning: {problem}")
+        say(*(f"warning: {applied.name}: {warning}" for warning in applied.warnings))
+        say(*(f"warning: {problem}" for problem in applied.problems))
         done.append(applied)
         if output is None:
             outcome: str = applied.outcome

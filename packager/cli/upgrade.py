@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from packager.cli.arguments import Output, PodSecurity, Program, Theirs, Yours
-from packager.cli.console import OutputFormat, emit_data, emit_output, say
+from packager.cli.console import Form, emit_data, emit_output, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import SignatureOptions, local_package
 from packager.configure.upgrade import upgrade as use_case
@@ -56,7 +56,7 @@ def upgrade(
                 emit_data(path)
 
 
-def _show(prepared: PreparedUpgrade, output: OutputFormat | None) -> None:
+def _show(prepared: PreparedUpgrade, output: Form | None) -> None:
     if output is not None:
         emit_output(prepared.as_json(), [file.path for file in prepared.plan.files], output, is_bounded=False)
         return
@@ -68,9 +68,6 @@ def _show(prepared: PreparedUpgrade, output: OutputFormat | None) -> None:
         deleted = " (you deleted it)" if file.action == "kept" and file.mode is None else ""
         unexpected = " (not meant to be edited)" if file.path in prepared.unexpected else ""
         say(f"{file.action:8} {file.path}{deleted}{unexpected}")
-    for problem in prepared.decided:
-        say(f"decided: {problem}")
-    for name in prepared.plan.new_keys:
-        say(f"new value: {name}")
-    for name in prepared.plan.new_options:
-        say(f"new option: {name}")
+    say(*(f"decided: {problem}" for problem in prepared.decided))
+    say(*(f"new value: {name}" for name in prepared.plan.new_keys))
+    say(*(f"new option: {name}" for name in prepared.plan.new_options))

@@ -106,8 +106,7 @@ def verify(
             further.append(lambda report: compared(bundle, report))
         report = judge(local, checks, further, tag)
     emit_output(report.as_json(), [report.package], output, map(str, report.problems))
-    for line in (*report.proofs, *_explanation(report, verbose=verbose)):
-        say(line)
+    say(*(*report.proofs, *_explanation(report, verbose=verbose)))
     if expect is not None and not report.problems:
         whole = "as it was sealed, without edits" if expect == report.digest else "as received, with its edits"
         say(f"{report.package} has the expected digest, {whole}")

@@ -111,8 +111,7 @@ def _finish_records(records: RunRecords) -> MlpackError | None:
     for record in records.finish():
         errors += [error for copied in record.results if (error := print_results(copied))]
         errors += [error for error in (record.no_results, record.no_logs) if error]
-        for line in curve_lines(record.curves) if record.curves else ():
-            say(line)
+        say(*(curve_lines(record.curves) if record.curves else ()))
         say(f"recorded in {record.folder}: {counted(record.logs, 'log')}, manifests, mlops.env, verdict")
     return errors[0] if errors else None
 
@@ -158,8 +157,7 @@ class Lines:
             self._say(str(finding))
         logged = log_lines(finding)
         if self._is_new("\n".join(logged)):
-            for line in logged:
-                say(line)
+            say(*logged)
         if self._is_new(finding.hint or ""):
             self._say(f"hint: {finding.hint}")
         again = f"{finding.subject}: {next_try(finding)}" if finding.next_try else ""

@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import ClusterError, UsageError
-from packager.cli.arguments import Output, OverlayOption, cache_folder
+from packager.cli.arguments import Output, OverlayOption, VariantOptions
 from packager.cli.cluster_arguments import ClusterOptions, open_target, seconds
 from packager.cli.commands import group
 from packager.cli.console import emit_output, progress, say, table
 from packager.cli.printing import counted, print_names
 from packager.cluster import workspace
 from packager.cluster.files import Listing
-from packager.cluster.runnable import BuildOptions, RunRequest, package_of
+from packager.cluster.runnable import RunRequest, package_of
 from packager.cluster.sequence import Runnable
 from packager.cluster.workspace import Pulled, Pushed, Session
 
@@ -129,7 +129,7 @@ def pull(
 
 def _package_of(target: Path) -> Runnable:
     """Return a package; for a cube or a model, the package of its last run if that is up to date, else a new one."""
-    return package_of(RunRequest(target, BuildOptions(), cache_folder()), progress=progress)
+    return package_of(RunRequest(target, VariantOptions().request()), progress=progress)
 
 
 def _show_copied(copied: Pushed | Pulled, how: CopyOptions, verb: str, route: str) -> None:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, reason, show_paths
+from packager.base.values import replace
+from packager.builder.build import BuildRequest, Built, Destination
+from packager.builder.build import build as build_packages
 from packager.cluster.sequence import Runnable
 from packager.package.layout import INVENTORY, SPEC
 from packager.package.opened import not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from packager.base.runner import Progress, Tell
@@ -29,22 +32,7 @@ _CUBE = "mlcube.yaml"
 _FOLDER = "runs"
 
 
-@dataclass(frozen=True, slots=True)
-class BuildOptions:
-    """The options of a build (`BuildRequest`), and the ids of the user that the package names."""
-
-    precision: str | None = None
-    mode: str | None = None
-    settings: tuple[str, ...] = ()
-    additions: tuple[str, ...] = ()
-    components: tuple[str, ...] = ()
-    site: tuple[str, ...] = ()
-    uid: int | None = None
-    gid: int | None = None
-    fs_group: int | None = None
-
-
-_BUILD_FLAGS = ("--precision", "--mode", "--set", "--add", "--with", "--site", "--uid", "--gid", "--fs-group")
+_ID_FLAGS = {"uid": "--uid", "gid": "--gid", "fs_group": "--fs-group"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +40,8 @@ class RunRequest:
     """The target of a run, and the options for it."""
 
     path: Path  # A package, an MLCube or a model: a folder, or a file
-    build: BuildOptions  # options for a build
-    cache: Path  # the folder of mlpack's caches
+    build: BuildRequest  # the options for a build, and the folder of mlpack's caches
+    ids: Mapping[str, int] = field(default_factory=dict)  # those of `_ID_FLAGS` that the package names
     # returns the defaults of the site; it is called only for a build
     find_site: Callable[[], SiteSettings | None] = lambda: None
 
@@ -67,7 +55,7 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
         return _of_cube(request, tell, progress)
     if spec := spec_of(path):
         return Runnable(path, _built(request, spec, request.build, tell, progress))
-    if flags := _given(request.build):
+    if flags := [*request.build.flags, *(_ID_FLAGS[name] for name in request.ids)]:
         message = f"{', '.join(flags)}: {path} is a package, which is built already"
         raise UsageError(message, hint=f"mlpack configure {paths.argument(path)} {flags[0]} … changes it")
     return Runnable(path, path)
@@ -140,12 +128,6 @@ def _is_spec(path: Path) -> bool:
     return path.name == SPEC or path.name.endswith(f".{SPEC}")
 
 
-def _given(build: BuildOptions) -> list[str]:
-    """Return the flags of the options that are set."""
-    values = [getattr(build, field.name) for field in fields(build)]
-    return [flag for flag, value in zip(_BUILD_FLAGS, values, strict=True) if value not in (None, ())]
-
-
 def _imported(path: Path, work: Path, tell: Tell) -> Imported:
     from packager.modelspec.importing import ModelDestination, import_mlcube, mlcube_choices
 
@@ -155,7 +137,7 @@ def _imported(path: Path, work: Path, tell: Tell) -> Imported:
     return imported
 
 
-def _with_options(imported: Imported, build: BuildOptions) -> BuildOptions:
+def _with_options(imported: Imported, build: BuildRequest) -> BuildRequest:
     """Return the options of a build with those that a cube needs; the user's values take precedence."""
     keys_of_user = {entry.partition("=")[0] for entry in build.site}
     site = tuple(f"{key}={value}" for key, value in imported.site if key not in keys_of_user)
@@ -163,36 +145,22 @@ def _with_options(imported: Imported, build: BuildOptions) -> BuildOptions:
     return replace(build, components=components, site=(*site, *build.site))
 
 
-def _built(request: RunRequest, spec: Path, build: BuildOptions, tell: Tell, progress: Progress) -> Path:
+def _built(request: RunRequest, spec: Path, build: BuildRequest, tell: Tell, progress: Progress) -> Path:
     """Build the package of a spec into the cache; it replaces the package of an earlier run of the same path."""
-    from packager.builder.build import BuildRequest, Built, Destination
-    from packager.builder.build import build as build_packages
-
     folder = _cached(request)
-    packages = BuildRequest(
-        str(spec),
-        (),
-        build.precision,
-        build.mode,
-        settings=build.settings,
-        additions=build.additions,
-        components=build.components,
-        site=build.site,
-        cache=request.cache,
-        defaults=request.find_site(),
-    )
+    packages = replace(build, model=str(spec), folders=(), defaults=request.find_site())
     (outcome,) = build_packages(packages, Destination(folder, force=True), tell=tell, progress=progress)
     if not isinstance(outcome, Built):
         raise outcome
-    if (build.uid, build.gid, build.fs_group) != (None, None, None):
-        _set_ids(outcome.path, build, tell)
+    if request.ids:
+        _set_ids(outcome.path, request.ids, tell)
     return outcome.path
 
 
 def _cached(request: RunRequest) -> Path:
     """Return the folder in the cache for the packages of a path."""
     source = str(request.path.resolve()).encode(errors="surrogateescape")
-    folder = request.cache / _FOLDER / hashlib.sha256(source).hexdigest()[:16]
+    folder = request.build.cache / _FOLDER / hashlib.sha256(source).hexdigest()[:16]
     try:
         paths.make_private(folder)
     except OSError as error:
@@ -200,11 +168,11 @@ def _cached(request: RunRequest) -> Path:
     return folder
 
 
-def _set_ids(package: Path, build: BuildOptions, tell: Tell) -> None:
+def _set_ids(package: Path, ids: Mapping[str, int], tell: Tell) -> None:
     """Set the user ids of the package, as `mlpack configure` does."""
     from packager.configure import configure
 
-    answers = configure.Answers(uid=build.uid, gid=build.gid, fs_group=build.fs_group)
+    answers = configure.Answers(uid=ids.get("uid"), gid=ids.get("gid"), fs_group=ids.get("fs_group"))
     with configure.prepared(package, None, answers, ask=lambda *_: answers, destination=package) as edits:
         for _ in configure.write(edits, destination=package, force=True, tell=tell):
             pass
