@@ -40,7 +40,7 @@ class _State:
         self.names: dict[str, str] = {}  # the names of paths in messages, such as the reference of a cached package
 
 
-_state = _State()
+state = _State()
 
 _LONGEST_CELL = 500
 _LONGEST_LINE = 5_000
@@ -52,7 +52,7 @@ BROKEN_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
 
 def begin() -> None:
     """Open closed standard streams, and let all of them write UTF-8 in every locale."""
-    vars(_state).update(vars(_State()))
+    vars(state).update(vars(_State()))
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -66,18 +66,13 @@ def begin() -> None:
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
-def be_quiet() -> None:
-    """Print only errors to stderr for the rest of the run."""
-    _state.is_quiet = True
-
-
 def show_as(path: Path, name: str) -> None:
     """Print `name` in place of a path, which the user has not named, for the rest of the run."""
-    _state.names |= {str(path): name, str(path.resolve()): name}
+    state.names |= {str(path): name, str(path.resolve()): name}
 
 
 def _named(text: str) -> str:
-    for path, name in _state.names.items():
+    for path, name in state.names.items():
         text = text.replace(path, name)
     return text
 
@@ -91,14 +86,9 @@ def _named_values(value: Any) -> Any:
     return [_named_values(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def is_quiet() -> bool:
-    """Return whether only errors are printed to stderr."""
-    return _state.is_quiet
-
-
 def can_draw() -> bool:
     """Return whether a picture may be drawn on stderr: it is a terminal, and messages are wanted there."""
-    return sys.stderr.isatty() and not _state.is_quiet
+    return sys.stderr.isatty() and not state.is_quiet
 
 
 def emit(*lines: str) -> None:
@@ -143,7 +133,7 @@ def emit_json(value: Any, *, is_bounded: bool = True, indent: int | None = 2) ->
     """
     import json
 
-    value = _named_values(value) if _state.names else value
+    value = _named_values(value) if state.names else value
     value = bounded(value) if is_bounded else value
     _write(printable_json(json.dumps(value, ensure_ascii=False, indent=indent)) + "\n")
 
@@ -176,7 +166,7 @@ def emit_output(
 
         plain = json.loads(json.dumps(_named_values(value)))  # without types of ours
         text = dump([bounded(plain) if is_bounded else plain])
-        emit_data(f"---\n{text}" if _state.has_emitted else text)
+        emit_data(f"---\n{text}" if state.has_emitted else text)
     elif text := "\n".join(map(str, names)):
         emit_data(_named(text))
 
@@ -197,7 +187,7 @@ def table(rows: Sequence[Sequence[str]], gap: str = "  ") -> Iterator[str]:
 
 def say(*lines: str) -> None:
     """Write lines for people to stderr, unless --quiet is set."""
-    for line in lines if not _state.is_quiet else ():
+    for line in lines if not state.is_quiet else ():
         _write_stderr(printable(shortened(_named(line), _LONGEST_LINE)))
 
 
@@ -223,7 +213,7 @@ def print_usage_error(text: str) -> None:
 
 def emit_error_json(error: MlpackError) -> None:
     """Write an error to stdout as JSON, unless the run has already written to stdout."""
-    if not _state.has_emitted:
+    if not state.has_emitted:
         emit_json({"error": {**error.as_json(), "problems": [problem.as_json() for problem in _listed(error)]}})
 
 
@@ -277,7 +267,7 @@ def _write(text: str) -> None:
 @contextmanager
 def _writing() -> Iterator[None]:
     """Turn an error of writing to stdout into the errors of `emit_data`."""
-    if _state.is_closed:
+    if state.is_closed:
         raise ToolError("stdout is closed: the result cannot be written")
     try:
         yield
@@ -286,7 +276,7 @@ def _writing() -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(BROKEN_PIPE_EXIT_CODE) from None
         raise ToolError(f"stdout cannot be written: {reason(error)}") from None
-    _state.has_emitted = True
+    state.has_emitted = True
 
 
 def _write_stderr(text: str, end: str = "\n") -> None:

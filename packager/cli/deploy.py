@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -39,7 +38,8 @@ def deploy(
     Exit code 0 when it has succeeded or serves, 7 when it has failed or cannot run, 8 after --timeout. Ctrl-C leaves it
     running.
     """
-    limit, patience, hold = options.limit, seconds(options.patience), options.hold_seconds
+    limit, hold = options.limit, options.hold_seconds
+    seconds(options.patience)
     _refuse_combined(
         ("--follow", options.follow and not wait, "--no-wait"),
         ("--results", options.results is not None and not wait, "--no-wait"),
@@ -71,14 +71,7 @@ def deploy(
             if not wait:
                 say(f"show its state: {target.command('status')}")
                 return
-            ended, missing = watch_and_record(
-                replace(prepared.target, kubectl=replace(target.kubectl, deadline=deadline)),
-                rendered=target.manifests.digest,
-                timeout=limit,
-                patience=patience,
-                follow_log=options.follow,
-                results=options.results,
-            )
+            ended, missing = watch_and_record(prepared.target, options, deadline)
         except Exception:
             raise
         except BaseException:  # Ctrl-C

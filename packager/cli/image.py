@@ -15,7 +15,7 @@ from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.cli.arguments import OnlyOverlay, Output, PackagePath, Program, RegistryHost
 from packager.cli.commands import group
-from packager.cli.console import emit, emit_output, is_quiet, say
+from packager.cli.console import emit, emit_output, say, state
 from packager.cli.host import host
 from packager.cli.lock import lock_images
 from packager.publish import builders as use_case
@@ -90,7 +90,7 @@ def _tell(plan: ImagePlan) -> None:
 
 def _run(command: Sequence[str], shown: Sequence[str]) -> None:
     say(f"+ {shlex.join(shown)}")
-    returncode = host().runner.run_in_terminal(command, stdout_to_stderr=True, quiet=is_quiet())
+    returncode = host().runner.run_in_terminal(command, stdout_to_stderr=True, quiet=state.is_quiet)
     if returncode != 0:
         raise ToolError(f"{command[0]} {command[1]} ended with exit code {returncode}")
 

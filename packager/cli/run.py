@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -273,14 +273,7 @@ class RunSession:
         if self.output in ("name", "yaml"):
             emit_data(deploying.printed(target, self.output))
         print_deployed(deployed)
-        verdicts, missing = watch_and_record(
-            replace(target, kubectl=replace(target.kubectl, deadline=self.deadline)),
-            rendered=target.manifests.digest,
-            timeout=options.limit,
-            patience=seconds(options.patience),
-            follow_log=options.follow,
-            results=options.results,
-        )
+        verdicts, missing = watch_and_record(target, options, self.deadline)
         if missing and all(verdict.phase.is_good for _, verdict in verdicts):
             raise missing
         return verdicts

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_group
 
-from packager.cli.console import be_quiet
+from packager.cli.console import state
 from packager.cli.examples import as_text
 
 
@@ -163,8 +163,7 @@ def _quiet() -> TyperOption:
     """Return the option that mlpack and every verb has."""
 
     def take(_context: Any, _option: Any, is_asked: bool) -> None:
-        if is_asked:
-            be_quiet()
+        state.is_quiet = state.is_quiet or bool(is_asked)
 
     return TyperOption(
         param_decls=["-q", "--quiet"],

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 from packager.base.errors import ClusterError, MlpackError, UnreachableError
 from packager.cli.arguments import runs_folder
+from packager.cli.cluster_arguments import DeployOptions, seconds
 from packager.cli.console import can_draw, say
 from packager.cli.printing import (
     counted,
@@ -36,23 +36,14 @@ QUIET_SECONDS = 60.0
 
 
 def watch_and_record(
-    target: Target,
-    *,
-    rendered: str | None = None,
-    timeout: float | None = None,
-    patience: float | None = None,
-    follow_log: bool = False,
-    results: Path | None = None,
+    target: Target, options: DeployOptions | None = None, deadline: float | None = None
 ) -> tuple[Verdicts, MlpackError | None]:
     """Follow the workloads to their ends, show their states, and record the run.
 
     Args:
         target: The opened overlay that contains the workloads.
-        rendered: See `packager.cluster.follow`.
-        timeout: See `packager.cluster.follow`.
-        patience: See `packager.cluster.follow`.
-        follow_log: Whether the log is printed to stdout.
-        results: The folder of the records; None for a short record in the user's own folder.
+        options: The options of the deploy; None for workloads that were deployed before.
+        deadline: The end of the timeout, by the runner's clock.
 
     Returns:
         The verdict of each workload, and the error of the first record that is incomplete.
@@ -61,16 +52,21 @@ def watch_and_record(
         TimedOutError: The timeout has passed.
         ClusterError: The cluster does not answer for a long time.
     """
+    timeout = options.limit if options else None
+    target = replace(target, kubectl=replace(target.kubectl, deadline=deadline))
     waiting = replace(target, kubectl=target.kubectl.within(timeout))
     with ExitStack() as stack:
-        records = RunRecords(waiting, results, patience=QUIET_SECONDS, tell=say) if results else None
-        if records:
-            stack.enter_context(records)
-        feed = Feed(waiting, also=records.begin if records else None) if follow_log else None
-        newest = NewestLine(waiting) if can_draw() and not follow_log else None
-        for reader in (feed, newest):
-            if reader:
-                stack.enter_context(reader.streams)
+        records = feed = newest = patience = rendered = None
+        if options and options.results:
+            records = stack.enter_context(RunRecords(waiting, options.results, patience=QUIET_SECONDS, tell=say))
+        if options and options.follow:
+            feed = Feed(waiting, also=records.begin if records else None)
+            stack.enter_context(feed.streams)
+        elif can_draw():
+            newest = NewestLine(waiting)
+            stack.enter_context(newest.streams)
+        if options:
+            patience, rendered = seconds(options.patience), target.manifests.digest
         watch = feed.watch if feed else records.watch if records else None
         updates = follow(target, rendered=rendered, timeout=timeout, patience=patience, watch=watch)
         with picture(target) if newest else nullcontext(Lines(target).show) as show:

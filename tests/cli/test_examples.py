@@ -9,18 +9,21 @@ from typing import Any
 import typer
 
 from packager.cli import verbs
-from packager.cli.examples import EXAMPLES, as_text
+from packager.cli.examples import TEXT, as_text, examples
 
 COMMANDS = {name: command for verb in verbs.VERBS for name, command in verbs.leaves(verb, verbs.load(verb))}
 
 
+NAMES = {line.partition(": ")[0] for line in TEXT.splitlines() if line}
+
+
 def test_every_command_has_an_example() -> None:
-    assert set(COMMANDS) <= set(EXAMPLES)
-    assert set(EXAMPLES) - set(COMMANDS) == {"serve"}
+    assert set(COMMANDS) <= NAMES
+    assert NAMES - set(COMMANDS) == {"serve"}
 
 
 def test_example_is_accepted_by_its_command() -> None:
-    for name, line in ((name, line) for name, shown in EXAMPLES.items() for line, _ in shown):
+    for name, line in [(command, line) for command in NAMES for line, _ in examples(command)]:
         words = shlex.split(re.sub(r"^source <\((.*)\)$", r"\1", line).partition(" | ")[0].partition(" > ")[0])
         command: Any = COMMANDS[name] if name in COMMANDS else verbs.load(name)
         path = name.split(" ")
