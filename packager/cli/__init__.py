@@ -115,9 +115,5 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     # A second signal must not interrupt the cleanup after the first one. Both signals keep a handler: Python prints an
     # error if the handler of a pending signal is removed.
     for later in _STOPPING:
-        signal.signal(later, signal.SIG_IGN if later == number else _ignore)
+        signal.signal(later, signal.SIG_IGN if later == number else lambda *_: None)
     raise _Stopped(number)
-
-
-def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Handle a signal by doing nothing."""

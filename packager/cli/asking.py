@@ -80,18 +80,24 @@ def _no_answer() -> MlpackError:
     return MlpackError("nothing was done: the input ended before an answer")
 
 
-def require_yes(question: str, *, unanswered: UnansweredError, declined: str) -> None:
-    """Ask `question`, and return only if the user answers yes; any other answer counts as no."""
+def require_yes(question: str, *, unanswered: str, hint: str, declined: str = "nothing was done") -> None:
+    """Ask `question`, and return only if the user answers yes; any other answer counts as no.
+
+    Raises:
+        UnansweredError: There is no terminal to ask on; the message is `unanswered`.
+        MlpackError: The user does not agree; the message is `declined`.
+    """
     if not has_terminal():
-        raise unanswered
+        raise UnansweredError(unanswered, hint=hint)
     if _answer(f"{question} [y/N]").lower() not in ("y", "yes"):
         raise MlpackError(declined)
 
 
 def confirm_deletion(question: str) -> None:
     """Ask before something is deleted, and return only if the user answers yes. Raises the errors of `require_yes`."""
-    unanswered = UnansweredError("nothing was deleted: there is no terminal to ask on", hint="-y answers yes")
-    require_yes(question, unanswered=unanswered, declined="nothing was deleted")
+    nothing = "nothing was deleted"
+    unanswered = f"{nothing}: there is no terminal to ask on"
+    require_yes(question, unanswered=unanswered, hint="-y answers yes", declined=nothing)
 
 
 @dataclass

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from packager.base.errors import ClusterError, TimedOutError, UnansweredError
+from packager.base.errors import ClusterError, TimedOutError
 from packager.cli.arguments import Output, OverlayOption, PackageToRead, Yes
 from packager.cli.asking import limited, require_yes
 from packager.cli.cluster_arguments import ClusterOptions, open_target, seconds
@@ -42,8 +42,9 @@ def delete(
     with limited(longest, timeout_error), open_target(package, overlay, client, to_delete=True) as target:
         prepared = use_case.prepare(target, keep_results=keep_results)
         if (remark := prepared.remark) and not (yes or dry_run):
-            unanswered = UnansweredError(f"{remark}; nothing was deleted", hint="-y deletes it anyway")
-            require_yes(f"{remark}. Delete it anyway?", unanswered=unanswered, declined="nothing was deleted")
+            unanswered, hint = f"{remark}; nothing was deleted", "-y deletes it anyway"
+            question = f"{remark}. Delete it anyway?"
+            require_yes(question, unanswered=unanswered, hint=hint, declined="nothing was deleted")
         say(*(f"kept: {claim}" for claim in prepared.kept))
         if dry_run:
             planned = use_case.planned(prepared)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from packager.base.errors import TimedOutError, UnansweredError, UsageError
+from packager.base.errors import TimedOutError, UsageError
 from packager.base.paths import argument
 from packager.cli.arguments import Expect, OverlayOption, PackageToRead
 from packager.cli.asking import has_terminal, limited, require_yes
@@ -160,12 +160,10 @@ def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> P
     if (more := len(differences) - _MAX_DIFFERENCES) > 0:
         say(f"  and {more} more difference{'s' if more > 1 else ''}")
     if prepared.obstacle is not None and not (replace or yes):
-        unanswered = UnansweredError(
-            f"{prepared.obstacle}; nothing was done", hint="--replace deletes it and deploys it again"
-        )
+        unanswered, hint = f"{prepared.obstacle}; nothing was done", "--replace deletes it and deploys it again"
         if has_terminal():
             say(f"{prepared.obstacle}.")
-        require_yes("Delete it and deploy it again?", unanswered=unanswered, declined="nothing was done")
+        require_yes("Delete it and deploy it again?", unanswered=unanswered, hint=hint)
     say(f"waiting until the earlier {shown} is deleted")
     return use_case.delete_existing(prepared)
 
@@ -180,5 +178,5 @@ def warn_of_lost_results(deploys: Sequence[PreparedDeploy], *, yes: bool, way_ou
     losing = [prepared for prepared in deploys if prepared.lost_results is not None]
     say(*dict.fromkeys(f"note: {f'{one.lost_results}; {way_out}' if way_out else one.loss}" for one in losing))
     if any(prepared.is_new for prepared in losing) and not yes and has_terminal():
-        unanswered = UnansweredError("nothing was deployed", hint="-y answers yes")
-        require_yes("Deploy it anyway?", unanswered=unanswered, declined="nothing was deployed")
+        nothing = "nothing was deployed"
+        require_yes("Deploy it anyway?", unanswered=nothing, hint="-y answers yes", declined=nothing)

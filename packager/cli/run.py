@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnansweredError, UsageError
+from packager.base.errors import ClusterError, MlpackError, TimedOutError, UsageError
 from packager.base.paths import argument
 from packager.cli.arguments import (
     FsGroup,
@@ -216,11 +216,10 @@ class RunSession:
         if obstacles and not (self.options.replace or self.options.yes):
             what = "it" if len(obstacles) == 1 else "them"
             skipping = "" if self.resume else "; --resume skips what has succeeded with this build"
-            unanswered = UnansweredError(
-                f"{'; '.join(obstacles)}; nothing was done", hint=f"--replace deletes {what} and runs again{skipping}"
-            )
+            unanswered = f"{'; '.join(obstacles)}; nothing was done"
+            hint = f"--replace deletes {what} and runs again{skipping}"
             say(*(f"{sentence}." for sentence in (obstacles if has_terminal() else ())))
-            require_yes(f"Delete {what} and run again?", unanswered=unanswered, declined="nothing was done")
+            require_yes(f"Delete {what} and run again?", unanswered=unanswered, hint=hint)
         self._may_delete = {task.name for task in to_run if task.obstacles}
         if not package.is_cube:  # tasks of a cube write only to claims
             is_built = package.package != package.source

@@ -1,6 +1,7 @@
 """`mlpack serve`: serves the REST API by which jobs are created from templates, definitions and filled values."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,20 +22,42 @@ if TYPE_CHECKING:
     from packager.service.store.store import Store
 
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The configuration, server.yaml.")]
-Database = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DATABASE",
-        help="A file, or postgresql://…; by default that in MLPACK_DATABASE, then the configuration's, then "
-        "mlpack/server.db in ~/.local/share.",
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """The options that name the configuration and the database."""
+
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The configuration, server.yaml.")] = (
+        None
+    )
+    database: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATABASE",
+            help="A file, or postgresql://…; by default that in MLPACK_DATABASE, then the configuration's, then "
+            "mlpack/server.db in ~/.local/share.",
+        ),
+    ] = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether one of both is named."""
+        return bool(self.config or self.database)
+
+    def settings(self, listen: str | None = None) -> ServerConfig:
+        """Return the configuration, with the database and the address that the user names."""
+        settings = read(self.config)
+        if database := self.database or os.environ.get(variables.DATABASE):
+            settings = replace(settings, database=database)
+        return replace(settings, listen=listen) if listen else settings
+
+    def store(self) -> "Store":
+        """Return the database, whose server may be running: its schema stays. Raises ToolError or UsageError."""
+        store: Store = _service().open_store(self.settings(), migrates=False)
+        return store
 
 
 def serve(
-    config: ConfigFile = None,
-    database: Database = None,
+    where: DatabaseOptions,
     listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where to listen; 127.0.0.1:8080 by default.")
     ] = None,
@@ -54,12 +77,12 @@ def serve(
     """
     invoked = context().invoked_subcommand
     if invoked is not None:
-        if config or database or listen or insecure_no_auth or demo:
+        if where.is_given or listen or insecure_no_auth or demo:
             raise UsageError(f"options of `mlpack serve` come after {invoked}, if it has them")
         return
-    if demo and (config or database):
+    if demo and where.is_given:
         raise UsageError("--demo has a configuration and a database of its own")
-    settings = _settings(config, database, listen)
+    settings = where.settings(listen)
     if (insecure_no_auth or demo) and not is_loopback(address(settings.listen)[0]):
         option = "--demo" if demo else "--insecure-no-auth"
         raise UsageError(f"{option} needs a loopback address, found {settings.listen}", hint="create tokens instead")
@@ -70,23 +93,22 @@ def serve(
 
 
 def token(
+    where: DatabaseOptions,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who the token is for.")],
     role: Annotated[Literal["viewer", "user", "developer", "admin"], typer.Option(help="What they may do.")] = "user",
     project: Annotated[str | None, typer.Option(metavar="NAME", help="In which project; in all by default.")] = None,
     days: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=3650, help="How long it is valid; without end by default.")
     ] = None,
-    config: ConfigFile = None,
-    database: Database = None,
     output: Output = None,
 ) -> None:
     """Create a token, and print it. It is not shown again: the database holds its digest only."""
     if not is_label_value(name) or not name:
         raise UsageError(f"invalid name {name!r}: use at most 63 letters, digits and '-_.'")
-    projects = tuple(_settings(config, database).projects) or ("default",)
+    projects = tuple(where.settings().projects) or ("default",)
     if project is not None and project not in projects:
         raise UsageError(f"project {project!r} not found: the configuration has {', '.join(projects)}")
-    store = _store(config, database)
+    store = where.store()
     from packager.service.access import tokens
 
     row, text = tokens.create(store, name, role, days, project)
@@ -95,20 +117,17 @@ def token(
 
 
 def backup(
+    where: DatabaseOptions,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
-    config: ConfigFile = None,
-    database: Database = None,
     output: Output = None,
 ) -> None:
     """Write a copy of the database, as of one moment; the server may be running."""
-    store = _store(config, database)
-    store.backup(file)
+    where.store().backup(file)
     emit_output({"file": str(file)}, [file], output)
 
 
 def migrate(
-    config: ConfigFile = None,
-    database: Database = None,
+    where: DatabaseOptions,
     source: Annotated[
         str | None, typer.Option("--from", metavar="DATABASE", help="Copy everything from this database.")
     ] = None,
@@ -121,10 +140,10 @@ def migrate(
 
     Stop the server before you copy its database: what it stores later is not copied.
     """
-    if (source is None) != (target is None) or (source and (config or database)):
+    if (source is None) != (target is None) or (source and where.is_given):
         raise UsageError("--from and --to are given together, and without --config and --database")
     if source is None or target is None:
-        store: Store = _service().open_store(_settings(config, database), is_served=True)
+        store: Store = _service().open_store(where.settings(), is_served=True)
         state = {"database": store.shown, "migrated": store.was_migrated}
         lines = [f"{store.shown}: {'migrated' if store.was_migrated else 'up to date'}"]
         emit_output(state, [store.shown], output, lines)
@@ -133,13 +152,13 @@ def migrate(
     emit_output({"rows": counts}, counts, output, [f"{table}: {count}" for table, count in counts.items()])
 
 
-def check(config: ConfigFile = None, database: Database = None, output: Output = None) -> None:
+def check(where: DatabaseOptions, output: Output = None) -> None:
     """Check the configuration and the database; exit code 2 for the former, 6 if a row is damaged."""
-    service, settings = _service(), _settings(config, database)
+    service, settings = _service(), where.settings()
     service.signing_secrets(settings)
     service.client(settings, service.issuer(settings))
     say(*(*service.check_projects(settings), *service.confinement_gaps()))
-    store = _store(config, database)
+    store = where.store()
     problems = list(store.check())
     jobs = sum(store.counts().values())
     state = {"database": store.shown, "jobs": jobs, "problems": problems}
@@ -147,20 +166,6 @@ def check(config: ConfigFile = None, database: Database = None, output: Output =
     emit_output(state, [store.shown], output, lines)
     if problems:
         raise ToolError(f"the database {store.shown} is damaged", hint="restore a backup")
-
-
-def _settings(config: Path | None, database: str | None, listen: str | None = None) -> ServerConfig:
-    settings = read(config)
-    database = database or os.environ.get(variables.DATABASE)
-    if database:
-        settings = replace(settings, database=database)
-    return replace(settings, listen=listen) if listen else settings
-
-
-def _store(config: Path | None, database: str | None) -> "Store":
-    """Return the database, whose server may be running: its schema stays. Raises ToolError or UsageError."""
-    store: Store = _service().open_store(_settings(config, database), migrates=False)
-    return store
 
 
 def _service() -> Any:
