@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -105,27 +104,6 @@ def test_build_all_builds_valid_models_beside_invalid_spec(mlpack: Mlpack, specs
     ]
 
 
-@pytest.mark.thorough
-def test_build_all_builds_bundled_models_by_default(mlpack: Mlpack) -> None:
-    done = mlpack("build", "--all")
-    assert done.stdout.splitlines() == [
-        "cifar10-mxnet-training.tar.gz",
-        "hello-mpi.tar.gz",
-        "jax-gpt-cpu.tar.gz",
-        "llm-finetune-cpu.tar.gz",
-        "llm-finetune-cuda.tar.gz",
-        "llm-serving-cpu.tar.gz",
-        "llm-serving-cuda.tar.gz",
-        "resnet50v1-5-fp32-training.tar.gz",
-        "resnet50v1-5-bf16-training.tar.gz",
-        "resnet50v1-5-fp32-inference.tar.gz",
-        "resnet50v1-5-fp32-serving.tar.gz",
-        "resnet50v1-5-pytorch-fp32-training.tar.gz",
-        "resnet50v1-5-pytorch-bf16-training.tar.gz",
-        "xgboost-tabular-cpu.tar.gz",
-    ]
-
-
 def test_build_all_reports_folder_without_models(mlpack: Mlpack, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = mlpack("build", "--all", "--specs", "empty")
@@ -163,15 +141,6 @@ def snapshot(path: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files if file.is_file()}
 
 
-def test_build_treats_dangling_symlink_as_existing_output(mlpack: Mlpack, tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "demo")
-    (tmp_path / f"{NAME}.tar.gz").symlink_to("nowhere")
-    assert mlpack("build", spec).code == 2
-    assert mlpack("build", spec, "--force").code == 0
-    assert not (tmp_path / f"{NAME}.tar.gz").is_symlink()
-    assert not (tmp_path / "nowhere").exists()
-
-
 def test_force_does_not_replace_folder_by_file_or_file_by_folder(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     (tmp_path / f"{NAME}.tar.gz").mkdir()
@@ -193,16 +162,6 @@ def test_force_keeps_folder_that_is_not_a_package(mlpack: Mlpack, tmp_path: Path
         "hint: move it to another place, or build into another folder with -d\n"
     )
     assert snapshot(tmp_path / NAME) == {"thesis.tex": b"x"}
-
-
-def test_force_keeps_named_pipe(mlpack: Mlpack, tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "demo")
-    os.mkfifo(tmp_path / f"{NAME}.tar.gz")
-    done = mlpack("build", spec, "--force")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == (
-        f"error: {NAME}.tar.gz is not a plain file and was left unchanged\nhint: choose another destination\n"
-    )
 
 
 def test_build_writes_settings_root_and_registry_to_env_file(mlpack: Mlpack, tmp_path: Path) -> None:
@@ -246,18 +205,6 @@ def test_build_refuses_invalid_arguments(
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr.splitlines()[0] == f"error: {message}"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_build_of_invalid_spec_writes_nothing(mlpack: Mlpack, tmp_path: Path) -> None:
-    demo.write(tmp_path / "demo", demo.changed("title: Demo => title: 3", "colour: red"))
-    done = mlpack("build", "./demo", "-d", "out")
-    assert (done.code, done.stdout) == (3, "")
-    assert done.stderr.splitlines() == [
-        'demo/spec.yaml:2:8: expected one line of text, found the number 3 (quote it: "3")',
-        done.stderr.splitlines()[1],
-        "error: demo/spec.yaml is not a valid spec: 2 problems",
-    ]
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("value", ["1.5", "999999999999"])

@@ -121,17 +121,6 @@ def test_kubectl_renders_copy_of_referenced_files_only(mlpack: Run, package: Pat
     assert not {"./manifest.json", "./README.md", f"./{SINGLE}/more.yaml"} & set(seen)
 
 
-@pytest.mark.thorough
-def test_status_refuses_overlay_that_includes_one_file_2000_times(mlpack: Run, package: Path, kubectl: Path) -> None:
-    (package / SINGLE / "big.env").write_text("A=1\n" * 4096)
-    generators = "".join(f"  - name: a{number}\n    envs: [big.env]\n" for number in range(2000))
-    (package / KUSTOMIZATION).write_text(f"configMapGenerator:\n{generators}")
-    done = mlpack("status", package, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (5, "")
-    message = "the overlay includes more than 16 MiB, or the same files repeatedly"
-    assert done.stderr == f"error: {package}/{KUSTOMIZATION}: {message}\n"
-
-
 def test_status_refuses_overlay_with_exponential_includes(mlpack: Run, package: Path, kubectl: Path) -> None:
     for number in range(18):
         folder = package / f"{SINGLE}/f{number}"

@@ -52,38 +52,11 @@ def test_history_shows_build_of_each_deployment(mlpack: Mlpack, life: Life, monk
     assert f"1.2.0 {package_digest[7:19]} (this one)  bob@laptop\n" in mlpack(*HISTORY).stdout
 
 
-UNKNOWN = 'error: the server doesn\'t have a resource type "mpijobs"'
-
-
 def test_history_works_without_operator(mlpack: Mlpack, life: Life) -> None:
     del life.served["kubeflow.org/v2beta1"]
     done = mlpack(*HISTORY)
     assert (done.code, done.stderr) == (0, "nothing of hello-mpi is deployed\n")
     assert [call for call in life.calls if "--raw" in call] == ["get --raw /readyz", "get --raw /apis/kubeflow.org"] * 2
-
-
-def test_history_asks_again_for_kind_that_server_has_just_added(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.refused_once["get mpijobs"] = UNKNOWN
-    assert MPIJOB in mlpack(*HISTORY).stdout
-
-
-def test_history_reports_served_kind_without_resource_as_no_answer(mlpack: Mlpack, life: Life) -> None:
-    life.refused["get mpijobs"] = UNKNOWN
-    done = mlpack(*HISTORY)
-    assert (done.code, done.stderr) == (
-        7,
-        "error: the cluster does not answer: it does not serve mpijobs.kubeflow.org yet\nhint: kubectl cluster-info\n",
-    )
-
-
-def test_history_reports_stopped_pod_as_failed(mlpack: Mlpack, life: Life) -> None:
-    stopped = {"deletionTimestamp": "2026-11-21T00:00:30Z", "deletionGracePeriodSeconds": 30}
-    pod = life.deploy("single-node")
-    pod["metadata"] |= stopped
-    ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-11-21T00:00:05Z"}}
-    pod["status"] = {"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": ended}]}
-    assert mlpack(*HISTORY, "-o", "json").json["deployments"][0]["ended"] == "failed"
 
 
 def _columns(text: str) -> list[str]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 RESULTS = ("results", "hello-mpi", "here", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
 FROM_WORKER = f"from {JOB}-worker-0:{OUTPUT} to here\n"
-STATUS_HINT = "hint: mlpack status hello-mpi -n team\n"
 
 
 @pytest.fixture
@@ -83,12 +82,6 @@ def test_results_reports_missing_job(mlpack: Mlpack) -> None:
         f"error: {MPIJOB} not found: what it wrote to emptyDir was deleted when its pods ended\n"
         "hint: mlpack deploy hello-mpi -n team\n"
     )
-
-
-def test_results_reports_job_that_has_not_started(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    done = mlpack(*RESULTS)
-    assert (done.code, done.stderr) == (7, f"error: {MPIJOB} is not running yet\n{STATUS_HINT}")
 
 
 def test_results_reports_results_deleted_with_ended_pod(mlpack: Mlpack, life: Life) -> None:
@@ -257,13 +250,6 @@ def test_results_reports_missing_claim_without_creating_reader(mlpack: Mlpack, c
         "error: claim disk not found in the namespace team\n"
         "hint: create it, or let `mlpack run PACKAGE --claim-size SIZE` create it\n"
     )
-
-
-def test_results_reads_claim_without_permission_to_get_claims(mlpack: Mlpack, claimed: Life) -> None:
-    claimed.objects = []
-    claimed.refused["get persistentvolumeclaims"] = 'Error from server (Forbidden): persistentvolumeclaims "disk"'
-    assert mlpack(*RESULTS).code == 0
-    assert len(claimed.readers) == 1
 
 
 def test_results_reports_reader_pod_that_does_not_run(mlpack: Mlpack, claimed: Life) -> None:

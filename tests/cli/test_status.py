@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fake_cluster import item
 from tests.life import ENDED_WITH_3, JOB, at_a_terminal, launcher, worker
 
 if TYPE_CHECKING:
@@ -112,24 +111,6 @@ def test_status_prints_at_most_twelve_pods(mlpack: Mlpack, running: Life) -> Non
     assert lines[-1] == "and 9 more"
 
 
-def test_status_reports_namespace_that_is_being_deleted(mlpack: Mlpack, life: Life) -> None:
-    life.objects.append(item("Namespace", "team", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"}))
-    done = mlpack(*STATUS)
-    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: its namespace team is being deleted\n")
-
-
-def test_status_reports_missing_namespace(mlpack: Mlpack, life: Life) -> None:
-    life.has_namespace = False
-    done = mlpack(*STATUS)
-    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: namespace team not found\n")
-
-
-def test_status_reports_missing_job_without_permission_to_get_namespaces(mlpack: Mlpack, life: Life) -> None:
-    life.denied.add("get namespaces")
-    done = mlpack(*STATUS)
-    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: not found\n")
-
-
 KILLED = "processes were killed for taking more memory than their worker may, in: "
 
 
@@ -150,17 +131,6 @@ def test_status_warns_about_killed_process_on_worker_reported_by_launcher(mlpack
     assert done.stdout.endswith(message)
     watched = mlpack(*STATUS, "--watch")
     assert (watched.code, watched.stderr.splitlines(keepends=True)[1:3]) == (0, message.splitlines(keepends=True))
-
-
-@pytest.mark.parametrize(
-    "message", ["done", f"{KILLED}\x1b[2J", f"{KILLED}somebody-elses", f"{KILLED}{JOB}-worker-0\nx"]
-)
-def test_status_ignores_other_termination_messages_of_launcher(mlpack: Mlpack, life: Life, message: str) -> None:
-    life.deploy()
-    life.objects.append(launcher(state={"terminated": {"exitCode": 0, "message": message}}, phase="Succeeded"))
-    life.end()
-    done = mlpack(*STATUS)
-    assert (done.code, "killed" in done.stdout) == (0, False)
 
 
 def test_status_exits_with_7_when_cluster_does_not_answer(mlpack: Mlpack, life: Life) -> None:
@@ -184,31 +154,6 @@ def test_status_watch_reports_outage_and_recovery(mlpack: Mlpack, life: Life) ->
         f"the cluster does not answer ({why}); retrying until it does",
         "the cluster is reachable again",
     ]
-
-
-def test_status_watch_distinguishes_outage_from_refusal(mlpack: Mlpack, life: Life) -> None:
-    def forbid() -> None:
-        life.answer()
-        life.denied.add("get mpijobs")
-
-    life.deploy()
-    life.moments = [life.start, life.go_silent, forbid, lambda: None, life.denied.clear, life.end]
-    done = mlpack(*STATUS, "--watch")
-    assert done.code == 0
-    lines = [line[7:] for line in done.stderr.splitlines()]
-    assert lines[1].startswith("the cluster does not answer (Unable to connect")
-    why = 'mpijobs.kubeflow.org is forbidden: User "me" cannot get resource "mpijobs" in API group "" in the namespace'
-    assert lines[2] == f"the cluster does not report the state ({why}); retrying until it does"
-    assert lines[3] == "the cluster is reachable again"
-
-
-def test_status_watch_prints_hint_once(mlpack: Mlpack, life: Life) -> None:
-    hint = "hint: is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator\n"
-    life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
-    life.moments = [lambda: None, lambda: None, life.start, life.end]
-    done = mlpack(*STATUS, "--watch")
-    assert done.code == 0
-    assert done.stderr.count(hint) == 1
 
 
 def test_status_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,34 +199,6 @@ def test_status_works_without_permission_to_list_events(mlpack: Mlpack, running:
         done = mlpack(*STATUS, *output)
         assert (done.code, done.stderr) == (0, UNSEEN)
         assert "pods: 3 running" in done.stdout
-
-
-def test_deploy_reports_missing_permission_for_events_once(mlpack: Mlpack, life: Life) -> None:
-    life.denied.add("list events")
-    life.moments = [lambda: None, life.start, lambda: None, life.end]
-    done = mlpack("deploy", "hello-mpi", "-n", "team")
-    assert (done.code, done.stderr.count(UNSEEN)) == (0, 1)
-
-
-def test_status_works_without_permission_to_get_launcher_job(mlpack: Mlpack, running: Life) -> None:
-    running.denied.add("get jobs")
-    done = mlpack(*STATUS)
-    assert done.code == 0
-    assert done.stderr.startswith(
-        'reasons may be missing: jobs.batch is forbidden: User "me" cannot get resource "jobs"'
-    )
-    running.denied.add("get mpijobs")
-    done = mlpack(*STATUS)
-    assert done.code == 7
-    assert 'error: mpijobs.kubeflow.org is forbidden: User "me" cannot get resource "mpijobs"' in done.stderr
-
-
-def test_status_explains_unprocessed_job_without_permission_to_list_events(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
-    life.denied.add("list events")
-    done = mlpack(*STATUS)
-    why = "mpi-operator is not running, or it rejected the job in an event that you are not allowed to see"
-    assert (done.code, done.stdout.splitlines()[0]) == (7, f"{MPIJOB}  stuck: no controller has reacted: {why}")
 
 
 LOSS = "".join(f'{{"step": {step}, "loss": {8 - step}}}\n' for step in range(8))
