@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs have in common. Tests: cli/test_usage_messages.py."""
+"""Arguments and options that several verbs have in common. Tests: cli/test_cli.py."""
 
 import os
 import sys

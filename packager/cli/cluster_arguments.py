@@ -1,4 +1,4 @@
-"""Arguments and options of the verbs for clusters, named as kubectl names them. Tests: cli/test_usage_messages.py."""
+"""Arguments and options of the verbs for clusters, named as kubectl names them. Tests: cli/test_cli.py."""
 
 import os
 import shlex

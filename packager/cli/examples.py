@@ -1,4 +1,4 @@
-"""Examples of each command, which its --help and docs/commands.md show. Tests: cli/test_examples.py."""
+"""Examples of each command, which its --help and docs/commands.md show. Tests: cli/test_verbs.py."""
 
 TEXT = """
 build: mlpack build llm-finetune  # the package of a bundled model, in this folder

@@ -1,4 +1,4 @@
-"""`mlpack init`, `list`, `show` and `lint`: make, list, describe and check models. Tests: cli/test_init.py."""
+"""`mlpack init`, `list`, `show` and `lint`: make, list, describe and check models."""
 
 import shlex
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""`mlpack render`: prints the manifests of an overlay, rendered by the user's kubectl."""
+"""`mlpack render`: prints the manifests of an overlay, rendered by the user's kubectl. Tests: cli/test_build.py."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Tests of `mlpack build` as its users run it: its outputs, messages, and the files that it keeps."""
+"""Tests of `mlpack build` and `mlpack render`: their outputs, messages, and the files that they keep."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ import pytest
 from tests import demo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.conftest import Outcome
-
-    Mlpack = Callable[..., Outcome]
+    from tests.conftest import Mlpack
 
 NAME = "demo-fp32-training"
 
@@ -104,13 +101,6 @@ def test_build_all_builds_valid_models_beside_invalid_spec(mlpack: Mlpack, specs
     ]
 
 
-def test_build_all_reports_folder_without_models(mlpack: Mlpack, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    done = mlpack("build", "--all", "--specs", "empty")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == "error: no models found in empty\nhint: a model is a folder there with a spec.yaml\n"
-
-
 def test_build_all_refuses_two_models_with_same_package_name(mlpack: Mlpack, tmp_path: Path) -> None:
     demo.write(tmp_path / "specs" / "a")
     demo.write(tmp_path / "specs" / "b")
@@ -164,21 +154,6 @@ def test_force_keeps_folder_that_is_not_a_package(mlpack: Mlpack, tmp_path: Path
     assert snapshot(tmp_path / NAME) == {"thesis.tex": b"x"}
 
 
-def test_build_writes_settings_root_and_registry_to_env_file(mlpack: Mlpack, tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "demo")
-    flags = ["--add", "environment.STEPS=7", "--root", "/nfs/me", "--registry", "localhost:5000", "--format", "dir"]
-    assert mlpack("build", spec, *flags).code == 0
-    env = (tmp_path / NAME / "quickstart/k8s/mlops/single-node/mlops.env").read_text().splitlines()
-    assert [line for line in env if line and not line.startswith("#")] == [
-        "REGISTRY=localhost:5000",
-        "IMAGE=demo:1.0",
-        "DATASET_DIR=/dataset",
-        f"MODEL_DIR=/nfs/me/{NAME}",
-        f"OUTPUT_DIR=/nfs/me/{NAME}/output",
-        "STEPS=7",
-    ]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -228,3 +203,29 @@ def test_build_takes_times_from_source_date_epoch(
         with tarfile.open(path) as archive:
             assert {member.mtime for member in archive} == {int(seconds or 0)}
     assert path.read_bytes()[4:8] == b"\0\0\0\0"  # the gzip header has no time
+
+
+def test_render_prints_manifests_of_variant(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+    spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
+    done = mlpack("render", spec, "multi-node", "--kubectl", kubectl, "--precision", "bf16")
+    assert (done.code, done.stderr) == (0, "")
+    assert "kind: MPIJob\n" in done.stdout
+    assert "name: demo-bf16-training-multi-node\n" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+
+
+def test_render_reports_unknown_overlay_and_missing_kubectl(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
+    done = mlpack("render", spec, "multi-nod", "--mode", "inference")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == "error: demo-fp32-inference has no overlay 'multi-nod'; it has: single-node\n"
+    done = mlpack("render", spec, "single-node", "--kubectl", "./no-kubectl")
+    assert (done.code, done.stdout) == (6, "")
+    assert done.stderr.startswith("error: ./no-kubectl: program not found\n")
+
+
+def test_render_prints_overlay_of_a_package_in_a_folder(mlpack: Mlpack, kubectl: Path) -> None:
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    done = mlpack("render", "./hello-mpi", "single-node", "--kubectl", kubectl)
+    assert (done.code, "kind: Pod\n" in done.stdout) == (0, True), done.stderr
+    assert mlpack("render", "./hello-mpi", "single-node", "--mode", "training", "--kubectl", kubectl).code == 2

@@ -613,20 +613,6 @@ def writing(content: bytes) -> Callable[[IO[bytes]], object]:
 
 
 @pytest.mark.thorough
-def test_verify_of_a_bundle_names_images_that_nothing_uses(mlpack: Mlpack, pushed: str) -> None:
-    """The bundle is not signed as a whole: `load` would store an image that someone has added."""
-    assert mlpack("bundle", pushed, "--no-operators").code == 0
-    content, blobs = contents(Path("hello-mpi.bundle.tar"))
-    added = Root(KIND, artefact.descriptor(MANIFEST), "team/stray", "1", "example.com/team/stray:1")
-    blobs |= {artefact.descriptor(part): part for part in (MANIFEST, b"{}")}
-    with Path("more.tar").open("wb") as stream:
-        layout.write(stream, [*content.roots, added], {one: writing(part) for one, part in blobs.items()})
-    done = mlpack("verify", "more.tar")
-    expected = "neither the package nor an operator in the bundle uses example.com/team/stray:1\n"
-    assert (done.code, expected in done.stderr) == (0, True)
-
-
-@pytest.mark.thorough
 def test_verify_of_a_bundle_compares_the_layer_with_its_description(mlpack: Mlpack, archive: Path) -> None:
     """The manifest has the config of one package, and the layer of another one."""
     shutil.copy(archive, "hello-mpi.tar.gz")

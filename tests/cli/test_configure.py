@@ -9,12 +9,9 @@ import pytest
 from tests.life import at_a_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.conftest import Outcome
-
-    Mlpack = Callable[..., Outcome]
+    from tests.conftest import Mlpack
 
 ENV = "quickstart/k8s/mlops/multi-node/mlops.env"
 NO_ROOT = "--root relative: expected an absolute path without ':' and '..'"

@@ -8,23 +8,13 @@ from tests.fake_cluster import item
 from tests.life import JOB, worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.conftest import Outcome
+    from tests.conftest import Mlpack
     from tests.life import Life
-
-    Mlpack = Callable[..., Outcome]
 
 MPIJOB = f"mpijob/{JOB}"
 DELETE = ("delete", "hello-mpi", "-n", "team")
-
-
-def test_delete_reports_deletion_when_complete(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    done = mlpack(*DELETE)
-    assert (done.code, done.stderr) == (0, f"{MPIJOB} is deleted\n")
-    assert life.objects == []
 
 
 def test_delete_dry_run_prints_the_objects_and_deletes_nothing(mlpack: Mlpack, life: Life) -> None:
@@ -58,28 +48,6 @@ def test_delete_no_wait_reports_that_deletion_continues(mlpack: Mlpack, life: Li
     assert (done.code, done.stderr) == (0, f"{MPIJOB} is being deleted\n")
     last_look = max(index for index, call in enumerate(life.calls) if call.startswith("get ") and JOB in call)
     assert sum(call.startswith("delete ") for call in life.calls[last_look:]) == 4
-
-
-def test_delete_waits_for_pod_created_after_deletion_request(mlpack: Mlpack, life: Life) -> None:
-    owner = {"uid": life.deploy()["metadata"]["uid"]}
-    labels = {"training.kubeflow.org/job-name": JOB}
-    late = item(
-        "Pod", f"{JOB}-worker-0", metadata={"labels": labels, "ownerReferences": [owner], "finalizers": ["held"]}
-    )
-    theirs = item("Pod", f"{JOB}-worker-9", metadata={"labels": labels, "ownerReferences": [{"uid": "another"}]})
-    life.objects += [late, theirs]
-    waits: list[float] = []
-
-    def collect(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 3 and late in life.objects:
-            life.objects.remove(late)
-
-    life.wait = collect
-    done = mlpack(*DELETE)
-    assert (done.code, done.stderr) == (0, f"{MPIJOB} is deleted\n")
-    assert len(waits) >= 3
-    assert life.objects == [theirs]
 
 
 LOGGED_OUT = "error: You must be logged in to the server (Unauthorized)"

@@ -77,14 +77,6 @@ def test_deploy_no_wait_names_status_command(mlpack: Mlpack, life: Life) -> None
     assert len(applied(life)) == 1
 
 
-def test_deploy_continues_with_unchanged_job(mlpack: Mlpack, life: Life) -> None:
-    assert mlpack(*DEPLOY, "--no-wait").code == 0
-    again = mlpack(*DEPLOY, "--no-wait")
-    assert again.code == 0
-    assert again.stderr.startswith(f"{MPIJOB} already exists and is up to date\n")
-    assert not any(call.startswith("delete") for call in life.calls)
-
-
 def test_deploy_replace_deletes_unchanged_job(mlpack: Mlpack, life: Life) -> None:
     assert mlpack(*DEPLOY, "--no-wait").code == 0
     again = mlpack(*DEPLOY, "--no-wait", "--replace")
@@ -205,15 +197,6 @@ def test_deploy_interrupted_while_waiting_leaves_job_running(mlpack: Mlpack, lif
     assert done.stderr.endswith(f"\n\ndetached; {MPIJOB} continues in the cluster\n{BACK}")
 
 
-def test_deploy_interrupted_while_applying_reports_incomplete_deployment(mlpack: Mlpack, life: Life) -> None:
-    life.first = lambda argv: signal.raise_signal(signal.SIGINT) if "apply" in argv else None
-    done = mlpack(*DEPLOY)
-    assert done.code == 130
-    assert done.stderr == (
-        f"{NOTE}\n\nstopped before {MPIJOB} was known to be fully applied; deploy again to complete it\n{BACK}"
-    )
-
-
 def test_deploy_reports_failure_with_reason_last_lines_and_log_command(mlpack: Mlpack, life: Life) -> None:
     def fail() -> None:
         life.objects.append(launcher(state=ENDED_WITH_3, phase="Failed"))
@@ -265,16 +248,6 @@ def test_refusal_of_starting_api_server_is_reported_as_not_ready(
     )
     life.unready = ""
     assert forbidden in mlpack(verb, *DEPLOY[1:]).stderr
-
-
-def test_deploy_exits_with_7_and_creates_nothing_when_server_refuses(mlpack: Mlpack, life: Life) -> None:
-    life.refused["apply"] = 'Error from server (NotFound): namespaces "team" not found'
-    done = mlpack(*DEPLOY)
-    assert (done.code, done.stderr) == (
-        7,
-        f"{NOTE}\nerror: namespace team not found\nhint: kubectl create namespace team\n",
-    )
-    assert life.objects == []
 
 
 CHANGED = "the content differs from what the package was sealed with"
@@ -347,17 +320,6 @@ def test_doctor_lists_verification_problems_that_deploy_refuses(mlpack: Mlpack, 
     ]
 
 
-def test_status_logs_history_and_delete_accept_changed_package(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.logs = {f"{JOB}-launcher-0": "epoch 1\n"}
-    life.start()
-    append(SCRIPT, "echo more\n")
-    for verb in ("status", "logs", "history", "delete"):
-        done = mlpack(verb, "hello-mpi", "-n", "team")
-        assert CHANGED not in done.stderr
-        assert done.code == 0, done.stderr
-
-
 PROGRESS = "".join(f"step {step}:  50%\rstep {step}: 100%\r\n" for step in range(302))
 
 
@@ -416,3 +378,23 @@ def test_deploy_prints_warnings_of_the_server(mlpack: Mlpack, life: Life) -> Non
     life.first = warn
     done = mlpack(*DEPLOY, "--no-wait")
     assert (done.code, "the server warns: would violate PodSecurity\n" in done.stderr) == (0, True), done.stderr
+
+
+def test_deploy_interrupted_while_applying_reports_incomplete_deployment(mlpack: Mlpack, life: Life) -> None:
+    life.first = lambda argv: signal.raise_signal(signal.SIGINT) if "apply" in argv else None
+    done = mlpack(*DEPLOY)
+    assert done.code == 130
+    assert done.stderr == (
+        f"{NOTE}\n\nstopped before {MPIJOB} was known to be fully applied; deploy again to complete it\n{BACK}"
+    )
+
+
+def test_status_logs_history_and_delete_accept_changed_package(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.logs = {f"{JOB}-launcher-0": "epoch 1\n"}
+    life.start()
+    append(SCRIPT, "echo more\n")
+    for verb in ("status", "logs", "history", "delete"):
+        done = mlpack(verb, "hello-mpi", "-n", "team")
+        assert CHANGED not in done.stderr
+        assert done.code == 0, done.stderr

@@ -136,19 +136,6 @@ def test_missing_image_changes_nothing(mlpack: Mlpack, registry: FakeRegistry, p
     assert f"IMAGE={NAME}:openmpi\n" in (package / ENV).read_text()
 
 
-@pytest.mark.thorough
-def test_two_tags_of_one_image_in_an_overlay_are_refused(
-    mlpack: Mlpack, registry: FakeRegistry, earlier: Path, digest: str
-) -> None:
-    assert digest
-    registry.put(NAME, "other", b'{"config": {}}')
-    job = earlier / "quickstart/k8s/mlops/multi-node/mpi-job.yaml"
-    job.write_text(job.read_text().replace(f"{NAME}:openmpi", f"{NAME}:other", 1))
-    done = mlpack("lock", earlier, "--registry", registry.host, "--overlay", "multi-node")
-    assert done.code == 2
-    assert "kustomize locks one tag of an image" in done.stderr
-
-
 @pytest.fixture
 def earlier(tmp_path: Path) -> Path:
     """A package of an earlier release, whose manifests name the image."""
@@ -172,17 +159,6 @@ def test_image_of_an_earlier_release_is_locked_by_a_component(
     registry.put(NAME, "openmpi", json.dumps(INDEX | {"x": 1}).encode())
     checked = mlpack("lock", earlier, "--overlay", "single-node", "--check")
     assert (checked.code, f"{LOCK}: single-node pulls" in checked.stderr) == (5, True)
-
-
-@pytest.mark.thorough
-def test_digest_that_the_package_was_built_with_is_kept(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
-    image = {"name": NAME, "tag": "openmpi", "digest": ARM, "registry": registry.host}
-    sets = [part for key, value in image.items() for part in ("--set", f"overlays.single-node.image.{key}={value}")]
-    assert mlpack("build", "hello-mpi", "-d", "pinned", *sets).code == 0
-    pinned = ("pinned/hello-mpi.tar.gz", "--overlay", "single-node")
-    assert mlpack("lock", *pinned, "--check").code == 0
-    done = mlpack("lock", *pinned)
-    assert (done.code, digest in done.stderr, "nothing to change\n" in done.stderr) == (0, False, True)
 
 
 @pytest.mark.thorough
@@ -212,16 +188,6 @@ def test_build_locks_the_images_in_one_go(mlpack: Mlpack, registry: FakeRegistry
     assert f"single-node: {registry.host}/{NAME}:openmpi is {digest}\n" in built.stderr
     assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
     assert mlpack("verify", package, "--require-locked").code == 0
-
-
-@pytest.mark.thorough
-def test_build_reports_an_image_that_cannot_be_locked(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
-    registry.manifests.clear()
-    assert digest
-    built = mlpack("build", "hello-mpi", "--registry", registry.host, "--lock")
-    assert (built.code, built.stdout) == (6, "")
-    assert "hello-mpi.tar.gz was built, and its images are not locked\n" in built.stderr
-    assert f"{NAME}:openmpi not found" in built.stderr
 
 
 @pytest.mark.thorough

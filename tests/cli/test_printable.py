@@ -15,15 +15,12 @@ from tests import demo
 from tests.life import JOB, launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import pytest
 
-    from tests.conftest import Outcome
+    from tests.conftest import Mlpack, Outcome
     from tests.life import Life
-
-    Mlpack = Callable[..., Outcome]
 
 HOSTILE = "\x1b[31m\x07\x9b1m\u202egnp.\u2066\u200b\r\u2028\udc9b\U000e0041"
 """Colours, a bell, a C1 sequence, bidirectional overrides, a zero-width space, line ends, a byte and a tag."""

@@ -12,7 +12,7 @@ import pytest
 from packager.base.process import Finished
 from tests import demo
 from tests.fake_cluster import item
-from tests.life import JOB, POD, at_a_terminal
+from tests.life import JOB, POD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,19 +94,6 @@ def test_run_resume_skips_succeeded_task_and_reruns_failed_task(mlpack: Mlpack, 
     assert f"{MPIJOB} has succeeded" in lines
 
 
-def test_run_resume_notes_skipped_task_after_rerun_of_earlier_task(mlpack: Mlpack, life: Life) -> None:
-    life.moments = [life.end_pod, life.start, life.end]
-    assert mlpack(*RUN).code == 0
-    life.objects.remove(life.find("Pod", POD))
-    life.moments = [*[lambda: None] * 3, life.end_pod]
-    done = mlpack(*RUN, "--resume")
-    assert done.code == 0, done.stderr
-    assert messages_of(done.stderr)[-2:] == [
-        f"multi-node is skipped: {MPIJOB} has succeeded already with this build",
-        "note: single-node ran after that; --replace without --resume runs multi-node again",
-    ]
-
-
 def test_run_reports_all_existing_jobs_before_first_task(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.end_pod, life.start, life.end]
     assert mlpack(*RUN).code == 0
@@ -129,16 +116,6 @@ def test_run_reports_all_existing_jobs_before_first_task(mlpack: Mlpack, life: L
         "hint: --replace deletes it and runs again",
     ]
     assert not any(call.startswith(("apply", "delete")) for call in life.calls[calls:])
-
-
-def test_run_asks_once_before_replacing_all_jobs(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    life.moments = [life.end_pod, life.start, life.end]
-    assert mlpack(*RUN).code == 0
-    at_a_terminal(monkeypatch, typed="n\n")
-    done = mlpack(*RUN)
-    assert done.code == 1
-    assert done.stderr.count("Delete them and run again? [y/N]") == 1
-    assert done.stderr.endswith("error: nothing was done\n")
 
 
 def test_run_dry_run_applies_nothing(mlpack: Mlpack, life: Life) -> None:
