@@ -11,6 +11,7 @@ import typer
 
 from packager.base import paths
 from packager.base.errors import MlpackError, UnansweredError, UsageError, VerificationError
+from packager.base.values import as_plain
 from packager.cli.arguments import (
     FsGroup,
     GroupId,
@@ -29,8 +30,8 @@ from packager.cli.commands import until_end
 from packager.cli.console import emit_output, say, table
 from packager.cli.registry_arguments import component_folders
 from packager.configure import configure as use_case
+from packager.configure.additions import options as find_options
 from packager.configure.configure import Answers, Assignment
-from packager.configure.options import options as find_options
 from packager.configure.proposals import parse_id, parse_registry, parse_root, proposal
 
 if TYPE_CHECKING:
@@ -230,6 +231,6 @@ def options(package: PackagePath, output: Output = None) -> None:
         state = f"on: {', '.join(option.on)}" if option.on else "off" if option.in_package else "-"
         rows.append((option.name, state, ", ".join(option.keys) or "-", option.pod_security, option.summary))
     names = [option.name for option in found.options]
-    emit_output(found.as_json(), names, output, table(rows, gap="   "), is_bounded=False)
+    emit_output(as_plain(found), names, output, table(rows, gap="   "), is_bounded=False)
     if output is None and any(not option.in_package for option in found.options):
         say("`mlpack configure PACKAGE --with OPTION` adds an option to the package and switches it on")

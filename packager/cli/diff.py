@@ -8,8 +8,8 @@ import typer
 from packager.cli.arguments import PackageToRead
 from packager.cli.console import emit_log, emit_output, say
 from packager.cli.registry_arguments import SignatureOptions, local_package
-from packager.configure.upgrade.diff import PackageEdits
-from packager.configure.upgrade.diff import diff as find_edits
+from packager.configure.diff import PackageEdits
+from packager.configure.diff import diff as find_edits
 
 
 def diff(
@@ -32,26 +32,25 @@ def diff(
     Values that may be secret are masked, except in `-o patch`, which `git apply` and `patch -p1` accept.
     """
     difference = find_edits(local_package(package, signatures.trust()))
-    content = difference.content
     if output == "patch":
-        if content.patch:
-            emit_log(content.patch)
+        if difference.patch:
+            emit_log(difference.patch)
     else:
-        files = dict.fromkeys((*(edit.path for edit in content.edits), *content.not_in_patch))
+        files = dict.fromkeys((*(edit.path for edit in difference.edits), *difference.not_in_patch))
         form = None if output == "text" else output
         emit_output(difference.as_json(), files, form, _lines(difference), is_bounded=False)
-        if content.is_empty and form is None:
+        if difference.is_empty and form is None:
             say(f"{difference.package} has no edits")
-    say(*(f"not in the patch: {path}: {reason}" for path, reason in content.not_in_patch.items()))
-    if exit_code and not content.is_empty:
+    say(*(f"not in the patch: {path}: {reason}" for path, reason in difference.not_in_patch.items()))
+    if exit_code and not difference.is_empty:
         raise typer.Exit(1)
 
 
 def _lines(difference: PackageEdits) -> Iterator[str]:
     last = None
-    for edit in difference.content.edits:
+    for edit in difference.edits:
         if edit.path != last:
             yield f"{edit.path}:"
         last = edit.path
         yield f"  {edit}"
-    yield from difference.content.others.decode(errors="surrogateescape").split("\n")[:-1]
+    yield from difference.others.decode(errors="surrogateescape").split("\n")[:-1]

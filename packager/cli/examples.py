@@ -10,7 +10,7 @@ configure: mlpack configure hello-mpi --check  # what is still to be set
 lock: mlpack lock hello-mpi  # write the digests
 lock: mlpack lock hello-mpi --check  # compare them
 site init: mlpack site init  # write ~/.config/mlpack/site.yaml
-site show: mlpack site show --package hello-mpi  # what is in effect for a package
+site show: mlpack site show  # what is in effect, and which line says so
 site check: mlpack site check -n team  # whether the cluster has all that the file names
 options: mlpack options hello-mpi  # which options fit it, and which of them it has
 diff: mlpack diff hello-mpi  # what you edited

@@ -17,6 +17,8 @@ from packager.cli.cluster_arguments import ClusterOptions
 from packager.cli.commands import group
 from packager.cli.console import Form, emit_output, print_error, say
 from packager.modelspec import importing as use_case
+from packager.modelspec.importers.mlcube import Choices
+from packager.modelspec.importers.source import read_bytes
 from packager.modelspec.importing import Imported, ModelDestination
 
 _FORMS: tuple[Form, ...] = get_args(Form)
@@ -68,7 +70,7 @@ class JobOptions(ImportOptions):
         if (path is None) is (self.from_cluster is None):
             raise UsageError("expected either a file or --from-cluster KIND/NAME")
         named = str(path or self.from_cluster)
-        text = use_case.read_file(path) if path else use_case.read_cluster(at.client(), named)
+        text = read_bytes(path, named) if path else use_case.read_cluster(at.client(), named)
         _print_each(use_case.import_jobs(text, named, self.destination, image=self.image, sets=sets), self.form)
 
 
@@ -113,7 +115,7 @@ def mlcube(
     gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs.")] = None,
 ) -> None:
     """Import an MLCube: each task becomes a Job."""
-    choices = use_case.mlcube_choices(
+    choices = Choices(
         settings=tuple(settings),
         parameters=tuple(parameters),
         tasks=tuple(tasks.split(",")) if tasks else None,

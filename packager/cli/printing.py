@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
 from packager.cli.console import emit, emit_log, say, table
+from packager.cluster.admission import AdmissionChange
 from packager.cluster.deploy import Deployed
-from packager.cluster.differences import AdmissionChange
 from packager.cluster.logs import Part
 from packager.cluster.results import Results
 from packager.cluster.status import PodStatus, drawn, number

@@ -19,9 +19,9 @@ from packager.cli.host import host
 if TYPE_CHECKING:
     from packager.base.limits import Limits
     from packager.publish.client import Access
+    from packager.publish.keys import Trust
     from packager.publish.load import BundleContents
     from packager.publish.reference import PackageReference
-    from packager.publish.signatures import Trust
 
 _PASSWORD_BYTES = 64 << 10
 _KEYS = "MLPACK_KEYS"
@@ -80,7 +80,7 @@ class SignatureOptions:
 
     def trust(self) -> "Trust":
         """Return the trusted keys."""
-        from packager.publish.signatures import TrustRequest, trust
+        from packager.publish.keys import TrustRequest, trust
 
         usual = [Path(path) for path in os.environ.get(_KEYS, "").split(os.pathsep) if path]
         folder = site_path().with_name("keys")
@@ -107,7 +107,7 @@ def local_package(package: Path, trust: "Trust | None" = None) -> Path:
     `packager.publish.signatures` for the errors.
     """
     if not is_remote(package):
-        if trust is not None:
+        if trust is not None and trust.is_asked:
             from packager.publish.signatures import check_file
 
             check_file(package, trust, tell=say)

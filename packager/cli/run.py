@@ -48,9 +48,8 @@ class SourceOptions(VariantOptions):
 
     def source(self, path: Path) -> RunRequest:
         """Return the request to run what is at a path."""
-        ids = {"uid": self.uid, "gid": self.gid, "fs_group": self.fs_group}
-        given = {name: value for name, value in ids.items() if value is not None}
-        return RunRequest(path, self.request(), given, partial(announced_site, self.site_file))
+        ids = self.uid, self.gid, self.fs_group
+        return RunRequest(path, self.request(), ids, partial(announced_site, self.site_file))
 
 
 def run(

@@ -122,7 +122,7 @@ def backup(
     output: Output = None,
 ) -> None:
     """Write a copy of the database, as of one moment; the server may be running."""
-    where.store().backup(file)
+    where.store().database.backup(file)
     emit_output({"file": str(file)}, [file], output)
 
 
@@ -157,9 +157,10 @@ def check(where: DatabaseOptions, output: Output = None) -> None:
     service, settings = _service(), where.settings()
     service.signing_secrets(settings)
     service.client(settings, service.issuer(settings))
-    say(*(*service.check_projects(settings), *service.confinement_gaps()))
+    service.check_projects(settings)
+    say(*service.confinement_gaps())
     store = where.store()
-    problems = list(store.check())
+    problems = store.database.check()
     jobs = sum(store.counts().values())
     state = {"database": store.shown, "jobs": jobs, "problems": problems}
     lines = [f"{store.shown}: {problem}" for problem in problems] or [f"{store.shown}: ok, {jobs} jobs"]

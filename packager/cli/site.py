@@ -15,7 +15,6 @@ from packager.cli.cluster_arguments import ClusterOptions
 from packager.cli.commands import group
 from packager.cli.console import emit_output, say, table
 from packager.cluster.sitecheck import check as ask_cluster
-from packager.configure.site_answers import show as show_site
 from packager.site.example import QUESTIONS, create
 from packager.site.read import SiteSettings
 
@@ -37,25 +36,18 @@ def init(
     say(f"edit it, then: {shlex.join(['mlpack', 'site', 'show', *named])}")
 
 
-def show(
-    site_file: SiteFile = None,
-    package: Annotated[
-        Path | None,
-        typer.Option(metavar="PACKAGE", help="For this package: a tarball or a folder."),
-    ] = None,
-    output: Output = None,
-) -> None:
+def show(site_file: SiteFile = None, output: Output = None) -> None:
     """Print the defaults that are in effect, and which line of which file sets each."""
-    shown = show_site(_site(site_file), package)
+    site = _site(site_file)
+    values = [{"key": entry.key, "value": entry.value, "from": entry.place} for entry in site.entries]
     rows = [("KEY", "VALUE", "FROM")]
-    for entry in shown.entries:
+    for entry in site.entries:
         text = entry.value if isinstance(entry.value, str) else json.dumps(entry.value, ensure_ascii=False)
         rows.append((entry.key, text, entry.place))
-    emit_output(shown.as_json(), [entry.key for entry in shown.entries], output, table(rows, gap="   "))
-    if output is None and not (shown.entries or shown.overrides):
-        say(f"{shown.path} sets no default: remove the # before those that you need")
-    if output is None and shown.overrides:
-        say(f"{shown.path} has {shown.overrides} overrides; --package NAME shows those of a package")
+    names = [entry.key for entry in site.entries]
+    emit_output({"file": str(site.path), "values": values}, names, output, table(rows, gap="   "))
+    if output is None and not site.entries:
+        say(f"{site.path} sets no default: remove the # before those that you need")
 
 
 def check(at: ClusterOptions, site_file: SiteFile = None, output: Output = None) -> None:

@@ -9,8 +9,8 @@ from packager.cli.arguments import Output, PodSecurity, Program, Theirs, Yours
 from packager.cli.console import Form, emit_data, emit_output, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import SignatureOptions, local_package
-from packager.configure.upgrade import upgrade as use_case
-from packager.configure.upgrade.upgrade import PreparedUpgrade
+from packager.configure import upgrade as use_case
+from packager.configure.upgrade import PreparedUpgrade
 from packager.verify.command import level
 
 
@@ -58,16 +58,16 @@ def upgrade(
 
 def _show(prepared: PreparedUpgrade, output: Form | None) -> None:
     if output is not None:
-        emit_output(prepared.as_json(), [file.path for file in prepared.plan.files], output, is_bounded=False)
+        emit_output(prepared.as_json(), [file.path for file in prepared.files], output, is_bounded=False)
         return
     if prepared.is_done:
         say(f"{prepared.old.name}: nothing to do, {prepared.new.source} is the same build")
         return
     say(prepared.title)
-    for file in sorted(prepared.plan.files, key=lambda file: file.path in prepared.unexpected):
+    for file in sorted(prepared.files, key=lambda file: file.path in prepared.unexpected):
         deleted = " (you deleted it)" if file.action == "kept" and file.mode is None else ""
         unexpected = " (not meant to be edited)" if file.path in prepared.unexpected else ""
         say(f"{file.action:8} {file.path}{deleted}{unexpected}")
-    say(*(f"decided: {problem}" for problem in prepared.decided))
-    say(*(f"new value: {name}" for name in prepared.plan.new_keys))
-    say(*(f"new option: {name}" for name in prepared.plan.new_options))
+    say(*(f"decided: {problem}" for problem in prepared.problems(prepared.decided)))
+    say(*(f"new value: {name}" for name in prepared.new_keys))
+    say(*(f"new option: {name}" for name in prepared.new_options))

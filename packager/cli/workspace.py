@@ -19,7 +19,7 @@ from packager.cluster import workspace
 from packager.cluster.files import Listing
 from packager.cluster.runnable import RunRequest, package_of
 from packager.cluster.sequence import Runnable
-from packager.cluster.workspace import Pulled, Pushed, Session
+from packager.cluster.workspace import Copied, Session
 
 TargetPath = Annotated[
     Path, typer.Argument(metavar="TARGET", help="A package, an MLCube or a model: a folder or a file.")
@@ -120,11 +120,13 @@ def pull(
     """
     with how.opened(at, _package_of(target)) as session:
         pulled = workspace.pull(session, directory, force=how.force, dry_run=how.dry_run, progress=progress)
-    print_names("skipped: not a plain file, or a name that is not allowed here", pulled.skipped, pulled.unnamed)
-    print_names("not read", pulled.unread)
+    assert pulled.pull is not None
+    listing, unread = pulled.pull.listing, pulled.pull.unread
+    print_names("skipped: not a plain file, or a name that is not allowed here", listing.odd, listing.unnamed)
+    print_names("not read", unread)
     print_names("changed or deleted while it was read", pulled.changed)
     _show_copied(pulled, how, "pull", f"{pulled.place.path} to {directory}")
-    _require_complete(pulled.unread, pulled.changed)
+    _require_complete(unread, pulled.changed)
 
 
 def _package_of(target: Path) -> Runnable:
@@ -132,7 +134,7 @@ def _package_of(target: Path) -> Runnable:
     return package_of(RunRequest(target, VariantOptions().request()), progress=progress)
 
 
-def _show_copied(copied: Pushed | Pulled, how: CopyOptions, verb: str, route: str) -> None:
+def _show_copied(copied: Copied, how: CopyOptions, verb: str, route: str) -> None:
     emit_output(copied.as_json(), copied.files, how.output, (), is_bounded=False)
     unchanged = f"; {counted(len(copied.unchanged))} unchanged" if copied.unchanged else ""
     done = f"would {verb}" if how.dry_run else f"{verb}ed"

@@ -42,7 +42,7 @@ def no_progress(label: str, total: int, *, unit: str) -> Iterator[Callable[[int]
 
 
 def made(path: Path, cache: Path, **build: Any) -> Runnable:
-    request = RunRequest(path, BuildRequest(None, (), **build, cache=cache))
+    request = RunRequest(path, BuildRequest(None, (), cache=cache, **build))
     return runnable(request, tell=lambda _text: None, progress=no_progress)
 
 
@@ -53,7 +53,7 @@ def test_runnable_uses_package_unchanged(hello_mpi: Path, tmp_path: Path) -> Non
 
 def test_runnable_imports_and_builds_cube_with_shared_memory(cube: Path, tmp_path: Path) -> None:
     notes: list[str] = []
-    request = RunRequest(cube, BuildRequest(None, (), site=("SHM_SIZE=2Gi",), cache=tmp_path / "cache"))
+    request = RunRequest(cube, BuildRequest(None, (), cache=tmp_path / "cache", site=("SHM_SIZE=2Gi",)))
     result = runnable(request, tell=notes.append, progress=no_progress)
     assert (result.source, result.is_cube, result.namespace) == (cube, True, "team")
     assert any("mlcube.yaml" in note and "cpu_args" not in note for note in notes)

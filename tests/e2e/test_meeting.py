@@ -21,7 +21,7 @@ MEETING = ("none", "late", "child", "short")
 ALONE = ("ignores", "no-client", "no-server", "server-elsewhere", "wrong-port", "wrong-name", "itself", "datagrams")
 """Some pod works alone, and ends as if it had done its part."""
 
-RULE = ("FORWARD", "--protocol=tcp", "--match=multiport", "--dports=29500,8476,9091,2222", "--jump=DROP")
+RULE = ("FORWARD", "-p", "tcp", "-m", "multiport", "--dports", "29500,8476,9091,2222", "-j", "DROP")
 """What a network policy becomes on a node; the network of the tests' cluster has none."""
 
 
@@ -41,10 +41,10 @@ def test_jobset_whose_pods_do_not_meet_fails(site: Site, images: Images, way: st
     pid = found.pid if (found := node.find()) else 0
     iptables = ("nsenter", f"--target={pid}", "--net", "iptables")
     package = Faulty(site, site.build(str(SPEC), "--force"), way)
-    subprocess.run([*iptables, "--insert", *RULE], check=True)
+    subprocess.run([*iptables, "-I", *RULE], check=True)
     try:
         done = package.run("deploy", "--timeout", "3m")
     finally:
-        subprocess.run([*iptables, "--delete", *RULE], check=True)
+        subprocess.run([*iptables, "-D", *RULE], check=True)
     assert (done.code, "it has worked alone" in done.err) == (7, True), done.err
     package.delete()
