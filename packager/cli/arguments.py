@@ -2,14 +2,14 @@
 
 import os
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from packager.base.errors import UsageError, unreadable
-from packager.cli.console import Form, say
+from packager.base.values import Value
+from packager.cli.console import say
 
 if TYPE_CHECKING:
     from packager.builder.build import BuildRequest
@@ -92,13 +92,9 @@ Theirs = Annotated[
     typer.Option("--theirs", metavar="FILE", help="Take the new version where this file conflicts. Repeatable."),
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Answer every question with yes.")]
-Output = Annotated[
-    Form | None, typer.Option("-o", "--output", help="Print the result as JSON or YAML, or its names alone.")
-]
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptOptions:
+class AcceptOptions(Value, frozen=True):
     """The options that accept more than a build makes."""
 
     pod_security: PodSecurity = None
@@ -109,7 +105,7 @@ class AcceptOptions:
             help="Allow what no build makes: KIND, KIND.GROUP, a field (pod.spec.hostname), label:KEY, annotation:KEY, "
             "variable:NAME, which an edit adds, or name:NAME, which objects have or begin with. Repeatable.",
         ),
-    ] = field(default_factory=list)
+    ] = []
 
     def accepted(self, *, with_site: bool = True) -> tuple[frozenset[str], "Level | None"]:
         """Return the allowed words, with those of annotations in the user's own site file, and the level."""
@@ -135,8 +131,7 @@ def acceptance(allow: "list[str] | tuple[str, ...]", pod_security: str | None) -
     return [*levels, *(word for name in allow for word in ("--allow", name))]
 
 
-@dataclass(frozen=True, slots=True)
-class VariantOptions:
+class VariantOptions(Value, frozen=True):
     """The options of a build that every verb has that builds."""
 
     precision: Annotated[str | None, typer.Option(metavar="NAME", help="The variant's precision.")] = None
@@ -146,7 +141,7 @@ class VariantOptions:
         typer.Option(
             "--set", metavar="PATH=VALUE", help="Override a field of the spec: environment.STEPS=100. Repeatable."
         ),
-    ] = field(default_factory=list)
+    ] = []
     additions: Annotated[
         list[str],
         typer.Option(
@@ -154,7 +149,7 @@ class VariantOptions:
             metavar="PATH=VALUE",
             help="Add a variable that the spec does not have: environment.DEBUG=1. Repeatable.",
         ),
-    ] = field(default_factory=list)
+    ] = []
     components: Annotated[
         list[str],
         typer.Option(
@@ -163,8 +158,8 @@ class VariantOptions:
             help="A site option to switch on (nfs, gpu, ...), a folder with a component of your own, or all: the "
             "package then contains every option, switched off. Repeatable.",
         ),
-    ] = field(default_factory=list)
-    site: Site = field(default_factory=list)
+    ] = []
+    site: Site = []
     root: str | None = None
     registry: str | None = None
 
@@ -187,15 +182,14 @@ class VariantOptions:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ModelOptions(VariantOptions):
+class ModelOptions(VariantOptions, frozen=True):
     """The options of a build of a model that is named, or of every model."""
 
     root: Annotated[
         str | None, typer.Option(metavar="PATH", help="The folder that will contain the package, instead of ROOT.")
     ] = None
     registry: RegistryHost = None
-    specs: Specs = field(default_factory=list)
+    specs: Specs = []
 
 
 def cache_folder() -> Path:

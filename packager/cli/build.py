@@ -9,15 +9,8 @@ from packager.base.errors import MlpackError
 from packager.base.values import replace
 from packager.builder.build import Built, Destination, as_json
 from packager.builder.build import build as build_packages
-from packager.cli.arguments import (
-    ModelOptions,
-    Output,
-    SiteFile,
-    announced_site,
-    folders,
-    source_date_epoch,
-)
-from packager.cli.console import emit_data, emit_output, print_error, progress, say
+from packager.cli.arguments import ModelOptions, SiteFile, announced_site, folders, source_date_epoch
+from packager.cli.console import Output, emit_data, emit_output, print_error, progress, say
 
 
 def build(

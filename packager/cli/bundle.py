@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import Output, Program, source_date_epoch
-from packager.cli.console import emit_output, progress, say
+from packager.cli.arguments import Program, source_date_epoch
+from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions, SignatureOptions
 from packager.configure.configure import Answers, Assignment, check_answers, prepared, write

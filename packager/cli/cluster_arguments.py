@@ -3,7 +3,6 @@
 import os
 import shlex
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,6 +11,7 @@ import typer
 
 from packager.base import durations
 from packager.base.errors import UsageError
+from packager.base.values import Value
 from packager.cli.arguments import AcceptOptions, Yes
 from packager.cli.commands import until_end
 from packager.cli.console import say
@@ -61,8 +61,7 @@ _KUBECONFIG = Path(os.path.expanduser("~/.kube/config"))  # noqa: PTH111 - Path.
 """The file that kubectl reads unless KUBECONFIG or --kubeconfig names another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
+class ConnectionOptions(Value, frozen=True):
     """The options that name the cluster, and the kubectl that sends requests to it."""
 
     namespace: str | None = None
@@ -98,8 +97,7 @@ class ConnectionOptions:
         return until_end(reached)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterOptions(ConnectionOptions):
+class ClusterOptions(ConnectionOptions, frozen=True):
     """The options that name the cluster and the namespace."""
 
     namespace: Annotated[
@@ -124,8 +122,7 @@ def open_target(
     return target.open_target(package, overlay, kubectl, workload=workload, person=host().person, tell=say)
 
 
-@dataclass(frozen=True, slots=True)
-class DeployOptions(AcceptOptions):
+class DeployOptions(AcceptOptions, frozen=True):
     """The options of the verbs that deploy a package and follow it to its end."""
 
     follow: Annotated[

@@ -2,9 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Annotated, Any, TypeVar, get_origin
 
 import typer
@@ -26,27 +25,24 @@ def until_end(resource: AbstractContextManager[T]) -> T:
 
 
 def command(verb: Callable[..., None]) -> Callable[..., None]:
-    """Return a function for typer that has an option for each field of the parameters that are dataclasses.
+    """Return a function for typer that has an option for each field of the parameters that are values.
 
     A field without an annotation for typer, or with the name of another parameter of the verb, keeps its default. The
     options of these groups come after those of the verb.
     """
     given = inspect.signature(verb).parameters
     groups: dict[str, Any] = {
-        name: parameter.annotation for name, parameter in given.items() if is_dataclass(parameter.annotation)
+        name: parameter.annotation
+        for name, parameter in given.items()
+        if hasattr(parameter.annotation, "__struct_fields__")
     }
     options = {
-        name: [option for option in fields(group) if get_origin(option.type) is Annotated and option.name not in given]
-        for name, group in groups.items()
+        name: [option for option in _options(group) if option.name not in given] for name, group in groups.items()
     }
-    parameters = [parameter for name, parameter in given.items() if name not in groups]
-    parameters += [
-        inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, annotation=option.type, default=_default(option))
-        for group in options.values()
-        for option in group
-    ]
+    own = [parameter for name, parameter in given.items() if name not in groups]
     here = inspect.Parameter("_context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    parameters = [here, *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters)]
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (here, *own)]
+    parameters += [option for group in options.values() for option in group]
 
     @functools.wraps(verb)
     def run(_context: typer.Context, **arguments: Any) -> None:
@@ -63,6 +59,18 @@ def command(verb: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def _options(group: Any) -> Iterator[inspect.Parameter]:
+    """Yield a parameter for each field of a type of values that has an annotation for typer."""
+    kinds: dict[str, Any] = {}
+    for base in reversed(group.__mro__):
+        kinds |= vars(base).get("__annotations__", {})
+    usual = group()
+    for name in group.__struct_fields__:
+        if get_origin(kinds[name]) is Annotated:
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            yield inspect.Parameter(name, keyword, annotation=kinds[name], default=getattr(usual, name))
+
+
 def group(summary: str, **verbs: Callable[..., None]) -> typer.Typer:
     """Return a group of commands by their names; the name of the group alone prints its help."""
     app = typer.Typer(help=summary, no_args_is_help=True)
@@ -70,7 +78,3 @@ def group(summary: str, **verbs: Callable[..., None]) -> typer.Typer:
     for name, verb in verbs.items():
         app.command(name)(command(verb))
     return app
-
-
-def _default(option: Field[Any]) -> Any:
-    return option.default_factory() if option.default_factory is not MISSING else option.default

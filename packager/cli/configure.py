@@ -16,7 +16,6 @@ from packager.cli.arguments import (
     FsGroup,
     GroupId,
     OnlyOverlay,
-    Output,
     PackagePath,
     RegistryHost,
     Site,
@@ -27,7 +26,7 @@ from packager.cli.arguments import (
 )
 from packager.cli.asking import ask, has_terminal
 from packager.cli.commands import until_end
-from packager.cli.console import emit_output, say, table
+from packager.cli.console import Output, emit_output, say, table
 from packager.cli.registry_arguments import component_folders
 from packager.configure import configure as use_case
 from packager.configure.additions import options as find_options

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 Form = Literal["json", "yaml", "name"]
 """The values of `-o` for commands that print a result: the whole result, or only the names of what is in it."""
+
+Output = Annotated[
+    Form | None, typer.Option("-o", "--output", help="Print the result as JSON or YAML, or its names alone.")
+]
 
 
 class _State:

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import ClusterError, TimedOutError
-from packager.cli.arguments import Output, OverlayOption, PackageToRead, Yes
+from packager.cli.arguments import OverlayOption, PackageToRead, Yes
 from packager.cli.asking import limited, require_yes
 from packager.cli.cluster_arguments import ClusterOptions, open_target, seconds
-from packager.cli.console import emit_output, say
+from packager.cli.console import Output, emit_output, say
 from packager.cluster import delete as use_case
 from packager.cluster.delete import Deleted
 from packager.kubernetes.pods import RELEASED

@@ -1,6 +1,5 @@
 """`mlpack dev`: runs a model while its code is changed, in the same pods."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -17,11 +16,10 @@ from packager.cluster.dev import PreparedDev
 from packager.cluster.runnable import package_of, runnable, spec_of
 
 
-@dataclass(frozen=True, slots=True)
-class CodeOptions(SourceOptions):
+class CodeOptions(SourceOptions, frozen=True):
     """The options of a build, without that which adds variables."""
 
-    additions: list[str] = field(default_factory=list)
+    additions: list[str] = []
 
 
 def dev(

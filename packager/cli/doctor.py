@@ -2,9 +2,9 @@
 
 import typer
 
-from packager.cli.arguments import AcceptOptions, Output, OverlayOption, PackageToRead
+from packager.cli.arguments import AcceptOptions, OverlayOption, PackageToRead
 from packager.cli.cluster_arguments import ClusterOptions, open_target
-from packager.cli.console import emit, emit_output, say
+from packager.cli.console import Output, emit, emit_output, say
 from packager.cli.registry_arguments import SignatureOptions, local_package
 from packager.cluster.doctor import Examination, case
 from packager.cluster.doctor import doctor as examine

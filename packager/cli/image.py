@@ -5,7 +5,6 @@ Tests: publish/test_builders.py.
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +12,10 @@ import typer
 
 from packager.base.errors import ToolError
 from packager.base.paths import argument
-from packager.cli.arguments import OnlyOverlay, Output, PackagePath, Program, RegistryHost
+from packager.base.values import Value
+from packager.cli.arguments import OnlyOverlay, PackagePath, Program, RegistryHost
 from packager.cli.commands import group
-from packager.cli.console import emit, emit_output, say, state
+from packager.cli.console import Output, emit, emit_output, say, state
 from packager.cli.host import host
 from packager.cli.lock import lock_images
 from packager.publish import builders as use_case
@@ -24,8 +24,7 @@ from packager.publish.builders import ImagePlan, ImageRequest
 Extra = Annotated[list[str], typer.Argument(metavar="-- ARGUMENTS", help="More arguments for the program, after `--`.")]
 
 
-@dataclass(frozen=True, slots=True)
-class ImageOptions:
+class ImageOptions(Value, frozen=True):
     """The options of both verbs."""
 
     overlay: OnlyOverlay = None

@@ -5,13 +5,13 @@ Tests: modelspec/importers/test_mlcube.py.
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
 from packager.base.errors import MlpackError, UsageError
+from packager.base.values import Value
 from packager.cli.arguments import SiteFile, announced_site
 from packager.cli.cluster_arguments import ClusterOptions
 from packager.cli.commands import group
@@ -24,8 +24,7 @@ from packager.modelspec.importing import Imported, ModelDestination
 _FORMS: tuple[Form, ...] = get_args(Form)
 
 
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
+class ImportOptions(Value, frozen=True):
     """The options of all imports."""
 
     output: Annotated[
@@ -36,7 +35,7 @@ class ImportOptions:
             metavar="DIR|json|yaml|name",
             help="The folder in which the model's folder is made; or the form of the result. Repeatable.",
         ),
-    ] = field(default_factory=list)
+    ] = []
     image: Annotated[
         str | None, typer.Option("--image", metavar="REF", help="The image to use instead of its own.")
     ] = None
@@ -56,8 +55,7 @@ class ImportOptions:
         return next((form for word in reversed(self.output) for form in _FORMS if form == word), None)
 
 
-@dataclass(frozen=True, slots=True)
-class JobOptions(ImportOptions):
+class JobOptions(ImportOptions, frozen=True):
     """The options of imports of jobs, which the cluster may have."""
 
     from_cluster: Annotated[

@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import UsageError, missing_extra
-from packager.cli.arguments import Output
 from packager.cli.asking import ask_hidden, password_of
 from packager.cli.commands import group
-from packager.cli.console import emit_output, say
+from packager.cli.console import Output, emit_output, say
 
 
 def new(

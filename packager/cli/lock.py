@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import OnlyOverlay, Output, PackagePath, Program
-from packager.cli.console import emit_data, emit_output, say
+from packager.cli.arguments import OnlyOverlay, PackagePath, Program
+from packager.cli.console import Output, emit_data, emit_output, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions
 from packager.configure import configure

@@ -9,8 +9,8 @@ import typer
 
 from packager.base.errors import SpecError
 from packager.builder import init as use_case
-from packager.cli.arguments import Output, Specs, folders
-from packager.cli.console import emit, emit_output, print_error, say, table
+from packager.cli.arguments import Specs, folders
+from packager.cli.console import Output, emit, emit_output, print_error, say, table
 from packager.modelspec.catalog import InvalidModel, Model, models
 from packager.modelspec.catalog import model as find_model
 

@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import ClusterError
-from packager.cli.arguments import Output
 from packager.cli.cluster_arguments import ConnectionOptions, DryRunOption, ForceConflicts, seconds
 from packager.cli.commands import group
-from packager.cli.console import emit, emit_output, say
+from packager.cli.console import Output, emit, emit_output, say
 from packager.cluster import operator as use_case
 from packager.cluster.operator import OperatorStatus
 

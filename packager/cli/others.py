@@ -6,8 +6,7 @@ import typer
 from typer import completion as scripts
 
 from packager import __version__
-from packager.cli.arguments import Output
-from packager.cli.console import emit_data, emit_json, emit_output
+from packager.cli.console import Output, emit_data, emit_json, emit_output
 
 
 def schema() -> None:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import Output, Theirs, Yours
-from packager.cli.console import emit_data, emit_output, say
+from packager.cli.arguments import Theirs, Yours
+from packager.cli.console import Output, emit_data, emit_output, say
 from packager.configure.overlay import Choice, write
 
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import Output
-from packager.cli.console import emit_output, progress, say
+from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, SignatureOptions
 from packager.publish.pull import PullRequest
 from packager.publish.pull import pull as pull_package

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import missing_extra
-from packager.cli.arguments import AcceptOptions, Output, PackagePath, Program, source_date_epoch
+from packager.cli.arguments import AcceptOptions, PackagePath, Program, source_date_epoch
 from packager.cli.asking import password_of
-from packager.cli.console import emit_output, progress, say
+from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions
 from packager.publish.artefact import chosen_annotations

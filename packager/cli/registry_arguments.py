@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ import typer
 
 from packager.base import workfolder
 from packager.base.errors import UsageError
+from packager.base.values import Value
 from packager.cli.arguments import cache_folder, site_path
 from packager.cli.console import progress, say, show_as
 from packager.cli.host import host
@@ -27,8 +27,7 @@ _PASSWORD_BYTES = 64 << 10
 _KEYS = "MLPACK_KEYS"
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryOptions:
+class RegistryOptions(Value, frozen=True):
     """The options for the access to a registry."""
 
     username: Annotated[
@@ -63,8 +62,7 @@ class RegistryOptions:
         return access(request, show=show, tell=say, runner=host().runner)
 
 
-@dataclass(frozen=True, slots=True)
-class SignatureOptions:
+class SignatureOptions(Value, frozen=True):
     """The options that name trusted keys."""
 
     key: Annotated[

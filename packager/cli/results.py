@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import Output, OverlayOption, PackageToRead
+from packager.cli.arguments import OverlayOption, PackageToRead
 from packager.cli.cluster_arguments import ClusterOptions, OneWorkload, Worker, open_target, seconds
-from packager.cli.console import Form, emit_output, say
+from packager.cli.console import Form, Output, emit_output, say
 from packager.cli.printing import print_results
 from packager.cluster.results import Results, copied, copied_by_index
 

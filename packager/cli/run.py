@@ -37,8 +37,7 @@ from packager.cluster.target import Target
 from packager.kubernetes.verdict import Phase
 
 
-@dataclass(frozen=True, slots=True)
-class SourceOptions(VariantOptions):
+class SourceOptions(VariantOptions, frozen=True):
     """The options of a build, for a model that is run."""
 
     site_file: SiteFile = None

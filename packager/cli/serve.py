@@ -1,7 +1,6 @@
 """`mlpack serve`: serves the REST API by which jobs are created from templates, definitions and filled values."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,10 +9,9 @@ import typer
 from packager.base.errors import ToolError, UsageError, missing_extra
 from packager.base.names import is_label_value
 from packager.base.rest import is_loopback
-from packager.base.values import replace
-from packager.cli.arguments import Output
+from packager.base.values import Value, replace
 from packager.cli.commands import command, context
-from packager.cli.console import emit_output, say
+from packager.cli.console import Output, emit_output, say
 from packager.service import variables
 from packager.service.config import ServerConfig, address
 from packager.service.config_file import read
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
     from packager.service.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseOptions:
+class DatabaseOptions(Value, frozen=True):
     """The options that name the configuration and the database."""
 
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The configuration, server.yaml.")] = (

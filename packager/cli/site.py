@@ -9,11 +9,11 @@ import typer
 
 from packager.base.errors import UsageError
 from packager.base.paths import argument
-from packager.cli.arguments import Output, SiteFile, find_site, site_path
+from packager.cli.arguments import SiteFile, find_site, site_path
 from packager.cli.asking import ask, has_terminal
 from packager.cli.cluster_arguments import ClusterOptions
 from packager.cli.commands import group
-from packager.cli.console import emit_output, say, table
+from packager.cli.console import Output, emit_output, say, table
 from packager.cluster.sitecheck import check as ask_cluster
 from packager.site.example import QUESTIONS, create
 from packager.site.read import SiteSettings

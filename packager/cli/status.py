@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import UsageError
-from packager.cli.arguments import Output, OverlayOption, PackageToRead, runs_folder
+from packager.cli.arguments import OverlayOption, PackageToRead, runs_folder
 from packager.cli.cluster_arguments import ClusterOptions, open_target
-from packager.cli.console import Form, emit, emit_output, say, table
+from packager.cli.console import Form, Output, emit, emit_output, say, table
 from packager.cli.printing import finding_lines, pod_rows, print_curves
 from packager.cli.registry_arguments import local_package
 from packager.cli.watching import report_end, warn_unseen, watch_and_record

@@ -9,11 +9,11 @@ import typer
 from packager.base.errors import TimedOutError, UsageError
 from packager.base.rest import RestServer
 from packager.base.yamlio import MAX_BYTES, dump
-from packager.cli.arguments import Output, OverlayOption, PackagePath, Program, Yes, content_of
+from packager.cli.arguments import OverlayOption, PackagePath, Program, Yes, content_of
 from packager.cli.asking import confirm_deletion, limited
 from packager.cli.cluster_arguments import seconds
 from packager.cli.commands import group
-from packager.cli.console import Form, emit, emit_data, emit_json, emit_log, emit_output, say, table
+from packager.cli.console import Form, Output, emit, emit_data, emit_json, emit_log, emit_output, say, table
 from packager.cli.host import host
 from packager.cli.task_registry import DEFINITIONS, TEMPLATES, ServerOptions, schema
 from packager.tasks import export as task_export

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,12 +11,13 @@ from typer.core import TyperGroup
 
 from packager.base.errors import TimedOutError, UsageError, unreadable
 from packager.base.rest import RestServer
+from packager.base.values import Value
 from packager.base.yamlio import MAX_BYTES
-from packager.cli.arguments import Output, Yes, content_of
+from packager.cli.arguments import Yes, content_of
 from packager.cli.asking import confirm_deletion, limited
 from packager.cli.cluster_arguments import seconds
 from packager.cli.commands import command
-from packager.cli.console import Form, emit, emit_json, emit_output, say, table
+from packager.cli.console import Form, Output, emit, emit_json, emit_output, say, table
 from packager.tasks import registry as use_case
 from packager.tasks.registry import Kind, Registered
 from packager.tasks.requests import connect
@@ -25,8 +25,7 @@ from packager.tasks.requests import connect
 _MAX_TOKEN_FILE = 16 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
+class ServerOptions(Value, frozen=True):
     """The options that name the server. Without a token file, the token is in the environment."""
 
     server: Annotated[

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import Output, PodSecurity, Program, Theirs, Yours
-from packager.cli.console import Form, emit_data, emit_output, say
+from packager.cli.arguments import PodSecurity, Program, Theirs, Yours
+from packager.cli.console import Form, Output, emit_data, emit_output, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import SignatureOptions, local_package
 from packager.configure import upgrade as use_case

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +11,10 @@ import typer
 from packager.base.errors import UsageError
 from packager.base.limits import DEFAULT, Limits
 from packager.base.quantity import parse as parse_quantity
-from packager.cli.arguments import AcceptOptions, Expect, Output, PackageOrBundle, cache_folder, folders
+from packager.base.values import replace
+from packager.cli.arguments import AcceptOptions, Expect, PackageOrBundle, cache_folder, folders
 from packager.cli.cluster_arguments import ClusterOptions
-from packager.cli.console import emit_output, progress, say
+from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import SignatureOptions, package_or_bundled, tag_of
 from packager.verify import Checks

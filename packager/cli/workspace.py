@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +9,11 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import ClusterError, UsageError
-from packager.cli.arguments import Output, OverlayOption, VariantOptions
+from packager.base.values import Value
+from packager.cli.arguments import OverlayOption, VariantOptions
 from packager.cli.cluster_arguments import ClusterOptions, open_target, seconds
 from packager.cli.commands import group
-from packager.cli.console import emit_output, progress, say, table
+from packager.cli.console import Output, emit_output, progress, say, table
 from packager.cli.printing import counted, print_names
 from packager.cluster import workspace
 from packager.cluster.files import Listing
@@ -26,8 +26,7 @@ TargetPath = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class StorageOptions:
+class StorageOptions(Value, frozen=True):
     """The options that name a storage of a package."""
 
     folder: Annotated[
@@ -57,8 +56,7 @@ class StorageOptions:
             yield workspace.session(target, self.folder, patience=patience, image=self.image, tell=say)
 
 
-@dataclass(frozen=True, slots=True)
-class CopyOptions(StorageOptions):
+class CopyOptions(StorageOptions, frozen=True):
     """The options of a copy."""
 
     force: Annotated[bool, typer.Option("--force", help="Replace files that have another content.")] = False
