@@ -58,25 +58,6 @@ def test_readiness_asks_the_cluster_once_in_five_seconds(bench: Bench) -> None:
     assert bench.asked == 2
 
 
-def test_unreachable_cluster_is_logged_once(bench: Bench) -> None:
-    bench.cluster.error = UnreachableError("the cluster does not answer: 10.0.0.5 is away")
-    for bench.time in (0.0, 6.0, 12.0):
-        assert bench.ask() == [False]
-    bench.cluster.error = None
-    bench.time = 18.0
-    assert bench.ask() == [True]
-    assert bench.log == ["not ready: the cluster does not answer: 10.0.0.5 is away", "ready again"]
-
-
-def test_away_reports_the_cluster_until_it_answers_again(bench: Bench) -> None:
-    bench.cluster.error = UnreachableError("the cluster does not answer: 10.0.0.5 is away")
-    assert asyncio.run(bench.readiness.away()) == "the cluster does not answer: 10.0.0.5 is away"
-    bench.cluster.error = None
-    bench.time = 6.0
-    assert bench.ask() == [True]
-    assert asyncio.run(bench.readiness.away()) is None
-
-
 def test_readiness_is_false_without_waiting_for_a_late_cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packager.service.readiness._SECONDS", 0.05)
     bench.late = asyncio.Event()
@@ -96,15 +77,6 @@ def test_readiness_is_false_when_the_disk_is_full(bench: Bench, monkeypatch: pyt
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     assert bench.ask() == [False]
     assert "is full: 4 KiB are left" in bench.log[0]
-
-
-def test_readiness_is_false_after_an_unexpected_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise RuntimeError("bug")
-
-    monkeypatch.setattr(bench.store, "check_writable", fail)
-    assert bench.ask() == [False]
-    assert bench.log == ["not ready: RuntimeError: bug"]
 
 
 @pytest.mark.parametrize("fail", [ToolError("/srv/db is full")])

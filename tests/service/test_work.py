@@ -96,17 +96,6 @@ def test_cancelled_work_frees_its_place(work: Work) -> None:
     asyncio.run(run())
 
 
-def test_failure_of_work_reaches_its_caller(work: Work) -> None:
-    def fail() -> None:
-        raise ValueError("no")
-
-    async def run() -> None:
-        with pytest.raises(ValueError, match="no"):
-            await work.run(Owner("ada"), fail)
-
-    asyncio.run(run())
-
-
 def test_owner_with_too_much_waiting_work_is_refused(work: Work) -> None:
     gate = threading.Event()
 

@@ -148,18 +148,6 @@ def test_follow_includes_pods_that_start_later(service: Service, monkeypatch: py
     assert answers == [f"two\n{second}: again\n{second}: done\n"]
 
 
-def test_follow_refuses_too_many_pods(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.service.use.logs.MOST_PODS", 1)
-    release, pod = ended(service, ["1\n"])
-    item = service.cluster.objects["Pod", pod]
-    service.cluster.put({**item, "metadata": {**item["metadata"], "name": f"{release}-a1b2c", "uid": "other"}})
-    refused = service.get(f"/v1/jobs/{release}/logs?follow=true")
-    assert (refused.status_code, refused.json()["detail"]) == (
-        409,
-        f"follow takes 1 pods at most: name one of {release}-a1b2c, {pod}",
-    )
-
-
 @pytest.mark.parametrize(
     ("query", "status", "detail"),
     [

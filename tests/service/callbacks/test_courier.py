@@ -187,13 +187,6 @@ def test_queued_job_is_reported_as_pending_once(post: Post) -> None:
     assert post.endpoints.told == ["pending", "succeeded"]
 
 
-def test_change_of_only_the_reason_sends_no_callback(post: Post) -> None:
-    post.job()
-    post.becomes("pending", reason="Unschedulable")
-    post.send()
-    assert post.endpoints.told == ["pending"]
-
-
 @BOTH
 def test_retries_follow_the_schedule_and_then_end(post: Post) -> None:
     post.job()
@@ -218,15 +211,6 @@ def test_retries_follow_the_schedule_and_then_end(post: Post) -> None:
     assert post.log[0] == f"demo-1: callback {delivery.id}: the endpoint has answered 500; waiting"
 
 
-@pytest.mark.parametrize("code", [300, 404])
-def test_courier_retries_after_every_status_except_success(code: int, post: Post) -> None:
-    post.job()
-    post.endpoints.answers = [Reply(code)]
-    post.send(0.5)
-    assert (post.states(), post.waits()) == ([("pending", "waiting")], 2.5)
-    assert post.delivery().code == code
-
-
 @pytest.mark.parametrize(("wish", "seconds"), [(60.0, 60.0), (1.0, 5.0), (99_999.0, 3600.0)])
 def test_courier_obeys_retry_after_up_to_an_hour(wish: float, seconds: float, post: Post) -> None:
     post.job()
@@ -249,16 +233,6 @@ def test_courier_sends_no_more_to_an_endpoint_after_status_410(post: Post) -> No
         "pending",
         "failed",
     }
-
-
-def test_later_callbacks_are_not_sent_after_status_410(post: Post) -> None:
-    post.job()
-    post.endpoints.answers = [Reply(410)]
-    post.send()
-    post.becomes("succeeded")
-    post.send()
-    assert post.endpoints.told == ["pending"]
-    assert post.states() == [("pending", "gone"), ("succeeded", "gone")]
 
 
 @pytest.mark.thorough

@@ -265,21 +265,6 @@ def test_five_runs_of_a_definition_are_compared_on_one_page(chromium: Browser, s
         browser.picture(page, "compare")
 
 
-def test_rerun_sends_its_key_after_the_actions_were_replaced(chromium: Browser, served: Served) -> None:
-    expect.set_options(timeout=PATIENCE)
-    with chromium.new_context() as context:
-        page = signed_in(context.new_page(), served)
-        release = served.created()
-        page.goto(f"{served.origin}/jobs/{release}")
-        key = page.locator("input[name=key]").input_value()
-        served.cluster.pod(release, "Succeeded", exit_code=0)
-        served.cluster.end(release, "Complete")
-        expect(page.get_by_text("Cancel…")).to_have_count(0)
-        with page.expect_request(f"**/jobs/{release}/rerun") as sent:
-            page.get_by_role("button", name="Run again").click()
-        assert sent.value.post_data == f"key={key}"
-
-
 def test_page_works_without_javascript_and_by_keyboard(chromium: Browser, served: Served) -> None:
     expect.set_options(timeout=PATIENCE)
     with chromium.new_context(java_script_enabled=False) as context:

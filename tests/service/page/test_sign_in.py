@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import base64
-import json
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -21,18 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-VIEWS = {
-    "/jobs": "viewer",
-    "/new": "viewer",
-    "/new/countdown": "user",
-    "/definitions": "viewer",
-    "/definitions/countdown": "viewer",
-    "/templates": "viewer",
-    "/templates/countdown-task": "viewer",
-    "/projects": "viewer",
-    "/tokens": "admin",
-}
-ROLES = ("viewer", "user", "developer", "admin")
+VIEWS = ("/jobs", "/new/countdown", "/definitions/countdown", "/templates/countdown-task", "/projects", "/tokens")
 
 
 def test_user_signs_in_with_a_token_and_out(site: Site) -> None:
@@ -60,23 +47,9 @@ def test_session_cookie_is_secure_when_the_origin_is_https(site: Site) -> None:
     assert "Secure" in answer.headers["set-cookie"]
 
 
-@pytest.mark.parametrize("path", VIEWS)
-def test_each_view_has_the_access_rules_of_the_api_and_a_strict_policy(shared: Site, path: str) -> None:
-    stranger = shared.view(path, None)
-    assert (stranger.status_code, stranger.headers["location"]) == (303, f"/sign-in?then={path}")
-    for role in ROLES:
-        answer = shared.view(path, role)
-        may = ROLES.index(role) >= ROLES.index(VIEWS[path])
-        assert answer.status_code == (200 if may else 403), role
-        assert may or f"expected the role {VIEWS[path]}, found {role}" in text_of(answer)
-    check_policy(answer)
-
-
-def test_sign_in_has_a_strict_policy(shared: Site) -> None:
-    check_policy(shared.view("/sign-in"))
-
-
-def check_policy(answer: Any) -> None:
+@pytest.mark.parametrize("path", ["/sign-in", *VIEWS])
+def test_each_view_has_a_strict_policy(shared: Site, path: str) -> None:
+    answer = shared.view(path)
     policy = answer.headers["content-security-policy"]
     assert "default-src 'self'" in policy
     assert "frame-ancestors 'none'" in policy
@@ -407,41 +380,10 @@ def test_session_ends_with_the_id_token(visitor: Visitor, monkeypatch: pytest.Mo
     assert visitor.get("/v1/whoami").status_code == 401
 
 
-def test_session_ends_when_its_groups_lose_their_roles(visitor: Visitor) -> None:
-    visitor.signs_in()
-    issuer = visitor.site.server.issuer
-    assert issuer is not None
-    issuer.settings.roles.clear()
-    answer = visitor.get("/jobs")
-    assert (answer.status_code, "ada is in no group that has a role" in text_of(answer)) == (403, True)
-
-
-def test_session_content_is_not_readable_in_its_cookie(visitor: Visitor) -> None:
-    visitor.signs_in()
-    content = base64.urlsafe_b64decode(visitor.cookies[SESSION])
-    assert not any(word in content for word in (b"u-1", b"ml-users"))
-
-
 def test_server_without_an_issuer_client_offers_tokens_only(shared: Site) -> None:
     assert "Sign in with" not in text_of(shared.view("/sign-in", None))
     for path in ("/sign-in/issuer", "/sign-in/answer?code=x&state=y"):
         assert shared.view(path, None).status_code == 404
-
-
-def test_log_names_the_caller_of_sign_ins_and_changes_on_the_page(site: Site) -> None:
-    release = site.created()
-    site.log.clear()
-    cookie = site.sign_in("admin")
-    site.send(f"/jobs/{release}/cancel")
-    site.client.post("/sign-in", data={"token": "mlp_guess"}, headers={"Origin": site.origin})
-    said = [(line["message"], line.get("caller")) for line in map(json.loads, site.log) if "request" in line]
-    assert said == [
-        ("POST /sign-in: 303 /jobs", "admin"),
-        (f"POST /jobs/{release}/cancel: 303 /jobs/{release}", "admin"),
-        ("POST /sign-in: 401", None),
-    ]
-    for secret in (cookie, site.tokens["admin"], "mlp_guess"):
-        assert secret not in "".join(site.log)
 
 
 def test_long_sign_in_form_is_refused(site: Site) -> None:

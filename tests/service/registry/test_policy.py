@@ -315,13 +315,6 @@ def test_template_with_pod_metadata_for_other_programs_is_refused(metadata: dict
     assert problems(pod)
 
 
-@pytest.mark.parametrize("key", ["app.kubernetes.io/part-of"])
-def test_workload_labels_of_builds_are_refused_in_pod_templates(key: str) -> None:
-    item = job()
-    item["spec"]["template"]["metadata"] = {"labels": {key: "others"}}
-    assert problems(item)
-
-
 @pytest.mark.parametrize(
     "spec",
     [{"managedBy": "example.com/mine"}, {"manualSelector": True, "selector": {"matchLabels": {"app": "others"}}}],

@@ -147,11 +147,6 @@ def test_number_that_no_manifest_can_have_is_refused(renderer: Renderer, templat
     assert (rendered.objects, rendered.problems[0].message) == ((), message)
 
 
-def test_infinite_number_is_refused_at_registration(renderer: Renderer) -> None:
-    problems = renderer.check("a: 1\nb: {{ [x, 1e999] }}")
-    assert [(problem.line, problem.message) for problem in problems] == [(2, "expected a finite number")]
-
-
 @pytest.mark.parametrize(
     ("end", "message"),
     [

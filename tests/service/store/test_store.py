@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import secrets
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -31,14 +30,6 @@ if TYPE_CHECKING:
 def test_database_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     Store(tmp_path / "new" / "s.db")
     assert (tmp_path / "new" / "s.db").stat().st_mode & 0o777 == 0o600
-
-
-def test_newer_database_is_refused(tmp_path: Path) -> None:
-    Store(tmp_path / "s.db").close()
-    with sqlite3.connect(tmp_path / "s.db") as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(ToolError, match="has the schema 9999, which a newer mlpack has written"):
-        Store(tmp_path / "s.db")
 
 
 def test_store_refuses_other_files_links_and_folders(tmp_path: Path) -> None:
@@ -163,14 +154,6 @@ def test_later_goal_of_a_job_is_neither_lowered_nor_lost(store: Store) -> None:
     assert not store.remove_job(release, "delete-storage")
 
 
-def test_event_is_added_only_for_a_new_goal(store: Store) -> None:
-    release = added(store)
-    for goal in ("cancel", "cancel", "delete", "cancel", "delete-storage", "delete-storage"):
-        assert store.want(release, goal, "ada")
-    reasons = [event.reason for event in store.events(release)]
-    assert reasons == ["Created", "Cancelling", "Deleting", "Deleting"]
-
-
 @BOTH
 def test_ended_job_is_not_cancelled(store: Store) -> None:
     release = added(store)
@@ -243,19 +226,6 @@ def test_concurrent_jobs_keep_the_limits_and_get_unique_event_ids(store: Store) 
     assert {row.status: row.jobs for row in store.usage("p")} == {"pending": 3, "queued": 9}
     ids = [row.id for row in store.events(None)]
     assert ids == list(range(1, 14))
-
-
-@BOTH
-def test_second_job_with_the_key_of_a_request_is_refused(store: Store) -> None:
-    first = added(store, request_key="k")
-    with pytest.raises(SameNameError):
-        added(store, request_key="k")
-    found = store.job_of_request("k")
-    assert found
-    assert found.release == first
-    assert store.job_of_request("other") is None
-    added(store)  # jobs without a key
-    added(store)
 
 
 def test_token_is_refused_once_it_has_expired(store: Store) -> None:
