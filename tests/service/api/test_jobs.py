@@ -128,6 +128,15 @@ def test_job_objects_are_applied_with_owners_and_headers_stay_secret(digits: Ser
     assert json.loads(content) == endpoints[:1]
 
 
+def test_new_job_takes_at_most_two_write_transactions(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    database, written = service.server.store.database, []
+    writing = database.writing
+    monkeypatch.setattr(service.server.follower, "look_at", lambda *_, **__: None)
+    monkeypatch.setattr(database, "writing", lambda **options: written.append(options) or writing(**options))
+    assert service.post("/v1/jobs", FILLED, "user").status_code == 201
+    assert 1 <= len(written) <= 2  # the job, and at most once a minute the use of the token
+
+
 def test_dry_run_of_a_job_creates_nothing(service: Service) -> None:
     answer = service.post("/v1/jobs?dry_run=true", FILLED, "user")
     assert answer.status_code == 200

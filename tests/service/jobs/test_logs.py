@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -317,6 +318,22 @@ def test_recorder_reads_a_long_log_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     memory = Memory()
     assert len(recorded(Told(text), memory)) < 15
     assert len(recorded(Told(text[8:]), memory)) > 15
+
+
+def test_lines_are_cut_in_threads_and_not_on_the_event_loop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[str, str] = {}
+    for holder, name in ((logs.CurveReader, "add"), (logs, "_end_of"), (logs.zlib, "compress")):
+        cut = getattr(holder, name)
+
+        def noted(*values: Any, name: str = name, cut: Any = cut) -> Any:
+            threads[name] = threading.current_thread().name.partition("_")[0]
+            return cut(*values)
+
+        monkeypatch.setattr(holder, name, noted)
+    item = bench.pod("p-1", ['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n'])
+    item["spec"] = {"containers": [{"name": "main"}]}
+    bench.end()
+    assert threads == {"add": "work", "_end_of": "work", "compress": "work"}
 
 
 def test_recorder_ignores_malformed_lines() -> None:

@@ -12,6 +12,7 @@ from packager.service.access.sessions import Sessions
 from packager.service.access.sign_in import Client
 from packager.service.config import OidcConfig
 from packager.service.page.sign_in import own_path
+from packager.service.work import Owner
 from tests.service.issuer import CLIENT, SECRET, FakeIssuer, running
 from tests.service.page.conftest import ORIGIN, Site, text_of
 
@@ -224,6 +225,18 @@ def test_people_sign_in_with_the_issuer_and_sign_out(visitor: Visitor) -> None:
     bye = visitor.get(gone.headers["location"])
     assert "You have signed out here" in text_of(bye)
     assert f'href="{visitor.fake.url}/logout?client_id={CLIENT}"' in bye.text
+
+
+def test_addresses_take_turns_to_sign_in_with_the_issuer(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that one address sends in numbers keep nobody else waiting: see test_work.py."""
+    owners: list[Owner] = []
+    work = visitor.site.server.work
+    run = work.run
+    monkeypatch.setattr(work, "run", lambda owner, ask: owners.append(owner) or run(owner, ask))
+    path = visitor.is_led_back()
+    assert owners == []
+    assert visitor.get(path).status_code == 303
+    assert owners == [Owner("testclient", is_address=True)]
 
 
 def test_authorization_request_has_fresh_state_nonce_and_code_challenge(visitor: Visitor) -> None:
