@@ -151,6 +151,5 @@ def _operation(contract: Contract, method: str, path: str) -> tuple[str, dict[st
 @pytest.mark.thorough
 def test_generated_requests_get_answers_that_match_the_openapi_document(tmp_path: Path) -> None:
     """`make requests N=10000` sends more requests."""
-    sent = requests.send(tmp_path, 60, 1)
-    assert sent.faults == {}
-    assert sent.count >= 50
+    code, output = requests.send(tmp_path, 60, 1)
+    assert code == 0, output
