@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.base.errors import ToolError, UnreachableError
+from packager.base.errors import ToolError
 from packager.service.readiness import Readiness
 from packager.service.store.store import Store
 from tests.service.api.conftest import Service
@@ -79,21 +79,15 @@ def test_readiness_is_false_when_the_disk_is_full(bench: Bench, monkeypatch: pyt
     assert "is full: 4 KiB are left" in bench.log[0]
 
 
-@pytest.mark.parametrize("fail", [ToolError("/srv/db is full")])
-def test_readyz_hides_the_cause_from_anonymous_callers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail: Exception
-) -> None:
+def test_readyz_hides_the_cause_from_anonymous_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(tmp_path / "server.db")
 
     def raise_it(*_: object) -> None:
-        raise fail
+        raise ToolError("/srv/db is full")
 
+    monkeypatch.setattr(service.server.store, "check_writable", raise_it)
     with service.client:
-        if isinstance(fail, UnreachableError):
-            service.cluster.error = fail
-        else:
-            monkeypatch.setattr(service.server.store, "check_writable", raise_it)
         answer = service.get("/readyz", None)
         assert (answer.status_code, answer.json()) == (503, {"status": "not ready"})
         messages = [json.loads(line)["message"] for line in service.log]
-        assert f"not ready: {fail}" in messages
+        assert "not ready: /srv/db is full" in messages

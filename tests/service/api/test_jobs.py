@@ -72,17 +72,6 @@ def test_job_gets_another_release_name_if_the_first_is_taken(service: Service, m
     assert len(service.get("/v1/jobs").json()["items"]) == 2
 
 
-def test_failed_job_reports_reason_message_and_hint(service: Service) -> None:
-    release = service.created()
-    service.cluster.pod(release, "Failed", exit_code=137, reason="OOMKilled")
-    service.cluster.end(release, "Failed")
-    job = service.status(release, "failed")
-    assert job["ended"] is not None
-    assert (job["reason"], job["message"]) == ("OOMKilled", "container counter used more memory than its limit")
-    assert job["hint"] == "raise the memory limit in the template countdown-task, or reduce the memory use"
-    assert job["findings"][0]["hint"] == job["hint"]
-
-
 def test_failed_job_reports_the_exit_code_when_the_pod_watch_is_late(service: Service) -> None:
     release = service.created()
     service.cluster.pod(release, "Running")

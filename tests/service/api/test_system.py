@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.service.store.databases import AwayError
 from tests.service.api.conftest import Service
-from tests.service.fake import FakeCluster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 
@@ -69,13 +66,6 @@ def test_all_faults_of_a_body_are_reported_at_once(service: Service) -> None:
     assert sorted(item["pointer"] for item in answer.json()["errors"]) == ["/deprecated", "/more", "/name", "/template"]
 
 
-def test_empty_body_is_refused_as_invalid_json(service: Service) -> None:
-    for path in ("templates", "definitions", "jobs", "tokens"):
-        problem = service.call("POST", f"/v1/{path}", headers={"Content-Type": "application/json"}).json()
-        assert (problem["status"], problem["type"]) == (400, "urn:mlpack:problem:invalid-json"), path
-        assert problem["detail"] == "expected JSON, found no body"
-
-
 def test_internal_error_is_answered_without_details(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a secret of the inside")
@@ -112,31 +102,3 @@ def test_event_stream_continues_after_the_last_event_id(service: Service) -> Non
     assert rest.text.startswith(f"id: {ids[2]}\n")
     assert [event["id"] for event in service.get(f"/v1/events?after={ids[0]}").json()["items"]] == ids[1:]
     assert service.get("/v1/jobs/no/events").status_code == 404
-
-
-class FailsWhenCancelled(FakeCluster):
-    """A cluster whose watches raise RuntimeError when they are cancelled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun = asyncio.Event()
-
-    async def watch(self, *_arguments: object) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        self.begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            raise RuntimeError("the connection was closed")
-        yield "ADDED", {}
-
-
-def test_server_shutdown_completes_when_a_watch_fails(tmp_path: Path) -> None:
-    cluster = FailsWhenCancelled()
-    service = Service(tmp_path / "server.db", cluster=cluster)
-
-    async def run() -> None:
-        async with service.server.running():
-            await cluster.begun.wait()
-
-    asyncio.run(asyncio.wait_for(run(), 20))
-    assert "the connection was closed" in "".join(service.log)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -41,22 +40,12 @@ def test_job_view_lists_deleted_objects_and_cancels_the_job_once(digits: Site) -
     assert "the job has ended: it is deleted" in text_of(again)
 
 
-@pytest.mark.parametrize("storage", ["delete"])
-def test_job_is_deleted_with_or_without_its_claim(digits: Site, storage: str) -> None:
+def test_job_is_deleted_with_its_claim(digits: Site) -> None:
     release = digits.post("/v1/jobs", bodies.filled()).json()["release"]
     digits.until(lambda: ("Job", release) in digits.cluster.objects, "the Job")
-    assert digits.send(f"/jobs/{release}/delete", {"storage": storage}).headers["location"] == "/jobs"
+    assert digits.send(f"/jobs/{release}/delete", {"storage": "delete"}).headers["location"] == "/jobs"
     digits.until(lambda: digits.view(f"/jobs/{release}").status_code == 404, "the record to be deleted")
-    assert (("PersistentVolumeClaim", release) in digits.cluster.objects) == (storage == "keep")
-
-
-def test_rerun_creates_a_job_with_the_same_values(site: Site) -> None:
-    release = site.created()
-    answer = site.send(f"/jobs/{release}/rerun")
-    assert answer.status_code == 303
-    other = answer.headers["location"].removeprefix("/jobs/")
-    assert other != release
-    assert site.get(f"/v1/jobs/{other}").json()["values"] == site.get(f"/v1/jobs/{release}").json()["values"]
+    assert ("PersistentVolumeClaim", release) not in digits.cluster.objects
 
 
 def test_rerun_sent_twice_creates_one_job(site: Site) -> None:
@@ -91,22 +80,6 @@ def test_callbacks_are_shown_to_permitted_callers_only(digits: Site) -> None:
         "https://hooks.example.com/v1/ml/train/callback" in text.partition("Callbacks Told")[2].partition("Values")[0]
     )
     assert "Callbacks" not in text_of(digits.view(f"/jobs/{release}", "user"))
-
-
-def test_job_view_shows_the_log_of_all_pods_or_of_a_chosen_pod(site: Site) -> None:
-    release = site.created()
-    site.cluster.pod(release, "Running")
-    pod = dict(site.cluster.objects["Pod", f"{release}-x2x9p"])
-    other = json.loads(json.dumps(pod))
-    other["metadata"] |= {"name": f"{release}-zzzzz", "uid": "other"}
-    site.cluster.put(other)
-    site.cluster.logs |= {f"{release}-x2x9p": ["of the first\n"], f"{release}-zzzzz": ["of the second\n"]}
-    site.until(lambda: len(site.get(f"/v1/jobs/{release}").json()["pods"]) == 2, "two pods")
-    both = text_of(site.view(f"/jobs/{release}"))
-    assert f"{release}-x2x9p: of the first {release}-zzzzz: of the second" in both
-    one = text_of(site.view(f"/jobs/{release}?pod={release}-zzzzz"))
-    assert "of the second" in one
-    assert "of the first" not in one
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,6 @@ def test_invalid_token_is_refused_and_not_shown(shared: Site) -> None:
     assert "mlp_secret" not in answer.text
 
 
-def test_session_cookie_is_secure_when_the_origin_is_https(site: Site) -> None:
-    site.server.origin = "https://train.example.com"
-    answer = site.send("/sign-in", {"token": site.tokens["user"]}, None, Origin="https://train.example.com")
-    assert "Secure" in answer.headers["set-cookie"]
-
-
 @pytest.mark.parametrize("path", ["/sign-in", *VIEWS])
 def test_each_view_has_a_strict_policy(shared: Site, path: str) -> None:
     answer = shared.view(path)
@@ -249,15 +243,11 @@ def test_authorization_request_has_fresh_state_nonce_and_code_challenge(visitor:
         assert len(one[key]) == 43
 
 
-@pytest.mark.parametrize("secret", [None])
-def test_client_authenticates_in_the_form_or_as_a_public_client(
-    visitor: Visitor, secret: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    visitor.fake.secret = secret
-    visitor.fake.document = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+def test_page_can_be_a_public_client(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    visitor.fake.secret = None
     server = visitor.site.server
     assert server.issuer is not None
-    monkeypatch.setattr(server, "client", Client(server.issuer, CLIENT, secret, ORIGIN))
+    monkeypatch.setattr(server, "client", Client(server.issuer, CLIENT, None, ORIGIN))
     visitor.signs_in()
 
 
@@ -391,12 +381,6 @@ def test_session_ends_with_the_id_token(visitor: Visitor, monkeypatch: pytest.Mo
     monkeypatch.setattr("packager.service.access.sessions.time.time", lambda: later)
     assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
     assert visitor.get("/v1/whoami").status_code == 401
-
-
-def test_server_without_an_issuer_client_offers_tokens_only(shared: Site) -> None:
-    assert "Sign in with" not in text_of(shared.view("/sign-in", None))
-    for path in ("/sign-in/issuer", "/sign-in/answer?code=x&state=y"):
-        assert shared.view(path, None).status_code == 404
 
 
 def test_long_sign_in_form_is_refused(site: Site) -> None:

@@ -5,8 +5,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from packager.base.values import convert
 from packager.service.registry import catalog, definitions, template_values
@@ -233,30 +231,3 @@ def test_system_values_replace_filled_values_by_key() -> None:
     assert names["process"] == {"a": 1}
     assert names["global"] == {"release": "r", "taskDef": "d", "application": "d", "creator": "c"}
     assert "empty" not in names
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=40),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
-    max_leaves=12,
-)
-KEYS = st.sampled_from(
-    ("taskDef", "description", "name", "creator", "endpoints", "process", "resources", "image", "global")
-)
-
-
-@pytest.mark.thorough
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(changes=st.dictionaries(KEYS, JSON, max_size=4))
-def test_hostile_values_are_refused_or_change_only_scalars(renderer: Renderer, changes: dict[str, Any]) -> None:
-    definition = read()
-    filled = bodies.filled(**changes)
-    if definitions.value_complaints(definition, filled):
-        return
-    request = definitions.Request(filled, "ada", "digits-demo-abc123")
-    accepted, complaints = definitions.objects(definition, bodies.TEMPLATE, request, renderer, SITE)
-    if not complaints:
-        assert [item["kind"] for item in accepted.objects] == ["PersistentVolumeClaim", "ConfigMap", "Job"]
-        pod = accepted.workload["spec"]["template"]["spec"]
-        assert pod["containers"][0]["image"] == "registry.example.com/team/digits:cpu"
-        assert len(pod["containers"]) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,9 +193,3 @@ def test_template_that_writes_placeholders_is_refused(renderer: Renderer) -> Non
         assert [problem.message for problem in rendered.problems] == [
             "the template changes what an expression has written"
         ]
-
-
-def children() -> list[int]:
-    """Return the child processes of all threads of this process."""
-    tasks = Path("/proc/self/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]

@@ -11,7 +11,6 @@ from sqlalchemy.exc import IntegrityError
 from packager.base.errors import ToolError
 from packager.base.values import replace
 from packager.service.access.tokens import Caller, caller, create, identifier
-from packager.service.failures import Failure
 from packager.service.store import databases
 from packager.service.store.models import StoredDefinition, StoredTemplate
 from packager.service.store.quota import Quota
@@ -72,23 +71,6 @@ def added(store: Store, *, limits: Quota | None = None, **changes: Any) -> str:
     release = f"d-{secrets.token_hex(3)}"
     add_job(store, replace(JOB, release=release, **changes), limits=limits)
     return release
-
-
-@BOTH
-def test_template_revisions_are_counted_and_checked(store: Store) -> None:
-    store.revisions.add(template("1"))
-    with pytest.raises(Failure, match="the template 't' already exists"):
-        store.revisions.add(template("2"))
-    with pytest.raises(Failure, match="expected revision 7, found 1"):
-        store.revisions.change(template("2"), 7)
-    with pytest.raises(Failure, match="template 'none' not found"):
-        store.revisions.change(replace(template("2"), name="none"))
-    row = store.revisions.change(template("2"), 1)
-    assert row
-    assert row.revision == 2
-    first = store.revisions.find(StoredTemplate, "t", 1)
-    assert first
-    assert first.body == "1"
 
 
 @BOTH
@@ -156,19 +138,6 @@ def test_later_goal_of_a_job_is_neither_lowered_nor_lost(store: Store) -> None:
 
 
 @BOTH
-def test_ended_job_is_not_cancelled(store: Store) -> None:
-    release = added(store)
-    assert change_job(store, release, status="succeeded")
-    job = store.want(release, "cancel", "ada")
-    assert job
-    assert (job.status, job.goal) == ("succeeded", "run")
-    assert [event.reason for event in store.events(release)] == ["Created", None]
-    job = store.want(release, "delete", "ada")
-    assert job
-    assert job.goal == "delete"
-
-
-@BOTH
 def test_jobs_are_listed_by_every_filter_and_in_pages(store: Store) -> None:
     releases = [
         added(
@@ -201,22 +170,6 @@ def test_jobs_are_listed_by_every_filter_and_in_pages(store: Store) -> None:
     assert store.revisions.find(StoredTemplate, "\x00") is None
     assert [(row.owner, row.creator) for row in store.usage("p0")] == [("token:c0", "c0"), ("token:c1", "c1")]
     assert len(store.events(None, projects=("p0",))) == 2
-
-
-@BOTH
-def test_project_runs_and_queues_jobs_up_to_its_limits(store: Store) -> None:
-    limits = Quota(running=1, queued=1)
-    first = added(store, limits=limits)
-    second = added(store, limits=limits)
-    with pytest.raises(Failure, match="1 jobs of the project 'default' wait, and no more may"):
-        added(store, limits=limits)
-    assert store.admit("default", limits) == []
-    assert change_job(store, first, status="succeeded")
-    assert store.admit("default", limits) == [second]
-    assert store.admit("default", limits) == []
-    job = store.job(second)
-    assert job
-    assert (job.status, job.reason) == ("pending", None)
 
 
 @BOTH
