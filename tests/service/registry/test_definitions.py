@@ -36,8 +36,8 @@ def created(renderer: Renderer, filled: dict[str, Any], template: str = bodies.T
     definition = read()
     assert definitions.value_complaints(definition, filled) == []
     request = definitions.Request(filled, "ada", "digits-demo-abc123")
-    accepted, complaints = definitions.objects(definition, template, request, renderer, SITE)
-    assert complaints == []
+    accepted = definitions.objects(definition, template, request, renderer, SITE)
+    assert not accepted.complaints
     return list(accepted.objects)
 
 
@@ -115,8 +115,8 @@ def test_users_cannot_fill_in_keys_of_the_definition_or_service(key: str) -> Non
 
 
 def test_trial_reports_undefined_values_of_the_template(renderer: Renderer) -> None:
-    _, complaints = definitions.trial(read(system_values=""), bodies.TEMPLATE, renderer, SITE)
-    assert [complaint.detail for complaint in complaints] == [
+    tried = definitions.trial(read(system_values=""), bodies.TEMPLATE, renderer, SITE)
+    assert [complaint.detail for complaint in tried.complaints] == [
         "with the example filled in: template, line 16: 'image' is undefined"
     ]
 
@@ -146,9 +146,9 @@ spec:
     ],
 )
 def test_trial_leaves_out_optional_values(renderer: Renderer, argument: str, details: list[str]) -> None:
-    _, complaints = definitions.trial(read(), SMALL.replace("LINE", argument), renderer, SITE)
-    assert [complaint.detail for complaint in complaints] == details
-    assert all("(Required)" in str(complaint.hint) for complaint in complaints)
+    tried = definitions.trial(read(), SMALL.replace("LINE", argument), renderer, SITE)
+    assert [complaint.detail for complaint in tried.complaints] == details
+    assert all("(Required)" in str(complaint.hint) for complaint in tried.complaints)
 
 
 POD = """\
@@ -177,8 +177,8 @@ spec:
 )
 def test_trial_warns_about_values_in_code_of_a_command(renderer: Renderer, command: str, place: str | None) -> None:
     template = POD.replace("COMMAND", command)
-    accepted, complaints = definitions.trial(read(), template, renderer, SITE)
-    assert complaints == []
+    accepted = definitions.trial(read(), template, renderer, SITE)
+    assert not accepted.complaints
     assert [remark.partition(":")[0] for remark in accepted.remarks] == (
         [f"process.train.saveStep becomes a part of the code in Pod.spec.containers[0].{place}"] if place else []
     )
@@ -194,8 +194,8 @@ data:
   start: "#!/bin/sh\\n{{ process.train.saveStep | sh }}"
   values: "{{ process }}"
 """
-    accepted, complaints = definitions.trial(read(), POD.replace("    COMMAND\n", "") + data, renderer, SITE)
-    assert complaints == []
+    accepted = definitions.trial(read(), POD.replace("    COMMAND\n", "") + data, renderer, SITE)
+    assert not accepted.complaints
     assert [remark.partition(":")[0] for remark in accepted.remarks] == [
         "endpoints.0.endpoint becomes a part of the code in ConfigMap.data.run.sh",
     ]
