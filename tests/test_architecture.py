@@ -56,7 +56,6 @@ OWNERS = {
         "cluster/pull.py",
         "cluster/push.py",
         "package/archive.py",
-        "package/tarheader.py",
         "publish/bundle.py",
         "publish/layout.py",
         "publish/load.py",

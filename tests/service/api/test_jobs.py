@@ -19,6 +19,8 @@ from tests.service.conftest import BOTH
 from tests.service.stored import add_job
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from packager.service.store.models import StoredStatus
 
 
@@ -119,9 +121,14 @@ def test_job_objects_are_applied_with_owners_and_headers_stay_secret(digits: Ser
 
 def test_new_job_takes_at_most_two_write_transactions(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     database, written = service.server.store.database, []
-    writing = database.writing
+    begin = database._begin  # noqa: SLF001 - each transaction begins with it
+
+    def counted(connection: Connection) -> None:
+        written.append(connection)
+        begin(connection)
+
     monkeypatch.setattr(service.server.follower, "look_at", lambda *_, **__: None)
-    monkeypatch.setattr(database, "writing", lambda **options: written.append(options) or writing(**options))
+    monkeypatch.setattr(database, "_begin", counted)
     assert service.post("/v1/jobs", FILLED, "user").status_code == 201
     assert 1 <= len(written) <= 2  # the job, and at most once a minute the use of the token
 

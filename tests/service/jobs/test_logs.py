@@ -322,7 +322,7 @@ def test_recorder_reads_a_long_log_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_lines_are_cut_in_threads_and_not_on_the_event_loop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: dict[str, str] = {}
-    for holder, name in ((logs.CurveReader, "add"), (logs, "_end_of"), (logs.zlib, "compress")):
+    for holder, name in ((logs.CurveReader, "add"), (logs, "_end_of"), (zlib, "compress")):
         cut = getattr(holder, name)
 
         def noted(*values: Any, name: str = name, cut: Any = cut) -> Any:

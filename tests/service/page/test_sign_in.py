@@ -226,7 +226,12 @@ def test_addresses_take_turns_to_sign_in_with_the_issuer(visitor: Visitor, monke
     owners: list[Owner] = []
     work = visitor.site.server.work
     run = work.run
-    monkeypatch.setattr(work, "run", lambda owner, ask: owners.append(owner) or run(owner, ask))
+
+    async def noted(owner: Owner, ask: Any) -> Any:
+        owners.append(owner)
+        return await run(owner, ask)
+
+    monkeypatch.setattr(work, "run", noted)
     path = visitor.is_led_back()
     assert owners == []
     assert visitor.get(path).status_code == 303

@@ -12,7 +12,7 @@ from packager.base.errors import ToolError
 from packager.base.values import replace
 from packager.service.access.tokens import Caller, caller, create
 from packager.service.store import databases
-from packager.service.store.models import StoredDefinition, StoredTemplate
+from packager.service.store.models import StoredDefinition, StoredTemplate, read
 from packager.service.store.quota import Quota
 from packager.service.store.store import (
     JobQuery,
@@ -215,9 +215,14 @@ def test_definitions_of_other_projects_are_neither_read_nor_counted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     added(store)
-    rows: list[Any] = []
-    read = databases.read
-    monkeypatch.setattr(databases, "read", lambda *query: rows.extend(found := read(*query)) or found)
+    rows: list[object] = []
+
+    def counted(*query: Any) -> list[Any]:
+        found = read(*query)
+        rows.extend(found)
+        return found
+
+    monkeypatch.setattr(databases, "read", counted)
     for name, project in (("a.x", "a"), ("a.y", None), ("b.x", "b")):
         new = StoredDefinition(name=name, body="{" + "}" * 1000, author="ada", template="t", project=project)
         store.revisions.add(new)
