@@ -86,7 +86,12 @@ def test_configured_overlay_renders_as_the_one_in_the_package(
     assert (done.code, done.stdout) == (0, rendered(mine, kubectl)), done.stderr
 
 
-def test_overlay_of_another_place_than_the_package_is_refused(mlpack: Mlpack, mine: Path, kubectl: Path) -> None:
+def test_overlay_of_another_place_and_without_its_values_is_refused(mlpack: Mlpack, mine: Path, kubectl: Path) -> None:
+    (mine / "values/kustomization.yaml").unlink()
+    done = mlpack("verify", mine, "--kubectl", kubectl)
+    hint = "mlpack overlay hello-mpi --to mine carries it over"
+    message = f"{mine}/values/kustomization.yaml: it is not as `mlpack overlay` writes it ({hint})\n"
+    assert (done.code, done.stdout) == (5, message)
     edit(mine / "kustomization.yaml", "  - pod.yaml", "  - pod.yaml\n  - ../../else")
     done = mlpack("verify", mine, "--kubectl", kubectl)
     assert done.code == 5
