@@ -34,7 +34,6 @@ from packager.package import integrity, kustomization, layout, outside, tree
 from packager.package.layout import INVENTORY, is_added, is_editable
 from packager.package.opened import opened
 from packager.package.options import BY_NAME, VOLUME_FOLDERS
-from packager.package.reader import Reader
 from packager.verify.taken import newly_taken
 
 if TYPE_CHECKING:
@@ -160,28 +159,11 @@ def prepared(
             yield PreparedUpgrade(old, new)
             return
         choices = _choices(old, yours, theirs)
-        with _with_files(new, additions.carry(old, new)) as with_options:
-            upgrade = _Planner(old, with_options, choices).upgrade()
-            if unused := choices.keys() - {conflict.path for conflict in upgrade.decided}:
-                path = min(unused)
-                raise UsageError(f"--{choices[path]} {path}: this file of the package has no conflict")
-            yield upgrade
-
-
-@contextmanager
-def _with_files(package: Package, files: Mapping[str, bytes]) -> Iterator[Package]:
-    """Yield a copy of a package with other contents of files, and with the options among them in its inventory."""
-    if not files:
-        yield package
-        return
-    with workfolder.temporary() as work:
-        folder = work / "package"
-        shutil.copytree(package.folder, folder)
-        for path, content in files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(content)
-        copied = replace(package, folder=folder, reader=Reader(folder, package.shown))
-        yield integrity.with_added_options(copied, {entry.path: entry for entry in tree.walk(folder)})[0]
+        upgrade = _Planner(old, new, choices).upgrade()
+        if unused := choices.keys() - {conflict.path for conflict in upgrade.decided}:
+            path = min(unused)
+            raise UsageError(f"--{choices[path]} {path}: this file of the package has no conflict")
+        yield upgrade
 
 
 def _choices(old: Package, yours: Sequence[str], theirs: Sequence[str]) -> dict[str, Choice]:
@@ -209,21 +191,26 @@ class _Planner:
     """Decides for each file what an upgrade does with it; changes nothing."""
 
     def __init__(self, old: Package, new: Package, choices: Mapping[str, Choice]) -> None:
-        self._user, self._new, self._choices = old, new, choices
+        self._user, self._choices = old, choices
         self._entries, entries = (
             {entry.path: entry for entry in tree.walk(package.folder) if entry.path != INVENTORY}
             for package in (old, new)
         )
         self._old, self._completed = additions.completed(old, self._entries)
+        # The new package has the options that are on in the old one.
+        self._carried = additions.carry(old, new)
+        entries |= {path: tree.Entry(path, content, len(content)) for path, content in self._carried.items()}
+        with_files = replace(new, reader=new.reader.edited(self._carried))
+        self._new, _ = integrity.with_added_options(with_files, entries)
         self._new_entries = {
-            path: entries[path] for path in (*new.inventory["files"], *integrity.unlisted(new, entries))
+            path: entries[path] for path in (*self._new.inventory["files"], *integrity.unlisted(self._new, entries))
         }
         # The sha256 in hex and the mode in octal of each file as it was delivered, and in the new package.
         self._base = {path: (seal["sha256"], seal["mode"]) for path, seal in self._old.inventory["files"].items()}
         for path, content in self._completed.items():
             self._base[path] = hashlib.sha256(content).hexdigest(), self._base[path][1]
         self._theirs = {
-            path: (new.reader.digest(path), f"{entry.mode:04o}") for path, entry in self._new_entries.items()
+            path: (self._new.reader.digest(path), f"{entry.mode:04o}") for path, entry in self._new_entries.items()
         }
         # What the user's files would be if the old package had the keys of the new one.
         self._yours_text: dict[str, bytes] = {}
@@ -235,6 +222,9 @@ class _Planner:
         self._keep_folders()
         own = integrity.unlisted(self._old, self._entries)
         results = {path: self._file(path) for path in sorted({*self._base, *self._theirs, *own})}
+        for path, content in self._carried.items():
+            if (file := results[path]) and file.action in (FileResult.added, FileResult.updated):
+                results[path] = replace(file, content=content)
         keys, options = self._additions(results)
         return PreparedUpgrade(
             self._user,
