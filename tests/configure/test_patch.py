@@ -13,7 +13,7 @@ from packager.configure.diff import Version, patch
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAMES = ("a b/c d.env", "ümlaut.yaml", 'quo"te.yaml', "back\\slash.yaml")
+NAMES = ("a b/c d.env", 'ümlaut-quo"te-back\\slash.yaml')
 
 
 def write(folder: Path, name: str, version: Version | None) -> None:
@@ -32,7 +32,7 @@ def read(folder: Path, name: str) -> Version | None:
 @pytest.mark.parametrize("name", NAMES)
 def test_patch_turns_one_version_into_the_other(name: str, tmp_path: Path) -> None:
     random = Random(name)
-    for number in range(8):
+    for number in range(5):
         before = content(random) if number else None
         now = content(random) if number != 1 else None
         folder = tmp_path / str(number)

@@ -90,7 +90,7 @@ def test_verify_reports_problems_beside_an_unreadable_file(
     assert done.stderr == f"not checked: {package}/Dockerfile cannot be read: permission denied\n1 problem\n"
 
 
-@pytest.mark.parametrize("verb", ["configure --root /nfs", "deploy", "delete", "history", "image build"])
+@pytest.mark.parametrize("verb", ["configure --root /nfs", "deploy"])
 def test_verb_exits_with_6_for_an_unreadable_file(
     verb: str, life: Life, mlpack: Run, tmp_path: Path, refuse: Callable[[Path], None]
 ) -> None:
