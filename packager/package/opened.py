@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -164,21 +164,16 @@ def check_replaceable(path: Path) -> None:
     """Refuse to replace the content of `path` unless it is a package, an empty folder, or a link to a folder."""
     if not paths.is_folder(path):
         raise UsageError(f"{path} is not a folder")
-    if path.is_symlink() or _is_empty(path):
-        return
     try:
+        if path.is_symlink() or next(path.iterdir(), None) is None:
+            return
         inventory.read(path)
+    except OSError as error:
+        raise unreadable(path, error) from None
     except VerificationError as error:
         raise UsageError(
             f"{error}; it was left unchanged", hint="move it to another place, or build into another folder with -d"
         ) from None
-
-
-def _is_empty(folder: Path) -> bool:
-    try:
-        return next(folder.iterdir(), None) is None
-    except OSError as error:
-        raise unreadable(folder, error) from None
 
 
 @contextmanager
@@ -195,15 +190,10 @@ def _named_in_errors(folder: Path, path: Path) -> Iterator[None]:
 
 def not_found(path: Path) -> UsageError:
     """Return the error for a path of a package that does not exist."""
-    return UsageError(f"there is no {path}", hint=similar(path.name, _neighbours(path)) or _NO_PACKAGE_HINT)
-
-
-def _neighbours(path: Path) -> list[str]:
-    """Return the names beside a path; none where they cannot be read."""
-    try:
-        return [neighbour.name for neighbour in path.parent.iterdir()]
-    except OSError:
-        return []
+    neighbours: list[str] = []
+    with suppress(OSError):
+        neighbours = [neighbour.name for neighbour in path.parent.iterdir()]
+    return UsageError(f"there is no {path}", hint=similar(path.name, neighbours) or _NO_PACKAGE_HINT)
 
 
 @contextmanager
