@@ -84,10 +84,8 @@ class PreparedUpgrade(Value, frozen=True):
     @property
     def title(self) -> str:
         """The versions before and after, for people."""
-        short = [package.digest.removeprefix("sha256:")[:12] for package in (self.old, self.new)]
         had, has = (
-            f"{package.version} ({digest})" if package.version else digest
-            for package, digest in zip((self.old, self.new), short, strict=True)
+            f"{it.version} ({it.digest[7:19]})" if it.version else it.digest[7:19] for it in (self.old, self.new)
         )
         return f"{self.old.name}: {had} -> {has}"
 
