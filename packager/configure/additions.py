@@ -3,7 +3,7 @@
 The inventory has the digest of each component that the build could have made. So a later check
 recognizes the component of the build, whatever version of mlpack has added it.
 
-Tests: configure/test_additions.py, configure/test_options.py.
+Tests: configure/test_additions.py.
 """
 
 from __future__ import annotations

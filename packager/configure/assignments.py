@@ -3,7 +3,7 @@
 A key has its line there already, perhaps commented out: an unknown one is probably misspelt, and is refused unless it
 is to be added.
 
-Tests: configure/test_changes.py, configure/test_image.py.
+Tests: configure/test_changes.py.
 """
 
 from __future__ import annotations

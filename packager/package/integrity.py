@@ -2,7 +2,7 @@
 
 Files that runs have written into the package's folder are accepted: a storage option may mount that folder.
 
-Tests: package/test_opened.py, package/test_outputs.py.
+Tests: package/test_opened.py.
 """
 
 from __future__ import annotations
