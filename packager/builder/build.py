@@ -22,7 +22,7 @@ from packager.modelspec.settings import parse_setting
 from packager.package import archive, layout, outside, placement, tree
 from packager.package.opened import check_replaceable, opened
 from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered, set_gpus
-from packager.workloads import accelerators
+from packager.workloads.structures import replaced_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -310,7 +310,7 @@ def _notes(planned: Plan, loaded: LoadedSpec, package: Tree) -> Iterator[str]:
             overlay = overlays.get(entry.path.rpartition("/")[0])
             if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
                 for document in yamlio.load_all(entry.content, entry.path)[0]:
-                    yield from accelerators.replaced(Manifest(mapping(document.data)), overlay, *resource)
+                    yield from replaced_gpus(Manifest(mapping(document.data)), overlay, *resource)
     sees_assets = any("model" in BY_NAME[name].places for name in options) or copies_assets(loaded.sources)
     if planned.has("assets") and not sees_assets:
         message = f"the containers of {planned.name} do not see its assets, which are not in the image"
