@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import stat
 from copy import deepcopy
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from packager.base import plainfiles, yamlio
-from packager.base.errors import UsageError, reason
+from packager.base import yamlio
+from packager.base.errors import UsageError
 from packager.base.fields import ASSET_PATH
 from packager.base.names import is_label
 from packager.base.problems import show, similar
 from packager.base.values import Value, replace
 from packager.kubernetes.configmap import CODE_BYTES, encoded_size, unreadable_reason
+from packager.modelspec.files import source_file, walk
 from packager.modelspec.importers.cubepaths import (
     PATH_SYMBOLS,
     WORKSPACE_FOLDER,
@@ -42,6 +41,7 @@ from packager.modelspec.importers.source import (
     by_option,
     decided,
     invalid,
+    plain_path,
     printable,
     read_bytes,
     template,
@@ -50,7 +50,6 @@ from packager.package.layout import MAX_OVERLAYS, SCRIPTS, WORKSPACE
 from packager.package.options import KEYS
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -61,7 +60,6 @@ MOUNT = "/mnt/mlcube"
 
 _KIND = "an MLCube"
 _FILE = "mlcube.yaml"
-_REWRITE = "write it as configuration 2.0"
 _RETRIES = 4
 _MOST_SEEDS = 200
 _LONGEST_SEED = 200
@@ -157,24 +155,25 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
 def _check_format(document: Document, name: str) -> None:
     """Refuse the old formats: with `schema_type` and tasks as a list of files (2020), and with `io` in tasks (2021)."""
     data = document.data
+    hint: str | None = "write it as configuration 2.0"
+    tasks = data.get("tasks") if isinstance(data, dict) else None
     place_of: Location = ()
-    hint: str | None = _REWRITE
     if not isinstance(data, dict):
         message, hint = f"expected a mapping, found {show(data)}", None
-    elif key := next((key for key in ("schema_type", "schema_version") if key in data), None):
-        message = f"found {key}: this is the format of MLCube 0.0.x before September 2021, which is not read"
-        place_of = (key,)
-    elif not isinstance(data.get("tasks"), dict):
-        shown = "a list of files" if isinstance(data.get("tasks"), list) else show(data.get("tasks"))
-        message, place_of = f"expected tasks as a mapping, found {shown}", ("tasks",)
+    elif place_of := next(((key,) for key in ("schema_type", "schema_version") if key in data), ()):
+        message = f"found {place_of[0]}: this is the format of MLCube 0.0.x before September 2021, which is not read"
+    elif not isinstance(tasks, dict):
+        found = "a list of files" if isinstance(tasks, list) else show(tasks)
+        message, place_of = f"expected tasks as a mapping, found {found}", ("tasks",)
         hint = "MLCube 0.0.x before September 2021 had another format" if "tasks" in data else None
+    elif old := [key for key, task in tasks.items() if isinstance(task, dict) and isinstance(task.get("io"), list)]:
+        message, place_of = (
+            "found io: this is a format of MLCube 0.0.x of 2021, which is not read",
+            ("tasks", old[0], "io"),
+        )
+        hint = f"{hint}: parameters, inputs, outputs"
     else:
-        tasks = {key: task for key, task in data["tasks"].items() if isinstance(task, dict)}
-        old = next((key for key, task in tasks.items() if isinstance(task.get("io"), list)), None)
-        if old is None:
-            return
-        message = "found io: this is a format of MLCube 0.0.x of 2021, which is not read"
-        place_of, hint = ("tasks", old, "io"), f"{_REWRITE}: parameters, inputs, outputs"
+        return
     raise invalid(name, _KIND, [document.problem(place_of, message, hint=hint)])
 
 
@@ -528,32 +527,22 @@ class _CubeImport:
     def _kind(self, parameter: Parameter) -> str | None:
         """Return the type of a parameter: its own, that of another parameter with its path, or that on the disk."""
         known = parameter.kind or self.kinds.get(parameter.place.path)
-        info = None if known or not parameter.is_input else self._on_disk(parameter)
-        return known or (None if info is None else "directory" if stat.S_ISDIR(info.st_mode) else "file")
+        path = None if known or not parameter.is_input else self._on_disk(parameter)
+        return known or (None if path is None else "directory" if path.is_dir() else "file")
 
-    def _on_disk(self, parameter: Parameter) -> os.stat_result | None:
-        """Return the status of a parameter's file in the cube's folder; None if it is missing or a link leads there."""
+    def _on_disk(self, parameter: Parameter) -> Path | None:
+        """Return the path of a parameter's file in the cube's folder; None if it is missing or a link leads there."""
         below = parameter.place.below_root
-        if below is None or below.startswith(".."):
-            return None
-        path = self.folder
-        try:
-            for step in below.split("/"):
-                path = path / step
-                if path.is_symlink():
-                    return None
-            return path.stat()
-        except (OSError, ValueError):
-            return None
+        return None if below is None or below.startswith("..") else plain_path(self.folder, below)
 
     def _carry_seeds(self, parameters: Sequence[Parameter]) -> None:
         """Add the inputs that are in the cube's folder and that no task makes, if they fit into ConfigMaps."""
         room = CODE_BYTES
-        known: dict[str, Parameter] = {}
+        inputs: dict[str, Parameter] = {}
         for parameter in parameters:
             if parameter.is_input and parameter.place.path not in self.made:
-                known.setdefault(parameter.place.path, parameter)
-        for path, parameter in known.items():
+                inputs.setdefault(parameter.place.path, parameter)
+        for path, parameter in inputs.items():
             below = parameter.place.below_root
             if below is None or self._on_disk(parameter) is None:
                 continue
@@ -650,27 +639,23 @@ def _seed_files(root: Path, path: str, room: int) -> Iterator[tuple[str, bytes]]
     if path == WORKSPACE_FOLDER:
         raise CubeError("it is the whole workspace")
     top = root / path
-    names = [path]
-    if top.is_dir():
-        found = (file for file in top.rglob("*") if file.is_symlink() or not file.is_dir())
-        names = sorted(file.relative_to(root).as_posix() for file in islice(found, _MOST_SEEDS + 1))
-    for number, name in enumerate(names):
-        shown = show(printable(name))
-        if len(f"seeds/{name}") > _LONGEST_SEED:
+    if top.is_dir() and not any(top.iterdir()):
+        return
+    for number, file in enumerate(walk(root, path, set()) if top.is_dir() else [source_file(root, path)]):
+        if isinstance(file, str):
+            raise CubeError(printable(file))
+        shown = show(printable(file.name))
+        if len(f"seeds/{file.name}") > _LONGEST_SEED:
             raise CubeError(f"{shown} is longer than {_LONGEST_SEED - len('seeds/')} characters")
-        if not re.match(ASSET_PATH, name):
+        if not re.match(ASSET_PATH, file.name):
             raise CubeError(f"{shown} has other characters than letters, digits and - . _ + @ between the slashes")
-        try:
-            with plainfiles.open_below(root, name) as stream:
-                content = stream.read(CODE_BYTES + 1)
-        except OSError as error:
-            raise CubeError(f"{shown} cannot be read: {reason(error)}") from None
+        content = file.path.read_bytes() if file.size <= CODE_BYTES else b""
         if unreadable := unreadable_reason(content):
             raise CubeError(f"{shown} {unreadable}, which kubectl refuses or changes in a ConfigMap")
-        room -= encoded_size(content)
+        room -= max(file.size, encoded_size(content))
         if room < 0 or number >= _MOST_SEEDS:
             raise CubeError(f"inputs in a package take at most {CODE_BYTES >> 10} KiB in {_MOST_SEEDS} files")
-        yield f"seeds/{name}", content
+        yield f"seeds/{file.name}", content
 
 
 def _literal(word: str) -> str:

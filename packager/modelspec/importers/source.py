@@ -252,6 +252,20 @@ def printable(text: str) -> str:
     return re.sub("[^ -~]+", "?", text)
 
 
+def plain_path(root: Path, path: str) -> Path | None:
+    """Return the path of the file or folder at `path` below `root`; None if there is none, or a link is on the way."""
+    current = root
+    try:
+        for step in path.split("/"):
+            current = current if step == "." else current / step
+            if current != root and current.is_symlink():
+                return None
+        current.lstat()
+    except (OSError, ValueError):
+        return None
+    return current
+
+
 def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder: Path | None = None) -> bytes:
     """Return the content of a file that the user names; a file found in `folder` may not be a link out of it.
 

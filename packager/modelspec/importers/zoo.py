@@ -8,29 +8,36 @@ the same checkout is followed, except to files that a package leaves out, such a
 from __future__ import annotations
 
 import json
-import os
 import posixpath
 import re
-import stat
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base import yamlio
-from packager.base.errors import SpecError, reason
+from packager.base.errors import SpecError
 from packager.base.fields import ASSET_PATH, Download, anchored
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import Problem, show
 from packager.base.values import FieldsError, Value, convert
 from packager.kubernetes import configmap
 from packager.modelspec.documentation import HEADING, section
+from packager.modelspec.files import SourceFile, source_file, walk
 from packager.modelspec.importers import manifests
 from packager.modelspec.importers.draft import LONGEST_NAME, Draft, DraftFile, named, one_line
-from packager.modelspec.importers.source import ForeignValue, Ledger, Source, by_option, invalid, printable, read_bytes
-from packager.modelspec.patterns import is_excluded
+from packager.modelspec.importers.source import (
+    ForeignValue,
+    Ledger,
+    Source,
+    by_option,
+    invalid,
+    plain_path,
+    printable,
+    read_bytes,
+)
 from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from packager.base.yamlio import Document
 
@@ -92,15 +99,6 @@ class ZooChoices(Value, frozen=True):
     models: Path | None = None  # the checkout of the zoo; found from the spec's own path when None
     image: str | None = None  # in place of the one of the spec
     downloads: bool = False  # whether to put the package's downloads into `downloads`
-
-
-class ZooFile(Value, frozen=True):
-    """A file of the checkout, and the entry that copies it."""
-
-    path: Path
-    size: int
-    executable: bool
-    entry: ForeignValue
 
 
 def spec_files(path: Path, name: str) -> list[tuple[Path, str]]:
@@ -232,6 +230,7 @@ class _PackageImport:
         self.slices = slices
         self.own = slices[-1]
         self.root, self.shown = zoo
+        self.entries: dict[str, ForeignValue] = {}  # that copy files, by the files' paths in the package
         self.choices = choices
 
     def put(self) -> None:
@@ -345,7 +344,7 @@ class _PackageImport:
             hint = "mlpack build --record adds the one that it sees; scripts look for the file in their own folder"
             item.leave(f"{shown} is fetched into assets, and the zoo states no digest of it", hint)
 
-    def _manifests(self, files: dict[str, ZooFile]) -> str | None:
+    def _manifests(self, files: dict[str, SourceFile]) -> str | None:
         """Return the folder in the checkout with the package's manifests; None without any."""
         for path, file in files.items():
             if path.startswith("quickstart/mlops/") and path.rpartition("/")[2] in KUSTOMIZATIONS:
@@ -353,7 +352,7 @@ class _PackageImport:
                 return "/".join(below[: below.index("mlops") + 1])
         return None
 
-    def _put_code(self, files: dict[str, ZooFile]) -> None:
+    def _put_code(self, files: dict[str, SourceFile]) -> None:
         """Put the files into ConfigMaps if they fit; else only the scripts that start the code in the image."""
         wrappers = [path for path in files if re.fullmatch(r"(quickstart|scripts)/[^/]*\.sh", path)]
         wrappers = wrappers or [path for path in files if re.fullmatch(r"[^/]*\.(py|sh)", path)]
@@ -386,85 +385,60 @@ class _PackageImport:
             script = _SCRIPT.format(path=path, start=start)
             self.draft.files.append(DraftFile(name, script.encode(), executable=True))
             self._warn(path, files[path])
-        place = files[wrappers[0]].entry.origin
+        place = self.entries[wrappers[0]].origin
         key, scripts = ("scripts", names) if len(names) > 1 else ("script", names[0])
         self.draft.put(("variants", 0, key), scripts, place)
         arguments = {"value": "", "description": "more arguments for the script"}
         self.draft.put(("environment", "SCRIPT_ARGS"), arguments, "what scripts pass on")
         self.draft.put(("overlays", "single-node", "kind"), "Pod", "one container runs the package")
 
-    def _warn(self, path: str, file: ZooFile) -> None:
+    def _warn(self, path: str, file: SourceFile) -> None:
         text = read_bytes(file.path, path, _LARGE).decode("utf-8", "replace")
         for pattern, message, hint in _DOUBTFUL:
             if re.search(pattern, text):
                 is_passed = pattern == "--socket-id" and "$@" in text
                 fix = "SCRIPT_ARGS=--socket-id -1 in mlops.env" if is_passed else hint
-                problem = file.entry.problem("")
+                problem = self.entries[path].problem("")
                 self.draft.findings.append(Problem(problem.file, problem.line, 1, f"{path} {message}", fix))
 
-    def _collected(self, items: Iterable[ForeignValue]) -> dict[str, ZooFile]:
+    def _collected(self, items: Iterable[ForeignValue]) -> dict[str, SourceFile]:
         """Return the files by their paths in the package; add a problem for each item that cannot be copied."""
-        files: dict[str, ZooFile] = {}
-        total = 0
+        files: dict[str, SourceFile] = {}
         for item in items:
             source, destination = item.at("source"), item.at("destination")
             start, target = _relative(source), _relative(destination)
             if source is None or destination is None:
                 item.refuse("expected source and destination")
-            if source is None or start is None or target is None:
-                continue
-            for name, file in self._walk(start, source):
-                path = posixpath.normpath(posixpath.join(target, name)) if name else target
-                message = hint = None
-                if not re.match(ASSET_PATH, path):
-                    message = f"{show(printable(path))}: expected letters, digits and - . _ + @ between the slashes"
-                elif len(path) > _LONGEST_PATH:
-                    message, hint = f"expected a path of at most {_LONGEST_PATH} characters, found {len(path)}", path
-                files[path] = file
-                total += file.size
-                if len(files) > _MOST_FILES or total > _LARGEST:
-                    message = f"the files are more than {_MOST_FILES:,}, or than {_LARGEST >> 20} MiB"
-                if message:
-                    source.refuse(message, hint)
-                    break
+            elif start is not None and target is not None:
+                own: dict[str, SourceFile] = {}
+                if problem := next(self._copied(start, target, own), None):
+                    source.refuse(*problem)
+                files |= own
+                self.entries |= dict.fromkeys(own, source)
+                if len(files) > _MOST_FILES or sum(file.size for file in files.values()) > _LARGEST:
+                    source.refuse(f"the files are more than {_MOST_FILES:,}, or than {_LARGEST >> 20} MiB")
         return files
 
-    def _walk(self, start: str, entry: ForeignValue) -> Iterator[tuple[str, ZooFile]]:
-        """Yield the files at and below `start` with their paths below it; the path of a single file is empty."""
-        top = manifests.plain_path(self.root, start)
+    def _copied(self, start: str, target: str, files: dict[str, SourceFile]) -> Iterator[tuple[str, str | None]]:
+        """Add the files at and below `start` to `files`; yield the message and the hint for others."""
+        top = plain_path(self.root, start)
         if top is None:
             hint = "the zoo cannot make this package either, unless --models-dir names a checkout that has it"
-            entry.refuse(f"{printable(start)!r} not found below {self.root}", hint)
-            return
-        if stat.S_ISREG(top.lstat().st_mode):
-            yield "", _zoo_file(top, entry)
-            return
-        errors: list[OSError] = []
-        for folder, folders, names in os.walk(top, onerror=errors.append):
-            below = os.path.relpath(folder, top)
-            folders[:] = sorted(name for name in folders if not (below == "." and name == ".docs"))
-            for name in sorted(set(names) - {".gitignore"}):
-                path = self._followed(Path(folder) / name)
-                if not stat.S_ISREG(path.lstat().st_mode):
-                    entry.refuse(f"{show(printable(posixpath.normpath(f'{below}/{name}')))} is not a plain file")
-                    return
-                yield posixpath.normpath(f"{below}/{name}"), _zoo_file(path, entry)
-            if link := next((name for name in folders if (Path(folder) / name).is_symlink()), None):
-                entry.refuse(f"{show(printable(link))} is a link, which is not followed")
-                return
-        for error in errors:
-            entry.refuse(f"{show(start)} cannot be read: {reason(error)}")
+            yield f"{printable(start)!r} not found below {self.root}", hint
+        is_folder = top is not None and top.is_dir()
+        found = walk(self.root, start, set()) if is_folder else [source_file(self.root, start)] if top else []
+        for file in found:
+            if isinstance(file, str):
+                yield printable(file), None
+                continue
+            path = posixpath.normpath(f"{target}/{file.name.removeprefix(start)}" if is_folder else target)
+            files[path] = file
+            if not re.match(ASSET_PATH, path):
+                yield f"{show(printable(path))}: expected letters, digits and - . _ + @ between the slashes", None
+            if len(path) > _LONGEST_PATH:
+                yield f"expected a path of at most {_LONGEST_PATH} characters, found {len(path)}", path
 
-    def _followed(self, path: Path) -> Path:
-        """Return the plain file of the checkout that a link leads to; `path` itself if it is not such a link."""
-        try:
-            real = path.resolve(strict=True)
-        except (OSError, RuntimeError):
-            return path
-        is_inside = real.is_relative_to(self.root) and real.is_file()
-        return real if is_inside and not any(map(is_excluded, real.relative_to(self.root).parts)) else path
-
-    def _put_documentation(self, documents: list[ForeignValue], files: dict[str, ZooFile]) -> None:
+    def _put_documentation(self, documents: list[ForeignValue], files: dict[str, SourceFile]) -> None:
         """Put the description and the sections; add a finding for each fragment that is left out."""
         tops = {path.partition("/")[0] for path in files}
         folder = next(name for name in _DOC_FOLDERS if name not in tops or name == _DOC_FOLDERS[-1])
@@ -520,7 +494,7 @@ class _PackageImport:
     def _content(self, uri: ForeignValue, text: str, words: dict[str, str]) -> str | None:
         """Return the text of a fragment without comments; None, with a finding, if it is not found."""
         is_below = not text.startswith("/") and ".." not in text.split("/")
-        path = manifests.plain_path(self.root, text) if is_below else None
+        path = plain_path(self.root, text) if is_below else None
         if path is None or not path.is_file():
             uri.leave("is not found in the checkout")
             return None
@@ -553,12 +527,7 @@ def _relative(entry: ForeignValue | None) -> str | None:
     return None
 
 
-def _zoo_file(path: Path, entry: ForeignValue) -> ZooFile:
-    info = path.lstat()
-    return ZooFile(path, info.st_size, bool(info.st_mode & stat.S_IXUSR), entry)
-
-
-def _fits(files: Sequence[ZooFile]) -> bool:
+def _fits(files: Sequence[SourceFile]) -> bool:
     """Whether files fit into the ConfigMaps of a package; this is an estimate, the build counts exactly."""
     if sum(file.size for file in files) > configmap.CODE_PARTS * configmap.CODE_BYTES * 0.9:
         return False
