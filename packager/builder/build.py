@@ -283,7 +283,7 @@ class _Writer:
 
 
 def _notes(planned: Plan, loaded: LoadedSpec, package: Tree) -> Iterator[str]:
-    """Yield what a user should know of a package before it is applied."""
+    """Yield the notes about a package: values that it lacks, claims, GPUs and assets."""
     options = planned.site.options
     for option, key in planned.site.missing_values(planned.traits):
         yield f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE"
