@@ -10,6 +10,7 @@ import math
 import re
 import shlex
 from copy import deepcopy
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
@@ -31,7 +32,7 @@ from packager.modelspec.importers.cubepaths import (
     resolved,
     written,
 )
-from packager.modelspec.importers.draft import Draft, DraftFile, named, one_line
+from packager.modelspec.importers.draft import Draft, DraftFile, named
 from packager.modelspec.importers.pods import complaint_about
 from packager.modelspec.importers.source import (
     ForeignValue,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
+    from packager.modelspec.importers.source import Rules
 
 MOUNT = "/mnt/mlcube"
 """The folder of a container below which each claim is mounted at its name."""
@@ -65,10 +67,14 @@ _MOST_SEEDS = 200
 _LONGEST_SEED = 200
 _MOST_GIGABYTES = 1_000_000
 _VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
-_BUILD = "is not carried over: build and push the image as the cube says, it is not in the package"
-_DOCKER_BUILD = ("build_context", "build_file", "build_args", "build_strategy")
-# Settings of docker that other functions read, or that do not change what runs.
-_DOCKER_READ = ("docker", "gpu_args", "cpu_args", "env_args", "image", "--mount_opts", "--gpus")
+_BUILD = ("is not carried over: build and push the image as the cube says, it is not in the package", None)
+_FIELDS: Rules = MappingProxyType(
+    {
+        "singularity": ("is not carried over: Kubernetes runs the image of docker", None),
+        **dict.fromkeys(("build_context", "build_file", "build_args", "build_strategy"), _BUILD),
+        **dict.fromkeys(("docker", "--gpus"), ("", None)),  # they do not change what runs
+    }
+)
 _RUN_IGNORED = re.compile("--(gpus|rm|runtime|interactive|tty)|-it?|-t")
 _RUN_WITH_VALUE = re.compile(
     "--(shm-size|network|net|gpus|runtime|env|volume|ulimit|ipc|memory|cpuset-cpus|security-opt|user|name)|-[evmu]"
@@ -148,7 +154,7 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
     source = Source(document, draft, path.name)
     _CubeImport(draft, source.root, path.resolve().parent, choices).put()
     draft.check()
-    source.report_unread({"singularity": ("is not carried over: Kubernetes runs the image of docker", None)})
+    source.report_unread(_FIELDS)
     return draft
 
 
@@ -275,12 +281,7 @@ class _CubeImport:
     def _put_names(self) -> None:
         entry = self.root.child("name")
         text = self._text(entry) or self.folder.name
-        name = named(text, prefix="mlcube")
-        origin = entry.origin if entry else decided("the name of its folder")
-        self.draft.put(("name",), name, origin)
-        if entry and name != text:
-            entry.leave(f"becomes {name!r}, found {show(text)}", "it stays the title")
-        self.draft.put(("title",), one_line(text) or name, origin)
+        self.draft.put_name(entry, text, "mlcube", "the name of its folder", "it stays the title")
         self.draft.put(("framework",), "mlcube", "an MLCube does not name one")
         description = self.root.child("description")
         lines = [_plain(about)] if (about := self._text(description)) else []
@@ -295,12 +296,9 @@ class _CubeImport:
 
     def _put_image(self, own: tuple[str, ForeignValue] | None) -> None:
         entry = self.root.at("docker", "image")
-        if self.choices.image is not None:
-            self.draft.put_image(self.choices.image, by_option("--image"))
-            for replaced in (entry, own[1] if own else None):
-                if replaced:
-                    replaced.leave("is replaced by --image")
-        elif own is not None:
+        if self.draft.put_image_of_option(self.choices.image, (entry, own[1] if own else None)):
+            return
+        if own is not None:
             self.draft.put_image(own[0], own[1].origin)
             if entry:
                 entry.leave("is replaced by k8s.image")
@@ -408,9 +406,6 @@ class _CubeImport:
 
     def _put_docker(self) -> None:
         section = self._mapping("docker")
-        for entry in section.children() if section else ():
-            if entry.value is not None and entry.key not in _DOCKER_READ:
-                entry.leave(_BUILD if entry.key in _DOCKER_BUILD else "is not carried over")
         for key in ("env_args", "gpu_args", "cpu_args"):
             if section and (arguments := section.child(key)):
                 for name, value in _run_options(self._program(arguments)):
@@ -562,9 +557,10 @@ class _CubeImport:
 
     def _put_platform(self, chosen: Sequence[Task]) -> None:
         """Put the accelerators, the memory and the disk that a cube needs, or the user wants."""
-        values = {entry.key: entry for entry in self.root.children("platform")}
-        self._put_accelerators(values.pop("accelerator_count", None), values.pop("accelerator_maker", None))
-        memory, disk = values.pop("host_memory_gb", None), values.pop("host_disk_space_gb", None)
+        platform = self.root.at("platform")
+        keys = ("accelerator_count", "accelerator_maker", "host_memory_gb", "host_disk_space_gb")
+        count, maker, memory, disk = (platform.child(key) if platform else None for key in keys)
+        self._put_accelerators(count, maker)
         if memory and (size := _gigabytes(memory)):
             for task in chosen:
                 requested: Location = ("overlays", task.overlay, "resources", "requests", "memory")
@@ -575,25 +571,22 @@ class _CubeImport:
                 disk.leave("is the size of the claim", f"--site CLAIM_SIZE={size}")
             else:
                 disk.leave(f"({show(disk.value)}) is not carried over", "the claim has to be as large")
-        for entry in values.values():
-            if entry.value is not None:
-                entry.leave(f"({show(entry.value)}) is not carried over")
 
     def _put_accelerators(self, count_entry: ForeignValue | None, maker: ForeignValue | None) -> None:
-        count = count_entry.whole(0, 9999) if count_entry and count_entry.value is not None else 0
+        count = count_entry.whole(0, 9999) if count_entry else 0
         if self.choices.gpus is not None:
             count = self.choices.gpus
             if count and (complaint := KEYS["GPU_COUNT"].complaint(str(count))):
                 raise UsageError(f"--gpus {count}: {complaint}")
         if count:
-            vendor = _VENDORS.get(str(maker.value).lower()) if maker and maker.value else "nvidia.com"
+            vendor = _VENDORS.get(str(maker.value).lower()) if maker else "nvidia.com"
             if maker and vendor is None:
                 maker.leave(f"is unknown: {show(maker.value)}", "--site GPU_VENDOR=… names the vendor of the resource")
             site = {"GPU_VENDOR": vendor} if vendor not in (None, "nvidia.com") else {}
             hint = self.draft.option("gpu", GPU_COUNT=str(count), **site)
             if count_entry:
                 count_entry.leave("is the option gpu of a site", hint)
-        elif maker and maker.value is not None:
+        elif maker:
             maker.leave(f"({show(maker.value)}) is not carried over: the cube asks for no accelerators")
 
 
@@ -621,12 +614,12 @@ def _run_options(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _gigabytes(entry: ForeignValue) -> str | None:
-    """Return a number of gigabytes as a quantity; None for null and zero, and, with a problem, for an invalid value."""
+    """Return a number of gigabytes as a quantity; None for zero, and, with a problem, for an invalid value."""
     if isinstance(entry.value, float) and 0 <= entry.value <= _MOST_GIGABYTES:
         mebibytes = math.ceil(entry.value * 1024)
         size = f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
         return size if mebibytes else None
-    number = entry.whole(0, _MOST_GIGABYTES) if entry.value is not None else None
+    number = entry.whole(0, _MOST_GIGABYTES)
     return f"{number}Gi" if number else None
 
 

@@ -92,7 +92,7 @@ class Source:
     def report_unread(self, rules: Rules, hint: str | None = None) -> None:
         """Add a finding for each key that nothing has read; `rules` has the messages and the hints for some keys.
 
-        A key with a rule is not reported if its value is null, false or empty.
+        A key with a rule is not reported if its value is null, false or empty, or the message is.
         """
         unread = [self.root]
         for holder in unread:
@@ -103,7 +103,7 @@ class Source:
                     unread.append(entry)
                 elif entry.key not in rules:
                     entry.note(LOST, hint)
-                elif entry.value or (entry.value == 0 and entry.value is not False):
+                elif rules[entry.key][0] and (entry.value or (entry.value == 0 and entry.value is not False)):
                     entry.note(*rules[entry.key])
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.base import yamlio
@@ -24,10 +26,10 @@ from packager.modelspec.files import SourceFile, source_file, walk
 from packager.modelspec.importers import manifests
 from packager.modelspec.importers.draft import LONGEST_NAME, Draft, DraftFile, named, one_line
 from packager.modelspec.importers.source import (
+    LOST,
     ForeignValue,
     Ledger,
     Source,
-    by_option,
     invalid,
     plain_path,
     printable,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.yamlio import Document
+    from packager.modelspec.importers.source import Rules
 
 _KIND = "a spec of Intel's Model Zoo"
 _SPECS = "tools/docker/specs"
@@ -52,14 +55,15 @@ _RUN = "run"
 _PARTS = re.compile(r"(?P<package>.+?)-(?P<precision>fp32|int8|bf16|bfloat16|fp16)-(?P<mode>training|inference)(-k8s)?")
 _IMAGE_ONLY = "is not carried over: it is for the zoo's Dockerfile"
 # Keys of slices that only name images and Dockerfiles, and those that a package cannot have.
-_SLICE_KEYS = {
-    "add_to_name": "",
-    "dockerfile_exclusive_name": "",
-    "dockerfile_subdirectory": "",
-    "partials": "are not carried over: build the image as the zoo does",
-    "tests": "are not carried over",
-    "test_runtime": "is not carried over",
-}
+_FIELDS: Rules = MappingProxyType(
+    {
+        **dict.fromkeys(("add_to_name", "dockerfile_exclusive_name", "dockerfile_subdirectory"), ("", None)),
+        "partials": ("are not carried over: build the image as the zoo does", None),
+        "tests": ("are not carried over", None),
+        "test_runtime": (LOST, None),
+        "runtime": ("is not carried over: mlops.env, site.env and mlpack configure have these values", None),
+    }
+)
 # Commands in scripts that may fail in a package's container.
 _DOUBTFUL = (
     ("--socket-id", "uses numactl, which needs a capability that containers do not have", "edit the script"),
@@ -129,7 +133,7 @@ def read(path: Path, name: str, choices: ZooChoices) -> Draft:
     draft.check()
     _PackageImport(draft, own, slices, _checkout(path, choices.models, name), choices).put()
     draft.check()
-    own.report_unread({})
+    own.report_unread(_FIELDS)
     return draft
 
 
@@ -235,20 +239,12 @@ class _PackageImport:
 
     def put(self) -> None:
         """Fill in the draft; problems and findings are in it."""
-        for entry in self.slices:
-            for key, message in _SLICE_KEYS.items():
-                if child := entry.child(key):
-                    if message and child.value and entry.source is self.source:
-                        child.leave(message)
-                    child.done()
         self._put_names()
         documentation = self.own.child("documentation")
         listed = documentation.items() if documentation and isinstance(documentation.value, list) else [documentation]
         documents = [entry for entry in listed if entry and entry.is_mapping()]
         words = _replacements(documents[0]) if documents else {}
         self._put_titles(words)
-        if runtime := self.own.child("runtime"):
-            runtime.leave("is not carried over: mlops.env, site.env and mlpack configure have these values")
         items = self._items("files")
         files = self._collected(items)
         if self.draft.problems:
@@ -305,11 +301,9 @@ class _PackageImport:
 
     def _put_image(self, words: dict[str, ForeignValue], served: ForeignValue | None) -> None:
         entry = words.get("<docker image>")
-        if self.choices.image is not None:
-            self.draft.put_image(self.choices.image, by_option("--image"))
-            if entry:
-                entry.leave("is replaced by --image")
-        elif served is not None and (text := served.text()):
+        if self.draft.put_image_of_option(self.choices.image, [entry]):
+            return
+        if served is not None and (text := served.text()):
             self.draft.put_image(text, served.origin)
             if entry and text not in (entry.value, f"docker.io/{entry.value}"):
                 entry.leave(f"is replaced by {show(printable(text))}, which the manifests run")
@@ -323,26 +317,23 @@ class _PackageImport:
 
     def _put_downloads(self) -> None:
         """Put the package's downloads, if the user chooses so; add a finding for each, as the zoo states no digest."""
-        number = 0
+        downloads: list[tuple[ForeignValue, dict[str, str]]] = []
         for item in self._items("downloads"):
             url = item.string("source").strip()
             target = posixpath.normpath(item.string("destination").strip() or ".")
-            download = {"url": url, "path": target}
-            shown = f"({printable(url)} to {printable(target)})"
-            try:
-                convert(download, Download)
-            except FieldsError:
-                item.leave(f"{shown} is not carried over: expected an http or https URL and a path in the package")
-                continue
-            if not self.choices.downloads:
+            message, hint = "is not carried over: expected an http or https URL and a path in the package", None
+            with suppress(FieldsError):
+                convert({"url": url, "path": target}, Download)
+                message = "is not carried over: the zoo states no digest of it"
                 hint = "import it with --downloads, or put the file into the image or on the dataset's storage"
-                item.leave(f"{shown} is not carried over: the zoo states no digest of it", hint)
-                continue
+                if self.choices.downloads:
+                    downloads.append((item, {"url": url, "path": target}))
+                    message = "is fetched into assets, and the zoo states no digest of it"
+                    hint = "mlpack build --record adds the one that it sees; scripts look for it in their own folder"
+            item.leave(f"({printable(url)} to {printable(target)}) {message}", hint)
+        for number, (item, download) in enumerate(downloads):
             for key, value in download.items():
                 self.draft.put(("downloads", number, key), value, item.origin)
-            number += 1
-            hint = "mlpack build --record adds the one that it sees; scripts look for the file in their own folder"
-            item.leave(f"{shown} is fetched into assets, and the zoo states no digest of it", hint)
 
     def _manifests(self, files: dict[str, SourceFile]) -> str | None:
         """Return the folder in the checkout with the package's manifests; None without any."""
