@@ -33,9 +33,9 @@ from packager.workloads.program import Run, directory, fetching, installing
 from packager.workloads.scripts import CHOICE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
 
-    from packager.base.fields import Environment, FetchedFile
+    from packager.base.fields import Environment
     from packager.base.problems import Problem
     from packager.modelspec.documentation import ReadmeSection
     from packager.modelspec.files import SourceFile
@@ -303,6 +303,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     payload += [(f"assets/{file.name}", file, file.executable) for file in sources.assets]
     if sources.dockerfile and not variant.image:
         payload.append(("Dockerfile", sources.dockerfile, False))
+    path_of = {key: path for path, key in configmap.keys([file.name for file in files]).items()}
     sequence = [overlay for overlay in spec.sequence if overlay in overlays]
     additions = [setting.argument for setting in loaded.settings if setting.adds]
     # The overlays that mount the claim of a workspace run one after the other, each on one node.
@@ -319,7 +320,10 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         variant=variant,
         image=spec.image.reference,
         variables=_variables(spec, spec.common_environments(variant), name, options, common),
-        code=tuple(_code(files)),
+        code=tuple(
+            CodePart(f"-{number}" if number > 1 else "", tuple(CodeFile(path_of[key], key) for key in keys))
+            for number, keys in enumerate(code.packed(files), start=1)
+        ),
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
         site=site,
@@ -366,14 +370,6 @@ def check_options(options: Options) -> None:
         raise UsageError(f"--registry {shown(registry)}: {fault}")
 
 
-def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:
-    """Yield the ConfigMaps that the code needs."""
-    paths = {key: path for path, key in configmap.keys([file.name for file in files]).items()}
-    for number, names in enumerate(code.packed(files), start=1):
-        suffix = f"-{number}" if number > 1 else ""
-        yield CodePart(suffix, tuple(CodeFile(paths[key], key) for key in names))
-
-
 def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Options) -> PlannedOverlay:
     values = spec.planned_overlay(variant, overlay)
     spec = replace(spec, image=spec.image_of(variant, overlay))
@@ -385,16 +381,14 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
     variables = (registry, image, *images, *numbers, *others)
     init = run.init.program(run.workdir) if run.init else None
     if spec.sources:
-        init = fetching([_source(source) for source in spec.sources], init)
+        # The arguments of the script for each source; Kubernetes replaces the variable.
+        paths = [f"$({source.folder}){source.to.removeprefix(source.folder) or '/'}" for source in spec.sources]
+        wanted = [(one.sha256 or "-", str(one.size), one.secret or "-") for one in spec.sources]
+        sources = zip(spec.sources, paths, wanted, strict=True)
+        init = fetching([(source.address, path, *values) for source, path, values in sources], init)
     if variant.requirements:  # installed first: they may have the clients that fetch sources
         init = installing(variant.requirements, init)
     return PlannedOverlay(overlay, values, run, values.program(run), variables, amounts, init, spec.image.reference)
-
-
-def _source(source: FetchedFile) -> tuple[str, ...]:
-    """Return the arguments of the script for a source; Kubernetes replaces the variable."""
-    path = f"$({source.folder}){source.to.removeprefix(source.folder) or '/'}"
-    return source.address, path, source.sha256 or "-", str(source.size), source.secret or "-"
 
 
 def _variables(

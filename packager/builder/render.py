@@ -155,7 +155,7 @@ class Components:
             )
             for overlay in plan.overlays
         }
-        self.workloads = targets(plan.overlays, self.pods)  # the workloads that the options change
+        self.workloads = tuple(targets(plan.overlays, self.pods))  # the workloads that the options change
         self.kinds = list(dict.fromkeys(workload.kind for workload in self.workloads))  # the kinds of the workloads
 
     def files(self, option: str) -> list[Entry]:

@@ -230,12 +230,9 @@ def source_file(root: Path, name: str, entry: os.DirEntry[str] | None = None) ->
         problem = f"expected a file, found a special file: {name}"
     elif not os.access(real, os.R_OK):
         problem = f"{name} cannot be read: permission denied"
-    return problem or SourceFile(_utf8(name), real, info.st_size, bool(info.st_mode & stat.S_IXUSR))
-
-
-def _utf8(name: str) -> str:
-    """Return the name that the file's bytes spell in UTF-8, whatever the locale took them for."""
-    return name if name.isascii() else os.fsencode(name).decode("utf-8", "surrogateescape")
+    # The name that the file's bytes spell in UTF-8, whatever the locale took them for.
+    in_utf8 = name if name.isascii() else os.fsencode(name).decode("utf-8", "surrogateescape")
+    return problem or SourceFile(in_utf8, real, info.st_size, bool(info.st_mode & stat.S_IXUSR))
 
 
 def _similar_name_hint(root: Path, name: str) -> str | None:
