@@ -135,7 +135,7 @@ def _load_again(spec: Path, settings: list[Setting], request: RebuildRequest) ->
         return loaded
     if own := [setting for setting in settings if setting.location[0] == "downloads"]:
         raise UsageError(f"the package changes a download of the spec: --set {own[0].argument}")
-    from packager.builder.downloads import with_downloads  # noqa: PLC0415 - imports urllib3
+    from packager.builder.downloads import with_downloads
 
     return with_downloads(loaded, settings, request.cache, record=False, tell=request.tell, progress=request.progress)
 

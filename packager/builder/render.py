@@ -29,7 +29,7 @@ from packager.base.errors import SpecError
 from packager.base.fields import text
 from packager.base.limits import DEFAULT
 from packager.base.values import replace
-from packager.base.yamlio import MISREAD
+from packager.base.yamlio import MISREAD, quoted
 from packager.builder.targets import pods_in, targets
 from packager.builder.templating import Templates, roots
 from packager.package import layout, placement, tree
@@ -59,9 +59,6 @@ TEMPLATES = roots(Path(__file__).resolve().parent.parent)
 
 # Words that every YAML parser reads as text without quotes: no numbers, dates or words of YAML 1.1.
 _PLAIN = re.compile(r"[A-Za-z/$][A-Za-z0-9_./()$=-]*(:[A-Za-z0-9_./()$=-]+)*")
-
-# JSON does not escape these; in YAML they end a line, or are not allowed.
-_ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)}
 
 _BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
 
@@ -243,7 +240,7 @@ def scalar(value: object) -> str:
     if isinstance(value, str):
         if _PLAIN.fullmatch(value) and value.lower() not in MISREAD:
             return value
-        return json.dumps(value, ensure_ascii=False).translate(_ESCAPED)
+        return quoted(value)
     return json.dumps(value)
 
 
