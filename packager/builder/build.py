@@ -22,7 +22,6 @@ from packager.modelspec.settings import parse_setting
 from packager.package import archive, layout, outside, placement, tree
 from packager.package.opened import check_replaceable, opened
 from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered, set_gpus
-from packager.site.defaults import Labels, defaults
 from packager.workloads import accelerators
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from packager.modelspec.settings import Setting
     from packager.package.opened import Package
     from packager.package.tree import Entry, Tree
-    from packager.site.defaults import Defaults
     from packager.site.read import SiteSettings
 
 
@@ -325,35 +323,33 @@ def _no_progress(label: str, total: int, *, unit: str) -> AbstractContextManager
 
 def with_site(options: Options, planned: Plan, site: SiteSettings) -> Options:
     """Return the options of a build with the defaults of a site."""
-    variant = planned.variant
-    labels = Labels(planned.name, planned.spec.name, planned.spec.framework, variant.precision, variant.mode)
-    values = defaults(site, labels)
+    ids = site.ids
     return replace(
         options,
-        root=values.root if options.root is None else options.root,
-        registry=values.registry if options.registry is None else options.registry,
-        site=_selection(options.site, values, {option.name for option in offered(planned.traits)}),
-        user=values.ids.get("uid"),
-        group=values.ids.get("gid"),
-        fs_group=values.ids.get("fs_group"),
+        root=site.config.root if options.root is None else options.root,
+        registry=site.config.registry if options.registry is None else options.registry,
+        site=_selection(options.site, site, {option.name for option in offered(planned.traits)}),
+        user=ids.get("uid"),
+        group=ids.get("gid"),
+        fs_group=ids.get("fs_group"),
     )
 
 
-def _selection(given: Selection, values: Defaults, available: set[str]) -> Selection:
+def _selection(given: Selection, site: SiteSettings, available: set[str]) -> Selection:
     """Return the components of the command line with those of a site that the package has."""
     has_storage = any(BY_NAME[name].places for name in given.options)
-    storage = {name for name in values.storage or () if name in available and not has_storage}
+    storage = {name for name in site.storage if name in available and not has_storage}
     chosen = {*given.options, *storage}
-    for name in values.options:
+    for name in site.options:
         needed = BY_NAME[name].needs
         if name in available and (not needed or set(needed) & storage):
             chosen.add(name)
     keys = {key.name for name in chosen for key in BY_NAME[name].keys}
-    site_values = {key: value for key, value in values.values.items() if key in keys}
+    site_values = {key: value for key, value in site.values.items() if key in keys}
     return replace(
         given,
         options=tuple(option.name for option in OPTIONS if option.name in chosen),
         values=MappingProxyType({**site_values, **given.values}),
-        placement=MappingProxyType({**values.placement, **given.placement}) if PLACEMENT in chosen else given.placement,
-        annotations=values.annotations if PLACEMENT in chosen else given.annotations,
+        placement=MappingProxyType({**site.placement, **given.placement}) if PLACEMENT in chosen else given.placement,
+        annotations=site.config.annotations or {} if PLACEMENT in chosen else given.annotations,
     )
