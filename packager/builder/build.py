@@ -133,11 +133,7 @@ def build(
 
 
 def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) -> Rendered:
-    """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts.
-
-    Raises:
-        ToolError: kubectl is missing.
-    """
+    """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts."""
     options = _options(request)
     loaded = load(catalog.find(request.model or "", request.folders), _settings(request), may_mount=True)
     planned = plan(loaded, choose(loaded.spec, request.precision, request.mode), options)

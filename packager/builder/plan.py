@@ -273,11 +273,7 @@ class Plan(Value, frozen=True):
 
 
 def choose(spec: Spec, precision: str | None, mode: str | None) -> Variant:
-    """Return the first variant with this precision and this mode; None matches any.
-
-    Raises:
-        UsageError: No variant matches; the message lists the variants.
-    """
+    """Return the first variant with this precision and this mode; None matches any."""
     for variant in spec.variants:
         if precision in (None, variant.precision) and mode in (None, variant.mode):
             return variant
@@ -358,11 +354,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
 
 
 def check_options(options: Options) -> None:
-    """Refuse a root or a registry that is invalid where the package uses it.
-
-    Raises:
-        UsageError: A value is invalid; the message has the expected form and the value.
-    """
+    """Refuse a root or a registry that is invalid where the package uses it."""
     root, registry = options.root, options.registry
     if root is not None and (fault := root_fault(root)):
         raise UsageError(f"--root {shown(root)}: {fault}")

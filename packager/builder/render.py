@@ -209,10 +209,7 @@ def sections(plan: Plan, options: Iterable[Option], known: Iterable[str] = ()) -
 def scaffold(name: str, kind: str | None = None, **values: object) -> Iterator[tuple[str, str, bool]]:
     """Yield the files of a new model's folder: name, content, and whether it is executable.
 
-    Args:
-        name: The model's name.
-        kind: The kind of its overlay on several nodes, when the kind's folder has a scaffold of its own.
-        values: Further values for the templates of the kind's scaffold.
+    `kind` is that of its overlay on several nodes, if the kind's folder has a scaffold of its own.
     """
     folder = f"{_folder(kind)}/" if kind else ""
     for file in _files(_folder(kind) if kind else "scaffold"):

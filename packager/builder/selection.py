@@ -72,11 +72,9 @@ class Selection(Value, frozen=True):
 
 
 def select(selected: Sequence[str], settings: Sequence[str] = ()) -> Selection:
-    """Return the components that the command line selects.
+    """Return the selected components: options by name, or `ALL`, and folders as paths, with a slash in them.
 
-    Args:
-        selected: Options by name, or `ALL`; folders as paths, with a slash in them.
-        settings: KEY=VALUE each, for `site.env`.
+    `settings` are KEY=VALUE each, for `site.env`.
     """
     option_names = {name for name in selected if "/" not in name and name != ALL}
     for name in option_names - BY_NAME.keys():

@@ -108,11 +108,7 @@ def find(text: bytes, name: str, *, sets: bool = False) -> list[Found]:
 
 
 def read(found: Found, image: str | None = None) -> Draft:
-    """Return the draft of a job; `image` replaces its image.
-
-    Raises:
-        SpecError: The job cannot run without a part that is not carried over.
-    """
+    """Return the draft of a job; `image` replaces its image. Raises SpecError with all problems."""
     what, verb = (_JOBSET, "jobset") if found.kind == "JobSet" else (_KUBEFLOW, "kubeflow")
     draft = Draft(found.shown, what, verb)
     name = found.shown.replace("\\", "/").rpartition("/")[2]

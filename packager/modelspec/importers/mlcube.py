@@ -134,12 +134,7 @@ def overlay_of(task: str) -> str:
 
 
 def read(path: Path, name: str, choices: Choices) -> Draft:
-    """Return the draft of a cube: of its file, or of the folder with `mlcube.yaml`.
-
-    Raises:
-        SpecError: The file is not a valid cube of configuration 2.0.
-        UsageError: A choice names a task or a parameter that the cube does not have.
-    """
+    """Return the draft of a cube: of its file, or of the folder with `mlcube.yaml`."""
     folder = None
     if path.is_dir():
         folder, path, name = path, path / _FILE, f"{name.rstrip('/')}/{_FILE}"
@@ -624,10 +619,9 @@ def _gigabytes(entry: ForeignValue) -> str | None:
 
 
 def _seed_files(root: Path, path: str, room: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of an input by their paths in the model, those of a folder sorted; none for an empty folder.
+    """Yield the files of an input by their paths in the model; none for an empty folder.
 
-    Raises:
-        CubeError: The files do not fit, are not plain files, or have names that a model cannot have.
+    Raises CubeError if the files do not fit, are not plain files, or have names that a model cannot have.
     """
     if path == WORKSPACE_FOLDER:
         raise CubeError("it is the whole workspace")

@@ -269,8 +269,7 @@ def plain_path(root: Path, path: str) -> Path | None:
 def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder: Path | None = None) -> bytes:
     """Return the content of a file that the user names; a file found in `folder` may not be a link out of it.
 
-    Returns:
-        The content; at most one byte more than `max_bytes`, which `yamlio` then refuses.
+    At most one byte more than `max_bytes` is returned, which `yamlio` then refuses.
     """
     try:
         real = path.resolve(strict=True)

@@ -118,11 +118,7 @@ def spec_files(path: Path, name: str) -> list[tuple[Path, str]]:
 
 
 def read(path: Path, name: str, choices: ZooChoices) -> Draft:
-    """Return the draft of a package; `path` is its spec, in a folder of the zoo's tools/docker/specs.
-
-    Raises:
-        SpecError: The file is not a spec of the zoo, or names files that do not exist.
-    """
+    """Return the draft of a package; `path` is its spec, in a folder of the zoo's tools/docker/specs."""
     draft = Draft(name, _KIND, "intel")
     document = _loaded(path, name, draft)
     if "slice_sets" not in document.data:
