@@ -150,11 +150,7 @@ def build(
 
 
 def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) -> Rendered:
-    """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts.
-
-    Raises:
-        ToolError: kubectl is missing.
-    """
+    """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts."""
     options = _options(request)
     loaded = load(catalog.find(request.model or "", request.folders), _settings(request), may_mount=True)
     planned = plan(loaded, choose(loaded.spec, request.precision, request.mode), options)
@@ -298,7 +294,7 @@ class _Writer:
 
 
 def _notes(planned: Plan, loaded: LoadedSpec, package: Tree) -> Iterator[str]:
-    """Yield what a user should know of a package before it is applied."""
+    """Yield the notes about a package: values that it lacks, claims, GPUs and assets."""
     options = planned.site.options
     for option, key in planned.site.missing_values(planned.traits):
         yield f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE"
