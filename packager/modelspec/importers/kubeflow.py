@@ -108,11 +108,7 @@ def find(text: bytes, name: str, *, sets: bool = False) -> list[Found]:
 
 
 def read(found: Found, image: str | None = None) -> Draft:
-    """Return the draft of a job; `image` replaces its image.
-
-    Raises:
-        SpecError: The job cannot run without a part that is not carried over.
-    """
+    """Return the draft of a job; `image` replaces its image. Raises SpecError with all problems."""
     what, verb = (_JOBSET, "jobset") if found.kind == "JobSet" else (_KUBEFLOW, "kubeflow")
     draft = Draft(found.shown, what, verb)
     name = found.shown.replace("\\", "/").rpartition("/")[2]
@@ -183,14 +179,13 @@ class _JobImport(JobImport):
         for name in entries.keys() - self.operator.roles:
             expected = f"the roles are: {', '.join(self.operator.roles)}"
             entries[name].refuse(f"unknown role {show(name)}", expected, at_key=True)
-        roles = [self._role(name, entries[name]) for name in self.operator.roles if name in entries]
-        self.every = [role for role in roles if role]
+        for name in [name for name in self.operator.roles if name in entries]:
+            entry = entries[name]
+            count = _count(entry.child("replicas"), 0, "the operator's default")
+            container, port = self.operator.container, self.operator.port
+            if role := self.read_role(name.lower(), entry, entry.at("template"), count, container, port):
+                self.every.append(role)
         return self.every
-
-    def _role(self, name: str, entry: ForeignValue) -> Role | None:
-        count = _count(entry.child("replicas"), 0, "the operator's default")
-        container, port = self.operator.container, self.operator.port
-        return self.read_role(name.lower(), entry, entry.at("template"), count, container, port)
 
     def _holders(self, spec: ForeignValue) -> list[ForeignValue]:
         return [holder for holder in (spec.at("runPolicy"), spec) if holder]
