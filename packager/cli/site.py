@@ -35,7 +35,8 @@ def init(
     output: Output = None,
 ) -> None:
     """Write a commented site.yaml; on a terminal, it asks for the values that most sites have."""
-    from packager.site.example import QUESTIONS, create
+    from packager.site.config import QUESTIONS
+    from packager.site.read import create
 
     path = site_file or site_path()
     values = {} if yes or not has_terminal() else _answers(QUESTIONS)

@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, envfile, paths
-from packager.base.errors import UnansweredError, UsageError, VerificationError
+from packager.base.errors import UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.values import Value
 from packager.configure import additions, settings
-from packager.configure.merge import Choice, Conflict, Versions, merged
+from packager.configure.merge import Choice, Conflict, Versions, merged, unanswered
 from packager.configure.upgrade import with_folders
 from packager.package import integrity, kustomization, layout, outside, placement
 from packager.package.opened import chosen_overlays, opened
@@ -73,9 +73,7 @@ def write(
         names = chosen_overlays(package, name)
         planned = [_planned(package, folder / overlay, overlay, choices) for overlay in names]
         if problems := [problem for overlay in planned for problem in overlay.conflicts]:
-            count = f"{len(problems)} conflict{'s' if len(problems) > 1 else ''}"
-            hint = "--yours FILE keeps your version where it conflicts, --theirs FILE takes the new one"
-            raise UnansweredError(f"{count}: {folder} was left as it is", hint=hint, problems=problems)
+            raise unanswered(problems, folder)
         return tuple(_write(package, overlay, dry_run=dry_run) for overlay in planned)
 
 

@@ -16,7 +16,6 @@ import posixpath
 import shutil
 from contextlib import contextmanager
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packager import verify as verification
@@ -28,16 +27,18 @@ from packager.base.runner import SYSTEM
 from packager.base.values import Value, replace
 from packager.configure import additions, lock
 from packager.configure.diff import MOST_BYTES, delivered
-from packager.configure.merge import Choice, Conflict, Versions, merged
+from packager.configure.merge import Choice, Conflict, Versions, merged, unanswered
 from packager.kubernetes.podsecurity import Level
 from packager.package import integrity, kustomization, layout, outside, tree
 from packager.package.layout import INVENTORY, is_added, is_editable
 from packager.package.opened import opened
 from packager.package.options import BY_NAME, VOLUME_FOLDERS
+from packager.package.tree import link
 from packager.verify.taken import newly_taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from packager.base.runner import Runner
     from packager.package.opened import Package
@@ -102,12 +103,7 @@ class PreparedUpgrade(Value, frozen=True):
     @property
     def error(self) -> UnansweredError:
         """The error about the undecided conflicts."""
-        count = len(self.conflicts)
-        return UnansweredError(
-            f"{count} conflict{'s' if count > 1 else ''}: {self.old.source} was left as it is",
-            hint="--yours FILE keeps your version where it conflicts, --theirs FILE takes the new one",
-            problems=self.problems(self.conflicts),
-        )
+        return unanswered(self.problems(self.conflicts), self.old.source)
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints; values that may be secret are masked."""
@@ -436,9 +432,9 @@ def write(
         verify(upgrade, folder)
         for name in own:
             if (old.folder / name).is_dir():
-                shutil.copytree(old.folder / name, folder / name, copy_function=_link, symlinks=True)
+                shutil.copytree(old.folder / name, folder / name, copy_function=link, symlinks=True)
             else:
-                _link(old.folder / name, folder / name)
+                link(old.folder / name, folder / name)
         for path in [folder, *(path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())]:
             before = old.folder / path.relative_to(folder)
             path.chmod(before.stat().st_mode & 0o7777 if before.is_dir() else 0o755)
@@ -466,7 +462,7 @@ def _write_package(upgrade: PreparedUpgrade, folder: Path) -> None:
         file = planned.get(path)
         if file is None or file.action is FileResult.kept:
             if path in present:
-                _link(old.folder / path, folder / path)
+                link(old.folder / path, folder / path)
         elif file.mode is not None:
             _write_file(file, old.folder / path, new.folder / path, folder / path)
     sealed = PlannedFile(INVENTORY, FileResult.updated, "0644")
@@ -484,12 +480,3 @@ def _write_file(file: PlannedFile, present: Path, new: Path, path: Path) -> None
         kept = present.stat().st_mode & 0o666
         mode = kept | (kept >> 2 & 0o111 if mode & 0o111 else 0)
     path.chmod(mode)
-
-
-def _link(source: str | Path, path: str | Path) -> None:
-    """Give a file another name, or copy it where that is not possible."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, path, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, path, follow_symlinks=False)

@@ -261,9 +261,10 @@ def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entr
 
 def _values_component(package: Package) -> Iterator[Problem]:
     """Yield a finding if an overlay outside of the package lacks the component that puts its values into it."""
-    for file, content in package.outside.extras(package.name) if package.outside else ():
-        if file.name == layout.KUSTOMIZATION and (not file.is_file() or file.read_bytes() != content):
-            yield Problem(str(file), 0, 0, "it is not as `mlpack overlay` writes it", package.outside.carry_over)
+    if overlay := package.outside:
+        for file, content in overlay.extras(package.name):
+            if file.name == layout.KUSTOMIZATION and (not file.is_file() or file.read_bytes() != content):
+                yield Problem(str(file), 0, 0, "it is not as `mlpack overlay` writes it", overlay.carry_over)
 
 
 def _inventory_lines(package: Package) -> dict[str, int]:

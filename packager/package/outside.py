@@ -23,8 +23,7 @@ import json
 import os
 import posixpath
 import re
-import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from packager.base.errors import VerificationError, unreadable
 from packager.base.paths import argument
 from packager.base.values import Value
 from packager.package import layout
+from packager.package.tree import link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -231,7 +231,8 @@ def view(overlay: OutsideOverlay, sealed: Mapping[str, Any]) -> Iterator[Path]:
         try:
             for path in (*sealed["files"], layout.INVENTORY):
                 if not overlay.is_own(path):
-                    _link(overlay.package / path, work / path)
+                    with suppress(FileNotFoundError):
+                        link(overlay.package / path, work / path)
             for path, content in own.items():
                 (work / path).parent.mkdir(parents=True, exist_ok=True)
                 (work / path).write_bytes(content)
@@ -239,14 +240,3 @@ def view(overlay: OutsideOverlay, sealed: Mapping[str, Any]) -> Iterator[Path]:
         except OSError as error:
             raise unreadable(overlay.package, error) from None
         yield work
-
-
-def _link(source: Path, path: Path) -> None:
-    """Give a file of the package another name, or copy it; leave out a file that is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, path, follow_symlinks=False)
-    except FileNotFoundError:
-        pass
-    except OSError:
-        shutil.copy2(source, path, follow_symlinks=False)

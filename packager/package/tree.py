@@ -7,7 +7,9 @@ import itertools
 import json
 import os
 import re
+import shutil
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packager.base import plainfiles
@@ -20,7 +22,6 @@ from packager.package.path_checks import ContentError, Contents, inactive, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from packager.base.limits import Limits
 
@@ -243,3 +244,14 @@ def make_folders(folder: Path, path: str) -> None:
         make_folders(folder, path.rpartition("/")[0])
         step.mkdir()
         step.chmod(0o755)  # whatever the umask
+
+
+def link(source: str | Path, path: str | Path) -> None:
+    """Give a file another name, or copy it where that is not possible."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, path, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copy2(source, path, follow_symlinks=False)

@@ -12,7 +12,7 @@ import pytest
 
 from packager.base import plainfiles
 from packager.base.errors import ToolError
-from packager.package.reader import Reader
+from packager.package.opened import Reader
 from tests.files import replace
 
 if TYPE_CHECKING:
