@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -157,24 +158,12 @@ def changes(files: Files) -> Iterator[Change]:
             text.decode(errors="replace").removesuffix("\n").split("\n") if text else []
             for text in (files.before(path) or b"", content)
         )
-        for first, last, begin, end in _replaced_lines(before, after):
-            for offset, (old, new) in enumerate(itertools.zip_longest(before[first:last], after[begin:end])):
-                if old != new and (old is not None or new):  # a new blank line says nothing
+        for tag, first, last, begin, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+            lines = [*itertools.zip_longest(before[first:last], after[begin:end])] if tag != "equal" else []
+            for number, (old, new) in enumerate(lines, start=begin + 1):
+                if old is not None or new:  # a new blank line says nothing
                     shown = None if old is None else masked_line(old.strip(), is_site=is_site)
-                    yield Change(path, begin + offset + 1, shown, masked_line((new or "").strip(), is_site=is_site))
-
-
-def _replaced_lines(before: list[str], after: list[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the lines of a text that differ: their range before, and their range after."""
-    if len(before) == len(after):
-        yield 0, len(before), 0, len(after)
-        return
-    import difflib  # noqa: PLC0415 - only an edit that adds or removes lines needs it
-
-    for tag, *numbers in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag != "equal":
-            first, last, begin, end = numbers
-            yield first, last, begin, end
+                    yield Change(path, number, shown, masked_line((new or "").strip(), is_site=is_site))
 
 
 def _annotating(files: Files, annotations: Mapping[str, str]) -> Iterator[OwnComponent]:
