@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tarfile
 import unicodedata
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,27 +100,21 @@ _A = _file("p/a", b"a" * 3000)
 VARIANTS = [
     (_tar(_file("p/a/../../../evil")), "leads out of the package"),
     (_tar(_file("//evil")), "the path is absolute"),
-    (_tar(_of_type(tarfile.CONTTYPE)), "is not a plain file"),
     (_tar(_file("p/new\nline")), "control characters"),
     (_tar(_file("p/" + "a" * 300)), "too long or too deep"),
-    (_tar(_file("p/" + "a/" * 100 + "b")), "too long or too deep"),
     (_tar(_file(".")), "packed by another program"),
     (_named("p/a", "p/./a"), "p/./a was packed by another program"),
     (_named("p/Scripts/a", "p/scripts/b"), "the same name where case is ignored"),
     (_named("p/\u00e9", "p/e\u0301"), "the same name where case is ignored"),
-    (_named("p/stra\u00dfe", "p/STRASSE"), "the same name where case is ignored"),
     (_named("p/train.py", "p/train\u200b.py"), "the same name where invisible characters are ignored"),
     (_named("p/a\u202eb\u202c", "p/A\ufeffB"), "the same name where invisible characters are ignored"),
     (_named("p/a", "p/a/b"), "is both a file and a folder"),
-    (_named("p/a/b", "p/a"), "is both a file and a folder"),
     (
         _named("p/e\u0301"),
         ": 'p/e\\u0301': the name is not in Unicode form NFC, to which some readers convert it",
     ),
     (_tar(_A)[: 512 + 1000], ": the archive ends too early"),
-    (_tar(_A)[: 512 + 3000], ": the archive ends too early"),
     (_tar(_A) + _tar(_file("p/late")), "unexpected data after the end"),
-    (_tar(_A) + b"\0" * 511 + b"x", "unexpected data after the end"),
     (
         archive.header("p/x", 1 << 50),
         ": the files are larger than 68,719,476,736 bytes in total",
@@ -129,8 +122,6 @@ VARIANTS = [
     # Python 3.11's reader needs quadratic time for such a header (CVE-2024-6232).
     (archive_of(Item(b"p/x", b"x", b"1" * 4096), Item(b"p/x")), ": p/x was packed by another program than mlpack"),
     (archive_of(*[extended(record(b"path", b"p/x"))] * 20_000), ": p/x is not a plain file"),
-    (b"", ""),
-    (b"not tar" * 1000, ""),
 ]
 """Tars that are refused, each with a part of the message."""
 
@@ -154,48 +145,11 @@ def test_extract_refuses_archive_cut_at_any_byte(tmp_path: Path) -> None:
         assert re.search("ends too early|not a gzip archive|not a tar archive|is damaged", message), message
 
 
-def test_extract_refuses_tar_with_missing_or_damaged_block(tmp_path: Path) -> None:
-    """Python's reader takes a bad header for the end; another reader would continue and see more files."""
-    whole = _tar(_file("p/a", b"a" * 3000), _file("p/b", b"b" * 3000))
-    used = whole.rstrip(b"\0")
-    path = tmp_path / "cut.tar.gz"
-    for length in range(0, len(used) + 1, 512):
-        path.write_bytes(gzip.compress(whole[:length]))
-        _refused(path, tmp_path / f"work{length}")
-    second = whole.index(b"p/b")
-    path.write_bytes(gzip.compress(whole[:second] + b"X" * 512 + whole[second + 512 :]))
-    assert "damaged" in _refused(path, tmp_path / "header")
-
-
 def test_extract_reports_unreadable_archive_as_tool_error(tmp_path: Path) -> None:
     for path, message in (("/proc/self", "is a directory"), ("/proc/self/mem", "input/output error")):
         with pytest.raises(ToolError) as refused:
             archive.extract(Path(path), tmp_path)
         assert str(refused.value) == f"{path} cannot be read: {message}"
-
-
-def test_extract_detects_changed_bytes(tmp_path: Path) -> None:
-    """gzip's checksum covers the content only: some compressed bytes can change without changing the content."""
-    content = _tar(_file("p/a", b"content"))
-    whole = bytearray(gzip.compress(content, mtime=0))
-    path = tmp_path / "changed.tar.gz"
-    header = 10
-    refused = 0
-    for index in range(header, len(whole)):
-        changed = whole.copy()
-        changed[index] ^= 0x10
-        path.write_bytes(changed)
-        if _content(changed) != content:
-            _refused(path, tmp_path / f"work{index}")
-            refused += 1
-    assert refused > 0.9 * (len(whole) - header)
-
-
-def _content(compressed: bytes | bytearray) -> bytes | None:
-    try:
-        return gzip.decompress(compressed)
-    except (OSError, EOFError, zlib.error):
-        return None
 
 
 BOMBS = [
@@ -214,13 +168,6 @@ def test_extract_refuses_bomb(content: Callable[[], bytes], limits: Limits, reas
     path = tmp_path / "bomb.tar.gz"
     path.write_bytes(gzip.compress(content(), 9))
     assert reason in _refused(path, tmp_path / "work", limits)
-
-
-def test_digest_of_tar_beyond_limits_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.tar.gz"
-    path.write_bytes(gzip.compress(_tar(_file("p/a")) + bytes(2 << 20), 9))
-    with pytest.raises(VerificationError, match="unpacks to more than 1,000 bytes"):
-        archive.tar_digest(path, Limits(size=1000, files=2))
 
 
 def test_extract_counts_folders_implied_by_paths(tmp_path: Path) -> None:
@@ -349,7 +296,6 @@ INVENTORIES = [
     (_inventory(workspace="A b"), "expected the name of a claim"),
     (b'{"manifest": 1, "manifest": 1}', "duplicate key"),
     (b"[" * 100_000, "is not the inventory of a package: "),
-    (b"\xff", "is not the inventory of a package: "),
     (b"9" * 5000, "is not the inventory of a package: "),
     (b" " * ((16 << 20) + 1), "manifest.json is larger than 16,384 KiB"),
 ]
@@ -361,14 +307,6 @@ def test_opened_refuses_invalid_inventory(tmp_path: Path) -> None:
         with pytest.raises(VerificationError, match=re.escape(reason)) as caught, opened(tmp_path):
             pass
         assert "\n" not in str(caught.value)
-
-
-def test_tree_reports_unreadable_inventory(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ToolError) as refused:
-        tree.read(tmp_path / "file")
-    assert str(refused.value) == f"{tmp_path}/file/manifest.json cannot be read: not a directory"
-    assert refused.value.exit_code == 6
 
 
 def test_opened_refuses_path_that_is_neither_file_nor_folder(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class Files:
         Raises:
             UsageError: This version of mlpack cannot plan the package from its spec.
         """
-        from packager.builder.restore import components  # noqa: PLC0415 - imports jinja2, which few edits need
+        from packager.builder.rebuild import components  # noqa: PLC0415 - imports jinja2, which few edits need
 
         return components(self.package)
 
