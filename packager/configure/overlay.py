@@ -13,7 +13,6 @@ from packager.base.problems import Problem
 from packager.base.values import Value
 from packager.configure import additions, settings
 from packager.configure.merge import Choice, Conflict, Versions, merged, unanswered
-from packager.configure.upgrade import with_folders
 from packager.package import integrity, kustomization, layout, outside, placement
 from packager.package.opened import chosen_overlays, opened
 from packager.package.outside import OutsideOverlay
@@ -68,6 +67,9 @@ def write(
     with opened(path) as package:
         if package.outside:
             raise UsageError(f"{path} is itself an overlay of {package.outside.package}")
+        if any(layout.component(file) == (layout.SITE, layout.PLACEMENT) for file in package.inventory["files"]):
+            hint = "build it again, or edit it in its folder"
+            raise UsageError(f"{path} was built by mlpack 0.2.0 or before: it has no overlays outside", hint=hint)
         if problems := integrity.check(package, DEFAULT).problems:
             raise VerificationError(f"{path} is not as it was sealed", problems=problems)
         names = chosen_overlays(package, name)
@@ -100,7 +102,10 @@ def _planned(package: Package, folder: Path, name: str, choices: Mapping[Path, C
             raise UsageError(f"{folder} contains something else than an overlay of {package.name}")
         return _Planned(folder, theirs)
     present = {path: content for path, content in old.files() if own.is_own(path)}
-    wanted, values = _wanted(old, present), b"".join(present[path] for path in present if _is_site(path))
+    wanted, values = (
+        _wanted(old, present),
+        b"".join(present[path] for path in present if path.endswith(layout.site_env(""))),
+    )
     delivered = {path: text.encode(errors="surrogateescape") for path, text in old.delivered.items()}
     files = settings.Files(package)
     for path, content in delivered.items():
@@ -112,29 +117,21 @@ def _planned(package: Package, folder: Path, name: str, choices: Mapping[Path, C
     additions.offer(files, {name: wanted}, values)
     theirs |= files.changed()
     new_keys = tuple(f"{own.place(path)}: {key}" for path, key in _new_keys(theirs, delivered, present))
-    for path in [path for path in present if path in theirs and _is_site(path)]:
-        before[path], present[path] = with_folders(before.get(path, b""), present[path], theirs[path], wanted)
     contents = dict(theirs)
     conflicts: list[Conflict] = []
-    placed = next(filter(layout.is_placement, theirs), None)
     for path, yours in present.items():
-        target = placed if placed and layout.is_placement(path) else path  # up to 0.2.0 it was in another place
-        base, new = before.get(path), theirs.get(target)
+        base, new = before.get(path), theirs.get(path)
         if base is None or new is None:
             is_of_option = new is not None and layout.component_of(path)  # which users do not edit
             if yours != base and not is_of_option:  # else the new package does not have it any more
                 contents[path] = yours
             continue
-        choice = choices.get(own.place(target))
-        result = merged(target, Versions(base, yours, new), choice)
-        contents[target] = result.content
+        choice = choices.get(own.place(path))
+        result = merged(path, Versions(base, yours, new), choice)
+        contents[path] = result.content
         conflicts += result.conflicts if choice is None else ()
     problems = tuple(Problem(str(own.place(it.path)), it.line, min(it.line, 1), it.message) for it in conflicts)
     return _Planned(folder, contents, new_keys, problems)
-
-
-def _is_site(path: str) -> bool:
-    return path.endswith(layout.site_env(""))
 
 
 def _wanted(overlay: OutsideOverlay, present: Mapping[str, bytes]) -> list[str]:

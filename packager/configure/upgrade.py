@@ -249,7 +249,7 @@ class _Planner:
         on = {component.name for path in paths for component in _components(self._read(path), path) if component.on}
         for path in [path for path in self._entries if path.endswith(layout.site_env(""))]:
             base, before = self._delivered(path) if path in self._base else None, self._read(path)
-            self._merge_base[path], kept = with_folders(base or b"", before, self._read_new(path), on)
+            self._merge_base[path], kept = _with_folders(base or b"", before, self._read_new(path), on)
             if kept != before:
                 self._yours_text[path] = kept
 
@@ -326,7 +326,7 @@ class _Planner:
         return keys, options
 
 
-def with_folders(base: bytes, yours: bytes, theirs: bytes, on: Iterable[str]) -> tuple[bytes, bytes]:
+def _with_folders(base: bytes, yours: bytes, theirs: bytes, on: Iterable[str]) -> tuple[bytes, bytes]:
     """Return delivered values of options and the user's, which keep the place of files on a volume.
 
     It is the volume's root where they have no folder yet, as if the delivered ones had that of the new package.
