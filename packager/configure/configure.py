@@ -135,18 +135,7 @@ def prepared(
 
 
 def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False, tell: Tell) -> Iterator[str]:
-    """Make the edits: in place in a folder; of an archive, a new one is written. Yield each path once it is written.
-
-    Args:
-        edits: The prepared edits.
-        destination: The new archive; None for a name beside the old one, or the old one if nothing changes.
-        force: Whether to replace an existing archive.
-        tell: Receives a note if the new archive already exists.
-
-    Raises:
-        UsageError: A file exists at the path of the new archive, and `force` is not set.
-        ToolError: A file cannot be written, or another program has changed one since it was read.
-    """
+    """Make the edits: in place in a folder; of an archive, a new one is written. Yield each path once it is written."""
     if edits.package.source.is_dir():
         if (overlay := edits.package.outside) and (
             foreign := [path for path in edits.changed if not overlay.is_own(path)]

@@ -127,13 +127,7 @@ def delivered(package: Package, path: str) -> bytes | None:
 
 
 def patch(path: str, before: bytes | None, now: bytes | None) -> bytes:
-    """Return the patch of one file, which `git apply` and `patch -p1` take; empty if nothing differs.
-
-    Args:
-        path: The file below the package's root.
-        before: Its content before; None if it was not there.
-        now: Its content now; None if it is not there.
-    """
+    """Return the patch of one file, which `git apply` and `patch -p1` take; empty if nothing differs."""
     end = "\t" if " " in path else ""  # or GNU's patch reads the name up to the blank
     names = ("/dev/null" if text is None else f"{side}/{path}{end}" for side, text in (("a", before), ("b", now)))
     rows = diff_bytes(

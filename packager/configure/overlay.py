@@ -48,20 +48,7 @@ def write(
     *,
     dry_run: bool = False,
 ) -> tuple[WrittenOverlay, ...]:
-    """Write overlays of a package to folders of their names; those that are there are carried over to the package.
-
-    Args:
-        path: The folder of the package.
-        folder: The folder that contains the overlays.
-        name: The overlay; None for all.
-        choices: The version to take where a file of an overlay conflicts.
-        dry_run: Whether nothing is written.
-
-    Raises:
-        UsageError: The path is no package in a folder, or a folder contains something else than such an overlay.
-        VerificationError: A file of the package is not as it was sealed.
-        UnansweredError: Both the overlay and the package changed the same place; nothing is written.
-    """
+    """Write overlays of a package to folders of their names; those that are there are carried over to the package."""
     if paths.is_file(path):
         raise UsageError(f"{path} is an archive, and an overlay names folders in its package", hint="unpack it first")
     with opened(path) as package:

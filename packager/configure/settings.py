@@ -59,11 +59,7 @@ class Files:
 
     @cached_property
     def components(self) -> Components:
-        """The components that the package has, or could have.
-
-        Raises:
-            UsageError: This version of mlpack cannot plan the package from its spec.
-        """
+        """The components that the package has, or could have."""
         from packager.builder.rebuild import components  # noqa: PLC0415 - imports jinja2, which few edits need
 
         return components(self.package)

@@ -130,14 +130,7 @@ def _as_json(conflict: Conflict) -> dict[str, Any]:
 def prepared(
     folder: Path, newer: Path, *, yours: Sequence[str] = (), theirs: Sequence[str] = ()
 ) -> Iterator[PreparedUpgrade]:
-    """Open the packages and decide the result for each file; nothing is written.
-
-    Args:
-        folder: The folder of the user's package.
-        newer: The newer package: a folder or an archive.
-        yours: The files of which the user's version is taken where they conflict.
-        theirs: The files of which the new version is taken where they conflict.
-    """
+    """Open the packages and decide the result for each file; nothing is written."""
     if paths.is_file(folder):
         raise UsageError(f"{folder} is an archive, and an upgrade keeps the edits of a folder", hint="unpack it first")
     if overlay := outside.find(folder):
@@ -361,13 +354,6 @@ def check(
 ) -> tuple[str, ...]:
     """Render and verify the package as it is and as it will be.
 
-    Args:
-        upgrade: The upgrade.
-        folder: The folder with its result.
-        kubectl: The kubectl that renders.
-        runner: Starts kubectl.
-        accepted: The weakest Pod Security level that the new package may need; None for that of the present one.
-
     Returns:
         The facts about what the new package takes from its surroundings, such as claims, and the present one does not.
 
@@ -415,11 +401,7 @@ def write(
     *,
     dry_run: bool = False,
 ) -> tuple[str, ...]:
-    """Write the upgrade: all of it, or nothing; return the paths of the changed files, for people.
-
-    Raises:
-        ToolError: A file cannot be written.
-    """
+    """Write the upgrade: all of it, or nothing; return the paths of the changed files, for people."""
     old = upgrade.old
     if dry_run:
         with workfolder.temporary() as folder:

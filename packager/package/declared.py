@@ -34,11 +34,7 @@ _MAX_SECRETS = 100
 
 
 def read(package: Package) -> Declared:
-    """Return everything.
-
-    Raises:
-        ToolError: The spec cannot be read.
-    """
+    """Return everything."""
     return Declared(package.name, values(package), frozenset(secrets(package)), _claims(package))
 
 

@@ -59,12 +59,7 @@ class Checked(Value, frozen=True):
 
 
 def check(package: Package, limits: Limits) -> Checked:
-    """Compare the package's files with its inventory.
-
-    Raises:
-        VerificationError: The folder contains something other than files of a package, such as a link.
-        ToolError: A folder cannot be read.
-    """
+    """Compare the package's files with its inventory."""
     entries = {entry.path: entry for entry in tree.walk(package.folder, limits)}
     problems: list[Problem] = list(_mode_problems(package, entries.pop(INVENTORY), "0644"))
     package, options = with_added_options(package, entries)
@@ -159,11 +154,7 @@ def unlisted(package: Package, entries: Mapping[str, tree.Entry]) -> list[str]:
 
 
 def check_outputs(package: Package, edited: Collection[str]) -> Iterator[Problem]:
-    """Yield a finding for each folder that an edit moves into the package, where pods would write among its files.
-
-    Raises:
-        ToolError: A file cannot be read.
-    """
+    """Yield a finding for each folder that an edit moves into the package, where pods would write among its files."""
     for path in (layout.env(name) for name in package.overlays):
         if path not in edited:
             continue
@@ -176,13 +167,7 @@ def check_outputs(package: Package, edited: Collection[str]) -> Iterator[Problem
 
 
 def _folders_inside(package: Package, path: str, *, sealed: bool) -> Iterator[tuple[envfile.Line, str]]:
-    """Yield each line of an mlops.env that names a folder to write to in the package, and that folder below its root.
-
-    Args:
-        package: The package.
-        path: The path of the env file below its root.
-        sealed: Whether to read the file as it was sealed; else as it is.
-    """
+    """Yield each line of an mlops.env that names a folder to write to in the package, and that folder below its root."""
     if path not in package.inventory["files"]:
         return
     text = (package.sealed(path) or b"") if sealed else package.reader.read(path, _ENV_BYTES)

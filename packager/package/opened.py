@@ -162,9 +162,6 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
         path: A folder, or a link to one, or a tar.gz.
         limits: The limits of its contents.
         shown_as: The path in messages instead of `path`, if that is a temporary folder.
-
-    Raises:
-        ToolError: The path cannot be read, or there is no room to unpack it.
     """
     if not paths.exists(path):
         raise not_found(path)

@@ -112,9 +112,6 @@ def composed(path: str) -> str:
     """Return `path`, which is in Unicode's form NFC.
 
     Some readers of archives, and some file systems, put names into that form, and others leave them.
-
-    Raises:
-        ContentError: The path is in another form.
     """
     if not unicodedata.is_normalized("NFC", path):
         raise ContentError(f"{path!a}: the name is not in Unicode form NFC, to which some readers convert it")

@@ -141,12 +141,7 @@ def text(values: Mapping[str, str]) -> str:
 
 
 def create(path: Path, values: Mapping[str, str], *, force: bool) -> None:
-    """Write a new, commented file; the folder is created.
-
-    Raises:
-        UsageError: The file exists, and `force` is not set; or a value is invalid.
-        ToolError: The file cannot be written.
-    """
+    """Write a new, commented file; the folder is created."""
     content = text(values).encode()
     parsed(path, content)
     try:
