@@ -6,7 +6,7 @@ command line count more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile
 from packager.configure import additions, settings
@@ -78,7 +78,7 @@ def answers(files: Files, overlay: str, site: SiteSettings, given: Answers) -> A
     )
 
 
-def _ids(files: Files, overlay: str, site: SiteSettings, given: Answers) -> dict[str, int]:
+def _ids(files: Files, overlay: str, site: SiteSettings, given: Answers) -> dict[str, Any]:
     """Return the ids that neither the person nor the command line has set."""
     now: dict[str, object] = {}
     built: dict[str, object] = {}
