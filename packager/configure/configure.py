@@ -6,7 +6,7 @@ import filecmp
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, envfile, paths, workfolder
 from packager.base.errors import UsageError
@@ -47,17 +47,16 @@ class PreparedEdits:
     """Edits that have been decided and not written yet."""
 
     files: settings.Files  # the files of the package, with the edits
-    changed: Mapping[str, bytes]  # the new content of files, by path
-
-    @classmethod
-    def of(cls, files: settings.Files) -> Self:
-        """Return the edits that `files` contain."""
-        return cls(files, files.changed())
 
     @property
     def package(self) -> Package:
         """The package to edit."""
         return self.files.package
+
+    @property
+    def changed(self) -> Mapping[str, bytes]:
+        """The new content of files, by path."""
+        return self.files.changed()
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -131,7 +130,7 @@ def prepared(
         if answers.site is not None:
             files = settings.Files(package)
             filled = {name: site_answers.answers(files, name, answers.site, answers) for name in overlays}
-        yield PreparedEdits.of(stage.configure(package, overlays, answers, filled))
+        yield PreparedEdits(stage.configure(package, overlays, answers, filled))
 
 
 def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False, tell: Tell) -> Iterator[str]:
