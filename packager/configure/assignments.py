@@ -28,7 +28,7 @@ from packager.package.layout import env
 from packager.package.options import KEYS, OPTIONS, PLACEMENT
 from packager.workloads import structures
 from packager.workloads.pods import BUILT_ELSEWHERE
-from packager.workloads.scripts import CHOICE, choices, wrong_choice
+from packager.workloads.program import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
 
 if TYPE_CHECKING:

@@ -39,7 +39,8 @@ from packager.package import inventory, layout, placement, tree
 from packager.package.layout import INVENTORY, env
 from packager.package.options import BY_NAME, CLAIM_CLASS, OPTIONS, conflicts
 from packager.package.tree import Entry, Tree
-from packager.workloads import podannotations, structures
+from packager.workloads import structures
+from packager.workloads.pods import SITE_ANNOTATIONS, annotation_component
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -176,9 +177,9 @@ def _annotating(files: Files, annotations: Mapping[str, str]) -> Iterator[OwnCom
         for workload in workloads(files, overlay)
         for entry in structures.pods(workload)
     ]
-    content = podannotations.component(pods, annotations)
+    content = annotation_component(pods, annotations)
     entry = Entry(layout.KUSTOMIZATION, content, len(content))
-    yield OwnComponent(podannotations.NAME, (entry,))
+    yield OwnComponent(SITE_ANNOTATIONS, (entry,))
 
 
 def _add_component(files: Files, overlays: Sequence[str], component: OwnComponent) -> None:

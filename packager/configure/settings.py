@@ -18,7 +18,7 @@ from packager.package.layout import COMMON, env
 from packager.package.options import BY_NAME, KEYS, OPTIONS, faults, set_gpus
 from packager.rendering import kustomization as judged
 from packager.rendering.origins import Operations, Written
-from packager.workloads import accelerators, structures
+from packager.workloads import structures
 from packager.workloads.kinds import kinds
 from packager.workloads.pods import EPHEMERAL, LASTING, writes_to_claim
 
@@ -240,7 +240,7 @@ def replaced_gpus(files: Files) -> Iterator[str]:
         names = [name for name, is_on in options(files, overlay).items() if is_on]
         if (resource := set_gpus(names, site)) is not None:
             for workload in workloads(files, overlay):
-                yield from accelerators.replaced(workload, overlay, *resource)
+                yield from structures.replaced_gpus(workload, overlay, *resource)
 
 
 def option_problems(files: Files, overlay: str) -> Iterator[tuple[str, Problem]]:

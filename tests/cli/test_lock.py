@@ -162,17 +162,6 @@ def test_image_of_an_earlier_release_is_locked_by_a_component(
 
 
 @pytest.mark.thorough
-def test_digest_that_the_package_was_built_with_is_kept(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
-    image = {"name": NAME, "tag": "openmpi", "digest": ARM, "registry": registry.host}
-    sets = [part for key, value in image.items() for part in ("--set", f"overlays.single-node.image.{key}={value}")]
-    assert mlpack("build", "hello-mpi", "-d", "pinned", *sets).code == 0
-    pinned = ("pinned/hello-mpi.tar.gz", "--overlay", "single-node")
-    assert mlpack("lock", *pinned, "--check").code == 0
-    done = mlpack("lock", *pinned)
-    assert (done.code, digest in done.stderr, "nothing to change\n" in done.stderr) == (0, False, True)
-
-
-@pytest.mark.thorough
 def test_image_without_registry_value_is_locked_by_its_name(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str
 ) -> None:
@@ -199,16 +188,6 @@ def test_build_locks_the_images_in_one_go(mlpack: Mlpack, registry: FakeRegistry
     assert f"single-node: {registry.host}/{NAME}:openmpi is {digest}\n" in built.stderr
     assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
     assert mlpack("verify", package, "--require-locked").code == 0
-
-
-@pytest.mark.thorough
-def test_build_reports_an_image_that_cannot_be_locked(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
-    registry.manifests.clear()
-    assert digest
-    built = mlpack("build", "hello-mpi", "--registry", registry.host, "--lock")
-    assert (built.code, built.stdout) == (6, "")
-    assert "hello-mpi.tar.gz was built, and its images are not locked\n" in built.stderr
-    assert f"{NAME}:openmpi not found" in built.stderr
 
 
 @pytest.mark.thorough

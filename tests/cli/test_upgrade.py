@@ -1,4 +1,4 @@
-"""Tests of `mlpack upgrade`."""
+"""Tests of `mlpack upgrade`, also to a package that takes more from its surroundings."""
 
 from __future__ import annotations
 
