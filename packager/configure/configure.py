@@ -14,9 +14,10 @@ from packager.base.values import Value
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
 from packager.configure import changes as stage
-from packager.configure import settings, site_answers
+from packager.configure import settings
 from packager.configure.assignments import Assignment, check_image
 from packager.configure.changes import Answers
+from packager.configure.proposals import site_answers
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package import archive, kustomization, layout
@@ -129,7 +130,7 @@ def prepared(
         filled: dict[str, Answers] = {}
         if answers.site is not None:
             files = settings.Files(package)
-            filled = {name: site_answers.answers(files, name, answers.site, answers) for name in overlays}
+            filled = {name: site_answers(files, name, answers.site, answers) for name in overlays}
         yield PreparedEdits(stage.configure(package, overlays, answers, filled))
 
 
