@@ -274,6 +274,7 @@ def _inventory(path: str = "a", mode: str = "0644", digest: str = "0" * 64, **va
     return json.dumps({"manifest": 1, "package": "x", "files": files, "editable": {}, **values}).encode()
 
 
+SEQUENCES: list[object] = ["train", [1], ["../x"], ["a" * 64], [[]], None]
 INVENTORIES = [
     (b"", "Expecting value"),
     (b"[]", "Expected `object`"),
@@ -290,8 +291,8 @@ INVENTORIES = [
     (_inventory(files={"a": 1}), "at `$.files[...]`"),
     (_inventory(mode="4755"), "at `$.files[...].mode`"),
     (_inventory(digest="0" * 63), "at `$.files[...].sha256`"),
-    (_inventory(**{"\ud800": 1}), "is not the inventory of a package"),
-    *((_inventory(sequence=value), "at `$.sequence") for value in ("train", [1], ["../x"], ["a" * 64], [[]], None)),
+    (_inventory()[:-1] + b', "\\ud800": 1}', "is not the inventory of a package"),
+    *((_inventory(sequence=value), "at `$.sequence") for value in SEQUENCES),
     (_inventory(sequence=["a", "a"]), "expected different names of overlays at 'sequence'"),
     (_inventory(workspace="A b"), "expected the name of a claim"),
     (b'{"manifest": 1, "manifest": 1}', "duplicate key"),

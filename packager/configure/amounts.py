@@ -22,7 +22,6 @@ from packager.workloads.amounts import GPUS, WORKERS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.base.problems import Problem
     from packager.base.yamlio import Document, Location
     from packager.configure.settings import Files
 
@@ -128,9 +127,3 @@ def _check_quantity(name: str, value: str) -> None:
     if not is_positive:
         example = "64Gi" if name == "memory" else "8"
         raise UsageError(f"--{name} {value}: expected a quantity such as {example}")
-
-
-def refused(files: Files, overlay: str) -> Iterator[Problem]:
-    """Yield the problems for which kustomize would refuse an overlay since the changes."""
-    before = files.original.sources(overlay).refused
-    yield from (problem for problem in files.sources(overlay).refused if problem not in before)

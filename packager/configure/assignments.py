@@ -174,8 +174,8 @@ def assign_image(files: Files, overlays: Sequence[str], image: str) -> None:
         raise UsageError(f"--image: mlops.env of {', '.join(overlays)} has no IMAGE", hint=hint)
     for overlay in [overlay for overlay in with_image if _builds_image(files, overlay)] or with_image:
         present = parse(value(files, overlay, IMAGE) or "")
-        is_complete = present is None or new.tag or new.digest
-        merged = new if is_complete else ImageName(new.name, present.tag, present.digest)
+        is_bare = not (new.tag or new.digest)
+        merged = ImageName(new.name, present.tag, present.digest) if present and is_bare else new
         files.assign(env(overlay), IMAGE, str(merged))
 
 

@@ -274,8 +274,10 @@ def _check_overlay(files: Files, overlay: str, answers: Answers, filled: Answers
     problems = [problem for option, problem in option_problems(files, overlay) if option in requested]
     if problems:
         raise UsageError("an option has no value; nothing was changed", problems=problems)
-    if (answers.amounts or answers.assignments) and (problems := list(amounts.refused(files, overlay))):
-        raise UsageError("the package would be invalid; nothing was changed", problems=problems)
+    if answers.amounts or answers.assignments:
+        before = files.original.sources(overlay).refused
+        if problems := [problem for problem in files.sources(overlay).refused if problem not in before]:
+            raise UsageError("the package would be invalid; nothing was changed", problems=problems)
     if problems := list(invalid_ids(files, overlay)):
         raise VerificationError(
             f"{files.package.source} contains invalid values; nothing was changed", problems=problems

@@ -6,7 +6,7 @@ import filecmp
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, envfile, paths, workfolder
 from packager.base.errors import UsageError
@@ -14,9 +14,10 @@ from packager.base.values import Value
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
 from packager.configure import changes as stage
-from packager.configure import settings, site_answers
+from packager.configure import settings
 from packager.configure.assignments import Assignment, check_image
 from packager.configure.changes import Answers
+from packager.configure.proposals import site_answers
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
 from packager.package import archive, kustomization, layout
@@ -47,17 +48,16 @@ class PreparedEdits:
     """Edits that have been decided and not written yet."""
 
     files: settings.Files  # the files of the package, with the edits
-    changed: Mapping[str, bytes]  # the new content of files, by path
-
-    @classmethod
-    def of(cls, files: settings.Files) -> Self:
-        """Return the edits that `files` contain."""
-        return cls(files, files.changed())
 
     @property
     def package(self) -> Package:
         """The package to edit."""
         return self.files.package
+
+    @property
+    def changed(self) -> Mapping[str, bytes]:
+        """The new content of files, by path."""
+        return self.files.changed()
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -130,8 +130,8 @@ def prepared(
         filled: dict[str, Answers] = {}
         if answers.site is not None:
             files = settings.Files(package)
-            filled = {name: site_answers.answers(files, name, answers.site, answers) for name in overlays}
-        yield PreparedEdits.of(stage.configure(package, overlays, answers, filled))
+            filled = {name: site_answers(files, name, answers.site, answers) for name in overlays}
+        yield PreparedEdits(stage.configure(package, overlays, answers, filled))
 
 
 def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False, tell: Tell) -> Iterator[str]:

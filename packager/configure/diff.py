@@ -129,12 +129,13 @@ def delivered(package: Package, path: str) -> bytes | None:
 def patch(path: str, before: bytes | None, now: bytes | None) -> bytes:
     """Return the patch of one file, which `git apply` and `patch -p1` take; empty if nothing differs."""
     end = "\t" if " " in path else ""  # or GNU's patch reads the name up to the blank
-    names = ("/dev/null" if text is None else f"{side}/{path}{end}" for side, text in (("a", before), ("b", now)))
+    old, new = ("/dev/null" if text is None else f"{side}/{path}{end}" for side, text in (("a", before), ("b", now)))
     rows = diff_bytes(
         unified_diff,
         merge.split(before or b""),
         merge.split(now or b""),
-        *(name.encode(errors="surrogateescape") for name in names),
+        old.encode(errors="surrogateescape"),
+        new.encode(errors="surrogateescape"),
     )
     return b"".join(row if row.endswith(b"\n") else row + b"\n\\ No newline at end of file\n" for row in rows)
 

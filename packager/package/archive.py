@@ -85,7 +85,7 @@ def header(path: str, size: int, mode: int = 0o644, mtime: int = 0) -> bytes:
     bsdtar to the charset of the user who unpacks it, and may lose characters.
 
     Raises:
-        ContentError: The path is not ASCII, and too long for the block.
+        ContentError: The path is not ASCII, and too long for the block, or of a file above 8 GiB.
     """
     info = tarfile.TarInfo(path)
     info.size, info.mode, info.mtime = size, mode, mtime
@@ -94,7 +94,8 @@ def header(path: str, size: int, mode: int = 0o644, mtime: int = 0) -> bytes:
     try:
         return info.tobuf(tarfile.USTAR_FORMAT, "utf-8")
     except ValueError:
-        raise ContentError(f"{shown(path)}: the path is too long for one that is not ASCII") from None
+        reason = "the path is too long" if size < 8**11 else "the file is too large"
+        raise ContentError(f"{shown(path)}: {reason} for one that is not ASCII") from None
 
 
 def write(

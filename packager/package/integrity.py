@@ -167,7 +167,7 @@ def check_outputs(package: Package, edited: Collection[str]) -> Iterator[Problem
 
 
 def _folders_inside(package: Package, path: str, *, sealed: bool) -> Iterator[tuple[envfile.Line, str]]:
-    """Yield each line of an mlops.env that names a folder to write to in the package, with the folder's path in it."""
+    """Yield each line of an mlops.env that names a folder to write to in the package, and the folder below its root."""
     if path not in package.inventory["files"]:
         return
     text = (package.sealed(path) or b"") if sealed else package.reader.read(path, _ENV_BYTES)

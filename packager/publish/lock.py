@@ -97,7 +97,7 @@ def prepared(request: LockRequest, access: Access, runner: Runner) -> Iterator[P
         images = [
             image for overlay in chosen_overlays(edits.package, request.overlay) for image in work.overlay(overlay)
         ]
-        yield PreparedLock(PreparedEdits.of(edits.files), tuple(images))
+        yield PreparedLock(edits, tuple(images))
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from packager.base import atomic, paths, yamlio
 from packager.base.errors import ToolError, UsageError, reason, unreadable
 from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
-from packager.base.values import Value, as_dict, as_plain
+from packager.base.values import Value, as_plain
 from packager.kubernetes.allowed.judge import annotation_fault, is_below, is_free_domain
 from packager.kubernetes.allowed.table import ANNOTATION
 from packager.kubernetes.allowed.values import Facts, fits
@@ -86,7 +86,7 @@ class SiteSettings(Value, frozen=True):
     @property
     def ids(self) -> dict[str, int]:
         """The ids that the site sets, as `uid`, `gid` and `fs_group`."""
-        ids = {} if self.config.ids is None else as_dict(self.config.ids)
+        ids = {name: getattr(self.config.ids, name, None) for name in ("uid", "gid", "fs_group")}
         return {name: value for name, value in ids.items() if value is not None}
 
     @property

@@ -270,15 +270,6 @@ def per_gpu(mlpack: Run, tmp_path: Path) -> Path:
 
 
 @pytest.mark.thorough
-def test_processes_follow_the_number_of_gpus_that_is_edited_by_hand(mlpack: Run, per_gpu: Path, kubectl: Path) -> None:
-    assert processes(per_gpu, kubectl) == (2, "2")
-    replace(per_gpu / OVERLAYS / "multi-node/mlops.env", "\nGPUS=2\n", "\nGPUS=8\n")
-    replace(per_gpu / OVERLAYS / "nodes/mlops.env", "\nNODE_GPUS=2\n", "\nNODE_GPUS=4\n")
-    assert processes(per_gpu, kubectl) == (8, "4")
-    assert mlpack("verify", per_gpu, "--kubectl", kubectl).code == 0
-
-
-@pytest.mark.thorough
 def test_processes_follow_the_option_gpu_in_place_of_the_spec(mlpack: Run, per_gpu: Path, kubectl: Path) -> None:
     assert mlpack("configure", per_gpu, "--with", "gpu", "--site", "GPU_COUNT=6").code == 0
     assert processes(per_gpu, kubectl) == (6, "6")
@@ -334,17 +325,6 @@ def test_added_resource_other_than_a_quantity_is_refused(mlpack: Run, bare: Path
         assert done.code == 2
         assert f"--memory {value}: expected a quantity such as 64Gi" in done.stderr
         assert manifest.read_bytes() == before
-
-
-@pytest.mark.thorough
-def test_added_resources_are_kept_by_upgrade(mlpack: Run, bare: Path, tmp_path: Path, kubectl: Path) -> None:
-    (tmp_path / "newer").mkdir()
-    newer = build_bare(mlpack, tmp_path / "newer", "--set", "title=Hello there")
-    assert mlpack("configure", bare, "--memory", "64Gi").code == 0
-    done = mlpack("upgrade", bare, newer, "--kubectl", kubectl)
-    assert done.code == 0, done.stderr
-    assert "kept     quickstart/k8s/mlops/one-job/job.yaml" in done.stderr
-    assert resources(bare, "one-job", kubectl)["main"]["limits"] == {"memory": "64Gi"}
 
 
 def test_role_with_resources_of_its_own_keeps_them(mlpack: Run, package: Path) -> None:

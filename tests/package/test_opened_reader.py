@@ -102,16 +102,6 @@ def test_verb_exits_with_6_for_an_unreadable_file(
     assert not any("apply" in call or "delete" in call for call in life.calls)
 
 
-def test_deploy_applies_nothing_with_an_unreadable_file(
-    life: Life, mlpack: Run, tmp_path: Path, refuse: Callable[[Path], None]
-) -> None:
-    refuse(tmp_path / "hello-mpi/Dockerfile")
-    done = mlpack("deploy", "hello-mpi")
-    assert (done.code, done.stdout) == (6, "")
-    assert done.stderr == "error: hello-mpi/Dockerfile cannot be read: permission denied\n"
-    assert life.calls == []
-
-
 CHANGING = [
     ("quickstart/common/mpi/k8s/mlops/base/kustomization.yaml", "kind: Kust", "kind:  Kust"),
     ("quickstart/scripts/hello.sh", "#!", "#! "),

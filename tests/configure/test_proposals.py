@@ -1,12 +1,12 @@
-"""Tests of `packager.configure.site_answers`: which defaults of a site an overlay takes."""
+"""Tests of `packager.configure.proposals`: which defaults of a site an overlay takes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.configure import site_answers
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
+from packager.configure.proposals import site_answers
 from packager.configure.settings import Files
 from packager.package.opened import opened
 from packager.site.read import parsed
@@ -21,7 +21,7 @@ SINGLE = "quickstart/k8s/mlops/single-node"
 def answers_of(package: Path, text: str, given: Answers | None = None) -> Answers:
     with opened(package) as opened_package:
         site = parsed(package / "site.yaml", text.encode())
-        return site_answers.answers(Files(opened_package), "single-node", site, given or Answers())
+        return site_answers(Files(opened_package), "single-node", site, given or Answers())
 
 
 def test_defaults_replace_values_of_the_build(package: Path) -> None:
