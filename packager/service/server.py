@@ -35,14 +35,12 @@ from packager.service.work import Work
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from packager.kubernetes.objects import Object
     from packager.service.access.oidc import Issuer
     from packager.service.access.sign_in import Client
     from packager.service.access.tokens import Caller
     from packager.service.config import ServerConfig
     from packager.service.jobs.kube import Cluster
     from packager.service.sealing import Sealer
-    from packager.service.store.models import StoredStatus
 
 _RESTART_SECONDS = 5.0
 
@@ -98,7 +96,9 @@ class Server:
         self.work = Work()
         self._renderer = Renderer(self.figures.rendered)
         self.catalog = Catalog(store, self._renderer, site, self.projects)
-        self._logs = LogReader(cluster, store, settings.name, self.work, self.log, self._pods, self._look_at)
+        self.follower: Follower
+        of_follower = (lambda job: self.follower.pods(job), lambda *job: self.follower.look_at(*job))  # noqa: PLW0108
+        self._logs = LogReader(cluster, store, settings.name, self.work, self.log, *of_follower)
         self.follower = Follower(
             cluster, store, sealer, settings.name, self.projects, self.pulse, self._logs, self.log, self.figures
         )
@@ -161,12 +161,6 @@ class Server:
         self.work.close()
         self._renderer.close()
         self.store.close()
-
-    def _look_at(self, release: str, namespace: str) -> None:
-        self.follower.look_at(release, namespace)
-
-    def _pods(self, row: StoredStatus) -> tuple[Object, ...]:
-        return self.follower.pods(row)
 
     async def _kept_up(self, work: Callable[[], Awaitable[None]]) -> None:
         """Call `work` again whenever it ends or fails, until cancelled."""

@@ -6,6 +6,8 @@ import pytest
 
 from packager.service.registry import rendering
 from packager.service.registry.rendering import Renderer
+from tests.service import bodies
+from tests.service.api.conftest import COUNTDOWN, Service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,3 +49,21 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return str(tmp_path / "server.db")
     server: Postgres = request.getfixturevalue("postgres")
     return server.create()
+
+
+@pytest.fixture
+def service(database: str) -> Iterator[Service]:
+    service = Service(database)
+    with service.client:
+        assert service.post("/v1/definitions", COUNTDOWN).status_code == 201
+        yield service
+    assert [line for line in service.log if "Traceback" in line] == []
+
+
+@pytest.fixture
+def digits(service: Service) -> Service:
+    """The service, with the template and the definition of `bodies`."""
+    assert service.post("/v1/templates", {"name": "digits-task", "template": bodies.TEMPLATE}).status_code == 201
+    answer = service.post("/v1/definitions", bodies.definition())
+    assert answer.status_code == 201, answer.text
+    return service

@@ -20,13 +20,6 @@ if TYPE_CHECKING:
         ("pod_security: none", "1:15: expected baseline, privileged or restricted, found 'none'"),
         ("- a", "1:1: expected a mapping, found a list"),
         (
-            "projects: {a: {}, b: {}}",
-            (
-                "1:19: shares the namespace of the kubeconfig with a, where nothing keeps their jobs and storage apart "
-                "(give each a namespace of its own)"
-            ),
-        ),
-        (
             "namespace: ml\nprojects: {a: {}, b: {namespace: ml}}",
             (
                 "2:19: shares the namespace ml with a, where nothing keeps their jobs and storage apart "

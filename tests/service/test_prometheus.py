@@ -7,36 +7,19 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from packager.service.callbacks import courier
 from packager.service.store.databases import AwayError
 from tests.service import bodies
-from tests.service.api.conftest import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import pytest
+
+    from tests.service.api.conftest import Service
 
 Figures = dict[str, dict[tuple[str, ...], float]]
 HOOK = {"endpoint": "https://hooks.example.com/cb", "type": "event", "headers": {"x-api-key": "123qweasd"}}
-
-
-@pytest.fixture
-def digits(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path / "server.db")
-    with service.client:
-        answer = service.post("/v1/templates", {"name": "digits-task", "template": bodies.TEMPLATE})
-        assert answer.status_code == 201, answer.text
-        assert service.post("/v1/definitions", bodies.definition()).status_code == 201
-        yield service
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path / "server.db")
-    with service.client:
-        yield service
 
 
 def parsed(text: str) -> Figures:

@@ -26,13 +26,8 @@ if TYPE_CHECKING:
 HIDDEN = "hidden-word"
 """A text in all objects of ada that callers without a role in her project may not read."""
 
-ANONYMOUS, OTHER_USER, VIEWER, DEVELOPER, ADMIN = (
-    None,
-    "other user",
-    "viewer there",
-    "developer elsewhere",
-    "admin elsewhere",
-)
+ANONYMOUS, OTHER_USER, VIEWER = None, "other user", "viewer there"
+DEVELOPER, ADMIN = "developer elsewhere", "admin elsewhere"
 CALLERS = (ANONYMOUS, OTHER_USER, VIEWER, DEVELOPER, ADMIN)
 """An anonymous caller, two callers with roles in ada's project, and two with roles in another project."""
 
@@ -263,15 +258,8 @@ def check(site: Tenants, before: str, answers: list[Any]) -> None:
 
 def test_objects_of_other_projects_are_refused_like_missing_objects(site: Tenants) -> None:
     """Status and problem are the same, except for the requested name."""
-    missing = {
-        "release": "digits-zzzzzz",
-        "project": "none",
-        "number": "1",
-        "callback": "none",
-        "token": "none",
-        "digest": "0",
-    }
-    missing |= {"template": "none", "definition": "research.none"}
+    missing = {"release": "digits-zzzzzz", "project": "none", "number": "1", "callback": "none", "digest": "0"}
+    missing |= {"token": "none", "template": "none", "definition": "research.none"}
     for method, template, body, statuses in API:
         if 404 not in statuses:
             continue

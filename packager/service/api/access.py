@@ -70,11 +70,11 @@ async def require_caller(
         await door_of(request.app.state).enter(request, caller)
 
 
-async def caller_of(request: HttpRequest, role: str = "viewer") -> Caller:
+async def caller_of(request: HttpRequest) -> Caller:
     """Return the caller of a request, who must have a role in at least one project. Raises Failure."""
     known: Caller | None = request.state.pop("caller", None)  # used once: a stream identifies its caller again
     caller = known or await _identified(request)
-    permissions.check_role(caller, role)
+    permissions.check_role(caller, "viewer")
     return caller
 
 

@@ -18,7 +18,6 @@ from packager.base.errors import MlpackError, UnreachableError
 from packager.base.problems import show
 from packager.base.values import Fields, schema
 from packager.modelspec.validation import form, validate
-from packager.service.access.tokens import Caller  # noqa: TC001 - litestar reads the types of dependencies
 from packager.service.api import admin, incoming, jobs, registry
 from packager.service.api.access import HttpRequest, caller_of, door_of, require_caller, server_of
 from packager.service.api.document import PROBLEM, OpenApiDocument
@@ -157,7 +156,7 @@ def make(
         state=State({"server": server, "document": OpenApiDocument(), "door": Door(server.limits)}),
         lifespan=[lifespan],
         before_request=_require_json,
-        dependencies={"caller": Provide(_caller), "server": Provide(server_of, sync_to_thread=False)},
+        dependencies={"caller": Provide(caller_of), "server": Provide(server_of, sync_to_thread=False)},
         response_headers=[ResponseHeader(name="X-Content-Type-Options", value="nosniff")],
         exception_handlers={NotFoundException: not_found, HTTPException: refused, Exception: _failed},
         request_max_body_size=MAX_BODY,
@@ -169,11 +168,6 @@ def make(
         ),
         logging_config=None,
     )
-
-
-async def _caller(request: HttpRequest) -> Caller:
-    """Return the caller of a request, for the routes that need one. Raises Failure."""
-    return await caller_of(request)
 
 
 async def _absent(

@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 _PLAIN = frozenset(string.ascii_letters + string.digits + "/-._~")
 
 
-async def _require_own_origin(request: HttpRequest) -> None:
-    require_origin(request)
-
-
 def _refused(request: HttpRequest, failure: Failure) -> Response[str]:
     if failure.status == 401:
         query = f"?{request.url.query}" if request.url.query else ""
@@ -75,7 +71,7 @@ def make(server: Server) -> Litestar:
     pages = Router(
         "/",
         route_handlers=[known, static_file, *sign_in.HANDLERS],
-        before_request=_require_own_origin,
+        before_request=require_origin,
         exception_handlers={Exception: _failed},
     )
     return app.make(server, [pages], _not_found)

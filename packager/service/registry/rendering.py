@@ -42,6 +42,7 @@ _ANSWER_BYTES = 8 << 20
 _SANDBOX = (sys.executable, "-I", "-m", "packager.service.registry.sandbox")
 
 _FILLED = "template as filled in"
+_SLOW = "the template takes more than 2 seconds of processor time"
 _CHANGED = "the template changes what an expression has written"
 _MISPLACED = "an expression can only be written into a value, not into a key or a comment"
 
@@ -133,18 +134,13 @@ class Renderer:
         except HungError:
             return Problem("template", 0, 0, f"the template takes more than {_SECONDS:g} seconds")
         except EndedError as error:
-            return Problem("template", 0, 0, cause_of_end(error.signal, "the process that fills in templates"))
+            cause = f"was killed ({error.signal})" if error.signal else "has ended"
+            is_slow, message = error.signal == "SIGXCPU", f"the process that fills in templates {cause}"
+            return Problem("template", 0, 0, _SLOW if is_slow else message)
         except ToolError:
             return Problem("template", 0, 0, "the process that fills in templates failed")
         finally:
             self._rendered(time.monotonic() - begun)
-
-
-def cause_of_end(signal: str | None, process: str) -> str:
-    """Return the message about the end of a process that renders, for the signal that has killed it; None for none."""
-    if signal == "SIGXCPU":
-        return "the template takes more than 2 seconds of processor time"
-    return f"{process} {f'was killed ({signal})' if signal else 'has ended'}"
 
 
 def _too_long(name: str, text: str, limit: int) -> Problem | None:

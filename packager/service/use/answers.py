@@ -15,6 +15,7 @@ from packager.service.store.models import LONGEST_TITLE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from packager.base.values import FieldsType
     from packager.diagnosis.curves.points import Curve
     from packager.service.access.permissions import Project
     from packager.service.access.tokens import Caller
@@ -300,20 +301,15 @@ def job(caller: Caller, stored: StoredJob, wait: Wait | None = None) -> Job:
     )
 
 
-def callback(delivery: Delivery) -> Callback:
-    """Return a stored callback."""
-    return Callback(**{key: getattr(delivery, key) for key in Callback.__struct_fields__})
+def copied(kind: type[FieldsType], row: Delivery | StoredToken) -> FieldsType:
+    """Return the answer for a row whose columns have the names of its keys."""
+    return kind(**{key: getattr(row, key) for key in kind.__struct_fields__})
 
 
 def metric(curve: Curve) -> Metric:
     """Return the answer for a curve."""
     points = list(curve.drawn)
     return Metric(name=curve.name, pod=curve.pod, points=points, lowest=curve.lowest, highest=curve.highest)
-
-
-def token(stored: StoredToken) -> Token:
-    """Return a stored token."""
-    return Token(**{key: getattr(stored, key) for key in Token.__struct_fields__})
 
 
 def project(project: Project) -> ProjectLimits:

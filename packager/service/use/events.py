@@ -132,8 +132,13 @@ async def guarded(items: AsyncGenerator[Item], check: Callable[[], Awaitable[obj
             following = following or asyncio.ensure_future(_next(items))
             await asyncio.wait([following], timeout=max(0.0, looked + LOOK_SECONDS - monotonic()))
             if monotonic() - looked >= LOOK_SECONDS:
-                if await _is_refused(check):
-                    return
+                try:
+                    await check()
+                except AwayError:
+                    pass
+                except Failure as failure:
+                    if failure.status in _REFUSED:
+                        return
                 looked = monotonic()
             if following.done():
                 item, following = following.result(), None
@@ -150,11 +155,3 @@ async def guarded(items: AsyncGenerator[Item], check: Callable[[], Awaitable[obj
 
 async def _next(items: AsyncGenerator[Item]) -> Item | None:
     return await anext(items, None)
-
-
-async def _is_refused(check: Callable[[], Awaitable[object]]) -> bool:
-    try:
-        await check()
-    except (Failure, AwayError) as error:
-        return isinstance(error, Failure) and error.status in _REFUSED
-    return False

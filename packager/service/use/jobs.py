@@ -19,7 +19,7 @@ from packager.service.jobs.make import Filled
 from packager.service.store.models import LONGEST_TITLE, as_text
 from packager.service.store.store import FINAL, STATUSES, JobQuery
 from packager.service.use import answers
-from packager.service.use.answers import CallbackList, Job, JobList, JobPreview
+from packager.service.use.answers import Callback, CallbackList, Job, JobList, JobPreview
 from packager.service.work import Owner
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Jobs:
         """Return the callbacks of a job, in their order. Raises Failure."""
         await self._own(caller, release, "see the callbacks of others")
         deliveries = await asyncio.to_thread(self._store.outbox.of_job, release)
-        return CallbackList(items=[answers.callback(delivery) for delivery in deliveries])
+        return CallbackList(items=[answers.copied(Callback, delivery) for delivery in deliveries])
 
     async def _job(self, caller: Caller, job: StoredJob) -> Job:
         return (await asyncio.to_thread(answers.jobs, caller, [job], self._store, self._projects))[0]

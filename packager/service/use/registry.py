@@ -31,6 +31,7 @@ from packager.service.use.answers import (
     RegisteredDefinition,
     RegisteredTemplate,
     TemplateTrial,
+    Token,
     TokenList,
 )
 from packager.service.work import Owner
@@ -324,7 +325,7 @@ class Tokens:
         """Return the tokens, without their texts."""
         permissions.check_role(caller, "admin")
         rows = await asyncio.to_thread(self._store.tokens.all, permissions.projects_of(caller, "admin"))
-        return TokenList(items=[answers.token(row) for row in rows])
+        return TokenList(items=[answers.copied(Token, row) for row in rows])
 
     async def add(self, caller: Caller, body: TokenBody) -> NewToken:
         """Create a token; its text is returned once."""
@@ -334,7 +335,7 @@ class Tokens:
         permissions.check_admin(caller, body.project)
         made = partial(tokens.create, self._store, body.name, body.role, body.days, body.project, most=self._most)
         row, text = await asyncio.to_thread(made)
-        return NewToken(**as_plain(answers.token(row)), token=text)
+        return NewToken(**as_plain(answers.copied(Token, row)), token=text)
 
     async def remove(self, caller: Caller, identifier: str) -> None:
         """Remove a token; requests with it are refused from then on. Raises Failure if not found."""

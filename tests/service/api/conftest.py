@@ -25,12 +25,11 @@ from packager.service.registry.helpers import Helpers
 from packager.service.sealing import Sealer
 from packager.service.server import Server
 from packager.service.store.store import Store
-from tests.service import bodies
 from tests.service.contract import CheckedClient
 from tests.service.fake import FakeCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from packager.service.access.oidc import Issuer
     from packager.service.access.sign_in import Client
@@ -193,24 +192,6 @@ class Service:
         release = str(answer.json()["release"])
         self.until(lambda: ("Job", release) in self.cluster.objects, "the Job")
         return release
-
-
-@pytest.fixture
-def service(database: str) -> Iterator[Service]:
-    service = Service(database)
-    with service.client:
-        assert service.post("/v1/definitions", COUNTDOWN).status_code == 201
-        yield service
-    assert [line for line in service.log if "Traceback" in line] == []
-
-
-@pytest.fixture
-def digits(service: Service) -> Service:
-    """The service, with the template and the definition of `bodies`."""
-    assert service.post("/v1/templates", {"name": "digits-task", "template": bodies.TEMPLATE}).status_code == 201
-    answer = service.post("/v1/definitions", bodies.definition())
-    assert answer.status_code == 201, answer.text
-    return service
 
 
 @pytest.fixture(autouse=True)

@@ -64,11 +64,3 @@ def test_callbacks_are_sent_when_the_control_loop_fails(tmp_path: Path, monkeypa
         created(service)
         service.until(lambda: service.endpoints.got, "the callback")
     assert any("KeyError: 'a bug'" in line for line in service.log)
-
-
-def test_callback_reports_the_deletion_of_a_job(digits: Service) -> None:
-    release = created(digits, {**HOOK, "events": ["deleted"]})
-    assert digits.call("DELETE", f"/v1/jobs/{release}").status_code == 202
-    digits.until(lambda: digits.endpoints.got, "the callback")
-    assert digits.endpoints.got[0][2]["status"] == "deleted"
-    assert digits.until(lambda: digits.get(f"/v1/jobs/{release}/callbacks").status_code == 404, "no record")

@@ -3,13 +3,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
 from packager.base.errors import UnreachableError
 from packager.service.jobs import logs
 from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
+    import pytest
+
     from tests.service.api.conftest import Service
 
 
@@ -24,15 +24,9 @@ def curve(service: Service, release: str, role: str = "viewer") -> list[int]:
     return [step for item in answer.json()["items"] for step, _ in item["points"]]
 
 
-@pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make recorded curves outdated at each request."""
-    monkeypatch.setattr(logs, "_FRESH", -1.0)
-
-
 @BOTH
-@pytest.mark.usefixtures("fresh")
-def test_job_curve_grows_and_outlives_the_pods(service: Service) -> None:
+def test_job_curve_grows_and_outlives_the_pods(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_FRESH", -1.0)  # each request reads the latest lines
     release = service.created()
     pod = f"{release}-x2x9p"
     assert curve(service, release) == []

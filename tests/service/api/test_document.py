@@ -105,8 +105,6 @@ STEPS: tuple[tuple[str, str, str | None, dict[str, Any], int], ...] = (
     ("POST", "/v1/jobs/RELEASE/rerun", "admin", {}, 201),
     ("POST", "/v1/jobs/RELEASE/rerun?pinned=true", "admin", {}, 201),
     ("POST", "/v1/jobs/nothing/rerun", "user", {}, 404),
-    ("GET", "/v1/jobs/RELEASE/callbacks", "developer", {}, 200),
-    ("GET", "/v1/jobs/nothing/callbacks", "developer", {}, 404),
     ("POST", "/v1/jobs/nothing/cancel", "user", {}, 404),
     ("POST", "/v1/jobs/RELEASE/cancel", "developer", {}, 202),
     ("DELETE", "/v1/jobs/RELEASE?storage=some", "developer", {}, 400),

@@ -242,13 +242,6 @@ def test_mirror_lists_again_after_compaction_and_reports_ended_and_deleted_jobs(
     assert set(reported) == {RELEASE}
 
 
-def test_mirror_pauses_longer_and_longer_while_each_version_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    expired = [ExpiredError("too old", 410) for _ in range(8)]
-    _, _, versions, pauses = mirrored(monkeypatch, [[] for _ in range(9)], [*expired])
-    assert len(versions) == 9
-    assert pauses == [0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 30.0, 30.0]
-
-
 def test_mirror_pauses_between_watches_that_end_at_once_and_continues_at_their_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -45,9 +45,7 @@ OF_TEMPLATE = definition("process: {}")
             "raise resources.memory, which is 1Gi",
         ),
         ("resources:\n  memory: (Optional) default 512Mi", {}, "fill in resources.memory"),
-        ("resources: {}", {"resources": {"cpu": 1}}, "fill in resources.memory"),
         ("resources:\n  cpu: (Optional) how much", {}, "raise the memory limit in the template digits-task"),
-        ("process: {}", {}, "raise the memory limit in the template digits-task"),
     ],
 )
 def test_memory_hints_name_the_value_to_fill_in(description: str, filled: dict[str, Any], raised: str) -> None:

@@ -30,13 +30,11 @@ def definition(description: str, example: str = "", system: str = "") -> Definit
     ("marker", "example", "text", "value"),
     [
         ("(Optional)", "", "100", 100),
-        ("(Optional)", "", "1.5", 1.5),
         ("(Optional)", "", "true", True),
         ("(Optional)", "x: '5'", "100", "100"),
         ("(Optional)", "", "{{7*7}}", "{{7*7}}"),
         ("(Optional:string)", "", " 5 ", " 5 "),
         ("(Optional:integer)", "", " -5 ", -5),
-        ("(Optional:integer)", "", "5.5", "5.5"),
         ("(Optional:number)", "", "1e-3", 0.001),
         ("(Optional:number)", "", "nan", "nan"),
         ("(Optional:boolean)", "", "false", False),

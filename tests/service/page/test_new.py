@@ -129,18 +129,8 @@ def key_in(answer: Any) -> str:
     return key[1]
 
 
-def test_form_keeps_its_key_after_an_error_of_the_server(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    form = {"key": key_in(site.view("/new/countdown")), "/process/train/number": "3"}
-    error = UnreachableError("the cluster does not answer: refused")
-    monkeypatch.setattr(site.cluster, "error", error)
-    away = site.send("/new/countdown", form)
-    assert (away.status_code, key_in(away)) == (503, form["key"])
-    monkeypatch.setattr(site.cluster, "error", None)
-    assert site.send("/new/countdown", {**form, "key": key_in(away)}).status_code == 303
-
-
 def test_refusals_of_the_cluster_are_shown_in_the_form(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    form = {"/process/train/number": "3"}
+    form = {"key": key_in(site.view("/new/countdown")), "/process/train/number": "3"}
     monkeypatch.setattr(site.cluster, "refused", {"Job": "admission webhook denied the request: no budget"})
     refused = site.send("/new/countdown", form)
     assert refused.status_code == 422
@@ -148,9 +138,12 @@ def test_refusals_of_the_cluster_are_shown_in_the_form(site: Site, monkeypatch: 
     assert 'value="3"' in refused.text
     monkeypatch.setattr(site.cluster, "error", UnreachableError("the cluster does not answer: refused"))
     away = site.send("/new/countdown", form)
-    assert away.status_code == 503
+    assert (away.status_code, key_in(away)) == (503, form["key"])
     assert "the cluster does not answer" in text_of(away)
     preview = site.send("/new/countdown", {**form, "action": "preview"})
     assert preview.status_code == 200
     assert "not checked against the cluster: the cluster does not answer: refused" in text_of(preview)
     assert "kind: Job" in text_of(preview)
+    monkeypatch.setattr(site.cluster, "error", None)
+    monkeypatch.setattr(site.cluster, "refused", {})
+    assert site.send("/new/countdown", {**form, "key": key_in(away)}).status_code == 303

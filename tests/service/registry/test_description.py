@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -141,14 +140,13 @@ def test_json_schema_accepts_the_same_values_as_the_description() -> None:
     assert schema["properties"]["resources"]["properties"]["cpu"]["description"] == "CPUs, `500m` by default"
 
 
-@pytest.mark.parametrize("item", ['{"type":"none"}'])
-def test_items_of_many_kinds_are_checked_in_linear_time(item: str) -> None:
+def test_items_of_many_kinds_are_checked_in_linear_time() -> None:
     group = described("items:\n" + "".join(f"- type: (Optional) k{number}\n" for number in range(2600)))
-    filled = {"taskDef": "a", "items": json.loads(f"[{','.join([item] * 4500)}]")}
+    filled: dict[str, Any] = {"taskDef": "a", "items": [{"type": "none"} for _ in range(4500)]}
     begun = time.process_time()
     faults = description.faults(group, filled)
     assert time.process_time() - begun < 2
-    assert sum(fault.count for fault in faults) == (0 if "k1" in item else 4500)
+    assert sum(fault.count for fault in faults) == 4500
 
 
 def test_only_items_of_the_list_endpoints_take_headers_and_events() -> None:

@@ -268,7 +268,7 @@ def volume(**source: Any) -> dict[str, Any]:
         {**JOB, "spec": {**JOB["spec"], "manualSelector": True, "selector": {"matchLabels": {"app": "others"}}}},
     ],
 )
-def test_template_needs_the_permission_of_the_site_for_what_reaches_others(item: dict[str, Any]) -> None:
+def test_template_needs_the_permission_of_the_site_for_fields_that_reach_others(item: dict[str, Any]) -> None:
     """Every template, also one of an administrator, has such fields only if the site permits them."""
     assert problems(item)
 

@@ -114,17 +114,6 @@ def test_errors_of_the_database_contain_no_values(database: str) -> None:
     store.close()
 
 
-@BOTH
-def test_failed_transaction_changes_nothing(database: str) -> None:
-    store = Store(database)
-    with pytest.raises(ZeroDivisionError), store.database.writing() as connection:  # noqa: PT012 - in a transaction
-        connection.execute(text("INSERT INTO meta (key, value) VALUES ('a', 'b')"))
-        raise ZeroDivisionError
-    with store.database.reading() as connection:
-        assert connection.execute(text("SELECT count(*) FROM meta")).scalar() == 0
-    store.close()
-
-
 @pytest.mark.thorough
 def test_second_server_refuses_a_postgresql_database_until_the_first_has_ended(postgres: Server) -> None:
     address = postgres.create()

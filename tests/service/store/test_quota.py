@@ -28,12 +28,6 @@ def test_startable_returns_waiting_jobs_in_order_within_the_limits(
     assert list(startable(started, waiting, limits)) == releases
 
 
-def test_small_job_does_not_overtake_a_large_job() -> None:
-    waiting = [share("large", gpus=8), share("small", gpus=1)]
-    assert list(startable([share("a", gpus=1)], waiting, Quota(gpus=8))) == []
-    assert list(startable([], waiting, Quota(gpus=8))) == ["large"]
-
-
 @pytest.mark.parametrize(
     ("limits", "started", "reason"),
     [

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.service.access.tokens import Caller, key_of
-from packager.service.failures import Failure
 from packager.service.jobs.follower import Pulse
 from packager.service.store.store import Store
 from packager.service.use import events
@@ -64,10 +63,3 @@ def test_stream_ends_when_its_caller_sees_other_projects(
 
     assert asyncio.run(follow()) == []
     assert next(callers, None) is None
-
-
-@pytest.mark.parametrize("after", ["x", "-1", "9" * 19])
-def test_invalid_event_id_is_refused(tmp_path: Path, after: str) -> None:
-    use = JobEvents(Store(tmp_path / "server.db"), Pulse())
-    with pytest.raises(Failure, match="after: expected the id of an event"):
-        asyncio.run(use.read(CALLER, None, after))
