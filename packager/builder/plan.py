@@ -29,8 +29,7 @@ from packager.package.options import (
     offered,
 )
 from packager.package.path_checks import shown
-from packager.workloads.program import Run, directory, fetching, installing
-from packager.workloads.scripts import CHOICE
+from packager.workloads.program import CHOICE, Run, directory, fetching, installing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

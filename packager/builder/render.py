@@ -45,9 +45,10 @@ from packager.package.options import (
 )
 from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
-from packager.workloads import podannotations, structures
+from packager.workloads import structures
 from packager.workloads.amounts import quantity_key
 from packager.workloads.anyoverlay import AnyOverlay
+from packager.workloads.pods import SITE_ANNOTATIONS, annotation_component
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,8 +108,8 @@ def render(plan: Plan) -> Tree:
         _add_overlay(entries, components, overlay)
     if plan.site.annotations:
         every = [(entry, components.label(one)) for one in plan.overlays for entry in components.pods[one.name]]
-        text = podannotations.component(every, plan.site.annotations)
-        path = f"{layout.common(plan.spec.framework)}/{podannotations.NAME}/{layout.KUSTOMIZATION}"
+        text = annotation_component(every, plan.site.annotations)
+        path = f"{layout.common(plan.spec.framework)}/{SITE_ANNOTATIONS}/{layout.KUSTOMIZATION}"
         entries[path] = Entry(path, text, len(text))
     for component in plan.site.own:
         for entry in component.files:

@@ -16,7 +16,7 @@ from packager.base.values import Value, field
 from packager.package import placement, tree
 from packager.package.layout import KUSTOMIZATIONS, SITE
 from packager.package.options import BY_NAME, CLAIMS, KEYS, KNOWN, OPTIONS, conflicts
-from packager.workloads import podannotations
+from packager.workloads.pods import SITE_ANNOTATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ _LIMITS = Limits(size=1 << 20, files=100)
 ALL = "all"
 """The name for `--with` that puts all options into a package, switched off."""
 
-_RESERVED_NAMES = (SITE, "base", ALL, podannotations.NAME, *KNOWN)
+_RESERVED_NAMES = (SITE, "base", ALL, SITE_ANNOTATIONS, *KNOWN)
 
 
 class OwnComponent(Value, frozen=True):

@@ -10,8 +10,7 @@ from packager.base.problems import show, similar
 from packager.base.values import replace
 from packager.kubernetes import configmap
 from packager.package.layout import SCRIPTS
-from packager.workloads.program import references
-from packager.workloads.scripts import CHOICE
+from packager.workloads.program import CHOICE, references
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

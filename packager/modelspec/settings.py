@@ -14,7 +14,7 @@ from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
 from packager.modelspec.schema import accepts
 from packager.package.path_checks import shown
-from packager.workloads.scripts import CHOICE
+from packager.workloads.program import CHOICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,7 +15,7 @@ from packager.base.values import Value
 from packager.modelspec.importers import pods
 from packager.modelspec.importers.source import LOST, Given, decided, invalid, template
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
-from packager.workloads.mpijob.checks import by_mpi
+from packager.workloads.launchers import reserved_by
 from packager.workloads.program import references
 
 if TYPE_CHECKING:
@@ -398,7 +398,7 @@ def mpirun(draft: Draft, place: Location, entry: ForeignValue, words: list[str])
                 entry.note(f"of mpirun, {option} {value} is not carried over", "set it by a variable, if MPI needs it")
             continue
         is_secret = "it is read from a Secret" if variable in draft.data.get("secrets", ()) else None
-        if complaint := is_secret or by_mpi(variable) or pods.complaint_about(variable, text):
+        if complaint := is_secret or reserved_by(variable, "mpi") or pods.complaint_about(variable, text):
             entry.note(f"of mpirun, {variable} is not carried over: {complaint}")
         else:
             draft.put((*place, "environment", variable), text, entry.origin)

@@ -23,7 +23,7 @@ from packager.modelspec.importers.jobs import JobImport, Role
 from packager.modelspec.importers.pods import Container
 from packager.modelspec.importers.source import ForeignValue, Given, Source, decided
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
-from packager.workloads.mpijob.checks import by_mpi
+from packager.workloads.launchers import reserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -330,7 +330,8 @@ class _JobImport(JobImport):
             if variables[name].value != given.value:
                 message = f"{name} becomes that of the launcher"
                 self.draft.note(given.origin, message, "all ranks have the same variables")
-        self.put_environments([replace(worker, container=replace(of_worker, environment=variables))], by_mpi)
+        merged = replace(worker, container=replace(of_worker, environment=variables))
+        self.put_environments([merged], lambda key: reserved_by(key, "mpi"))
         pods.put_resources(self.draft, self.place, of_worker.resources)
         for steps, quantity in own.resources.items():
             self.put(("launcher_resources", *steps), quantity.value, quantity.origin)
