@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, get_args
 from packager.base.errors import SpecError
 from packager.base.fields import text
 from packager.base.limits import DEFAULT
-from packager.base.values import replace
-from packager.base.yamlio import MISREAD, quoted
-from packager.builder.targets import pods_in, targets
+from packager.base.values import Value, replace
+from packager.base.yamlio import MISREAD, load_all, quoted
 from packager.builder.templating import Templates, roots
+from packager.kubernetes.manifest import Manifest, mapping
 from packager.package import layout, placement, tree
 from packager.package.options import (
     CLAIM,
@@ -45,21 +45,24 @@ from packager.package.options import (
 )
 from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
+from packager.workloads import structures
 from packager.workloads.amounts import quantity_key
 from packager.workloads.anyoverlay import AnyOverlay
 from packager.workloads.pods import SITE_ANNOTATIONS, annotation_component
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from packager.builder.plan import Plan, PlannedOverlay
     from packager.package.options import Option
+    from packager.workloads.pods import Pods
 
 TEMPLATES = roots(Path(__file__).resolve().parent.parent)
 
 # Words that every YAML parser reads as text without quotes: no numbers, dates or words of YAML 1.1.
 _PLAIN = re.compile(r"[A-Za-z/$][A-Za-z0-9_./()$=-]*(:[A-Za-z0-9_./()$=-]+)*")
 
+_LABEL = "mlpack/overlay"
 _BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
 
 
@@ -174,6 +177,67 @@ class Components:
     def label(self, overlay: PlannedOverlay) -> str | None:
         """Return the label by which options select the workload of an overlay; None if its kind selects it."""
         return overlay.name if any(workload.overlay == overlay.name for workload in self.workloads) else None
+
+
+class OptionTarget(Value, frozen=True):
+    """Workloads of one kind that have their pods at the same places."""
+
+    kind: str  # their kind
+    pods: tuple[Pods, ...]  # the pods of one of them
+    overlay: str | None = None  # the overlay of the only one; None where these are all workloads of the kind
+    serves: bool = False  # whether they serve
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether the spec gives them GPUs, which an option may replace."""
+        return any(pods.gpus for pods in self.pods)
+
+    @property
+    def selector(self) -> str | None:
+        """The label selector of the workload; None if the kind selects it."""
+        return f"{_LABEL}={self.overlay}" if self.overlay else None
+
+
+def pods_in(text: str, kind: str) -> tuple[Pods, ...]:
+    """Return the pods of the workloads of `kind` among the manifests in `text`."""
+    documents, _ = load_all(text.encode(), "")
+    workloads = [Manifest(mapping(document.data)) for document in documents]
+    return tuple(pods for manifest in workloads if manifest.kind == kind for pods in structures.pods(manifest))
+
+
+def targets(overlays: Sequence[PlannedOverlay], pods: Mapping[str, tuple[Pods, ...]]) -> Iterator[OptionTarget]:
+    """Yield the workloads that the options of a package with these overlays change.
+
+    The component of an option is one for all overlays of a package, and before an overlay adds its suffix all workloads
+    of a kind have the same name. So where two overlays of one kind have their pods at different places, each workload
+    carries a label with its overlay's name, and the option changes each by itself.
+    """
+    for kind in dict.fromkeys(overlay.values.kind for overlay in overlays):
+        names = [overlay.name for overlay in overlays if overlay.values.kind == kind]
+        serves = any(overlay.values.serves for overlay in overlays if overlay.values.kind == kind)
+        if len({tuple(map(_place, pods[name])) for name in names}) == 1:
+            yield OptionTarget(kind, pods[names[0]], serves=serves)
+        else:
+            yield from (OptionTarget(kind, pods[name], name, serves) for name in names)
+
+
+def _place(pods: Pods) -> tuple[object, ...]:
+    """Return everything about pods that a patch depends on."""
+    return (
+        pods.pointer,
+        pods.field_path,
+        pods.container,
+        pods.computes,
+        pods.stores,
+        pods.labels,
+        pods.workload_label,
+        pods.port,
+        pods.processes,
+        pods.prepares,
+        pods.has_code,
+        pods.starts_torchrun,
+        pods.gpus,
+    )
 
 
 def component_digest(files: Iterable[Entry]) -> str:

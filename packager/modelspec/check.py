@@ -11,7 +11,7 @@ from packager.base.problems import show, similar
 from packager.base.values import replace
 from packager.base.yamlio import MISREAD
 from packager.kubernetes import resources
-from packager.modelspec import code, environments, programs, requirements
+from packager.modelspec import code, environments, programs
 from packager.modelspec import sources as fetched_files
 from packager.package import archive
 from packager.package.layout import WORKSPACE
@@ -40,8 +40,7 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     for place, names in spec.code_lists():
         yield from _duplicates(names, place)
     yield from code.check(spec, sources)
-    yield from requirements.check(spec, sources)
-    yield from fetched_files.check(spec)
+    yield from fetched_files.check(spec, sources)
     longest = max((spec.package_name(variant) for variant in spec.variants), key=len, default="")
     yield from _assets(spec, sources.assets, longest)
     yield from _documentation(spec)

@@ -28,13 +28,12 @@ RESERVED = {
 
 def check(spec: Spec) -> Iterator[Fault]:
     """Yield every fault of the environments of `spec`."""
-    holders = _holders(spec)
-    for holder, environment in holders:
-        yield from _environment(environment, (*holder, "environment"))
-    yield from _reserved(spec)
+    for holder, environment in _holders(spec):
+        for key, entry in environment.items():
+            yield from _variable(spec, (*holder, "environment", key), text(_value(entry)))
+    yield from _of_overlays(spec)
     yield from _sizes(spec)
-    yield from _folders(spec, holders)
-    yield from _secrets(spec, holders)
+    yield from _secrets(spec)
 
 
 def warnings(spec: Spec) -> Iterator[Fault]:
@@ -43,7 +42,7 @@ def warnings(spec: Spec) -> Iterator[Fault]:
 
     for holder, environment in _holders(spec):
         for key, entry in environment.items():
-            value = entry.value if isinstance(entry, Parameter) else entry
+            value = _value(entry)
             if isinstance(value, str) and value and is_secret(key):
                 message = f"{key} seems to be secret, and anyone who has the package can read its value"
                 yield Fault((*holder, "environment", key), message, "list it under `secrets`", at_key=True)
@@ -58,23 +57,27 @@ def _holders(spec: Spec) -> list[tuple[Location, Environment]]:
     ]
 
 
-def _folders(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterator[Fault]:
-    """A dataset that there is not, and a folder that only some of a package's overlays have."""
-    for holder, environment in holders:
-        place = (*holder, "environment", "DATASET_DIR")
-        if "DATASET_DIR" in environment and not spec.dataset:
-            message = "DATASET_DIR is set, but `dataset` is false"
-            yield Fault(place, message, "remove one of them", at_key=True, needs=(place, ("dataset",)))
-    for index, name in spec.pairs():
-        above = {**spec.environment, **spec.variants[index].environment}
-        place = ("overlays", name, "environment", "CHECKPOINT_DIR")
-        if "CHECKPOINT_DIR" in spec.overlays[name].environment and "CHECKPOINT_DIR" not in above:
-            message = "CHECKPOINT_DIR is set for an overlay, but not for the whole package"
-            yield Fault(place, message, "set it in the spec's or in the variant's environment", at_key=True)
+def _variable(spec: Spec, place: Location, value: str) -> Iterator[Fault]:
+    key = str(place[-1])
+    if key in RESERVED:
+        yield Fault(place, f"{key} cannot be set in a spec", RESERVED[key], at_key=True)
+    if reason := refusal_reason(key):
+        yield Fault(place, f"{key} cannot be set in a package", reason, at_key=True)
+    if key in spec.secrets:
+        message = f"{key} is one of `secrets`, and a value here would be in the package"
+        yield Fault(place, message, "remove it here", at_key=True)
+    if (size := len(f"{key}={value}".encode())) > envfile.LINE_BYTES:
+        message = f"the value takes {size / 1024:.0f} KiB, but kustomize ignores a line of 64 KiB and all after it"
+        yield Fault(place, message, "put it into a file")
+    if key in mountpath.MOUNTED and (complaint := mountpath.complaint(value)):
+        yield Fault(place, complaint)
+    if key == "DATASET_DIR" and not spec.dataset:
+        message = "DATASET_DIR is set, but `dataset` is false"
+        yield Fault(place, message, "remove one of them", at_key=True, needs=(place, ("dataset",)))
 
 
-def _secrets(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterator[Fault]:
-    """Names of secrets that are taken, and secrets that have a value in the spec."""
+def _secrets(spec: Spec) -> Iterator[Fault]:
+    """Names of secrets that are taken."""
     for key in spec.secrets:
         place = ("secrets", key)
         reason = refusal_reason(key) or RESERVED.get(key)
@@ -87,51 +90,33 @@ def _secrets(spec: Spec, holders: list[tuple[Location, Environment]]) -> Iterato
             if kept:
                 needs = (place, ("overlays", name))
                 yield Fault(place, f"{key} cannot be set for the overlay {name!r}", kept, at_key=True, needs=needs)
-        for holder, environment in holders:
-            if key in environment:
-                message = f"{key} is one of `secrets`, and a value here would be in the package"
-                yield Fault((*holder, "environment", key), message, "remove it here", at_key=True)
 
 
-def _environment(environment: Environment, place: Location) -> Iterator[Fault]:
-    for key, entry in environment.items():
-        location = (*place, key)
-        if key in RESERVED:
-            yield Fault(location, f"{key} cannot be set in a spec", RESERVED[key], at_key=True)
-        if reason := refusal_reason(key):
-            yield Fault(location, f"{key} cannot be set in a package", reason, at_key=True)
-        value = _value(entry)
-        size = len(f"{key}={value}".encode())
-        if size > envfile.LINE_BYTES:
-            message = f"the value takes {size / 1024:.0f} KiB, but kustomize ignores a line of 64 KiB and all after it"
-            yield Fault(location, message, "put it into a file")
-        if key in mountpath.MOUNTED:
-            complaint = mountpath.complaint(value)
-            if complaint:
-                yield Fault(location, complaint)
-
-
-def _reserved(spec: Spec) -> Iterator[Fault]:
-    """Names that the kind of an overlay keeps for itself: each place once, whatever number of overlays it reaches."""
+def _of_overlays(spec: Spec) -> Iterator[Fault]:
+    """Names that the kind of an overlay keeps for itself, each place once; a folder that only some overlays have."""
     seen: set[Location] = set()
     for index, name in spec.pairs():
+        variant, overlay = spec.variants[index], spec.overlays[name]
         environments = {
             (): spec.environment,
-            ("variants", index): spec.variants[index].environment,
-            ("overlays", name): spec.overlays[name].environment,
+            ("variants", index): variant.environment,
+            ("overlays", name): overlay.environment,
         }
-        for holder, environment in environments.items():
-            for key in environment:
-                place: Location = (*holder, "environment", key)
-                run = spec.overlays[name].run(spec.variants[index].run)
-                reason = _refusal(spec, spec.variants[index], name, key)
-                if key == CHOICE and run.is_choice:
-                    reason = "it says which of the `scripts` runs; as built, the first of them"
-                if reason and place not in seen:
-                    seen.add(place)
-                    needs = (place, ("overlays", name), ("variants", index, "overlays"))
-                    message = f"{key} cannot be set for the overlay {name!r}"
-                    yield Fault(place, message, reason, at_key=True, needs=needs)
+        for place in [(*holder, "environment", key) for holder, values in environments.items() for key in values]:
+            key = str(place[-1])
+            reason = _refusal(spec, variant, name, key)
+            if key == CHOICE and overlay.run(variant.run).is_choice:
+                reason = "it says which of the `scripts` runs; as built, the first of them"
+            if reason and place not in seen:
+                seen.add(place)
+                needs = (place, ("overlays", name), ("variants", index, "overlays"))
+                message = f"{key} cannot be set for the overlay {name!r}"
+                yield Fault(place, message, reason, at_key=True, needs=needs)
+        above = {**spec.environment, **variant.environment}
+        if "CHECKPOINT_DIR" in overlay.environment and "CHECKPOINT_DIR" not in above:
+            message = "CHECKPOINT_DIR is set for an overlay, but not for the whole package"
+            hint = "set it in the spec's or in the variant's environment"
+            yield Fault(("overlays", name, "environment", "CHECKPOINT_DIR"), message, hint, at_key=True)
 
 
 def _refusal(spec: Spec, variant: Variant, overlay: str, key: str) -> str | None:
@@ -144,7 +129,7 @@ def _sizes(spec: Spec) -> Iterator[Fault]:
     """Environments that are too large for the ConfigMap which mlops.env becomes."""
     for index, name in spec.pairs():
         together = {
-            key: _value(entry).encode()
+            key: text(_value(entry)).encode()
             for environment in spec.environments(spec.variants[index], name)
             for key, entry in environment.items()
         }
@@ -161,5 +146,5 @@ def _sizes(spec: Spec) -> Iterator[Fault]:
             return
 
 
-def _value(entry: Parameter | str | float) -> str:
-    return text(entry.value if isinstance(entry, Parameter) else entry)
+def _value(entry: Parameter | str | float) -> str | float:
+    return entry.value if isinstance(entry, Parameter) else entry

@@ -46,7 +46,7 @@ def test_only_packages_with_digests_are_accepted(tmp_path: Path) -> None:
         assert problem.startswith("requirements.txt:3:1: expected NAME==VERSION and its files' --hash=sha256:…, ")
         assert found in problem
         assert "pip-compile --generate-hashes" in problem
-    assert len(problems(tmp_path, "a\n" * 5_000)) == 100
+    assert problems(tmp_path, "a\n" * 5_000)[100:] == ["requirements.txt:101:1: 4,900 more problems are not listed"]
     (problem,) = problems(tmp_path, b"\n\n\xff")
     assert problem.startswith("requirements.txt:3:1: the line is not UTF-8")
 
