@@ -1,12 +1,9 @@
 """Tests of overlays outside of their packages: the package's folder is replaced, and never edited."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,13 +13,10 @@ from packager.package.archive import extract
 from tests import kubectls
 from tests.broken import build
 from tests.configure.test_upgrade import edit, files, newer
-from tests.life import JOB
+from tests.conftest import Mlpack
+from tests.life import JOB, Life
 from tests.local_pod import write
 from tests.released import RELEASES
-
-if TYPE_CHECKING:
-    from tests.conftest import Mlpack
-    from tests.life import Life
 
 OVERLAY = "quickstart/k8s/mlops/single-node"
 ENV = f"{OVERLAY}/mlops.env"
@@ -177,24 +171,6 @@ def test_two_newer_packages_are_taken_with_the_edits(
     assert (mine / "notes.md").read_text() == "mine"
     assert mlpack("verify", mine, "--kubectl", kubectl).code == 0
     assert "claimName: mine\n" in rendered(mine, kubectl)
-
-
-@pytest.mark.thorough
-def test_overlay_of_a_package_of_0_2_0_is_carried_over(mlpack: Mlpack, tmp_path: Path, hello_mpi: Path) -> None:
-    package, mine = tmp_path / "hello-mpi", Path("mine/single-node")
-    extract(RELEASES / "0.2.0/hello-mpi.tar.gz", tmp_path)
-    overlay = ("overlay", package, "--to", "mine", "--overlay", "single-node")
-    assert mlpack(*overlay).code == 0
-    assert mlpack("configure", mine, *SETTINGS, *ADDED).code == 0
-    placed = (mine / "values/placement.yaml").read_text()
-    replaced(package, shutil.copytree(hello_mpi, tmp_path / "new"))
-    done = mlpack(*overlay)
-    assert (done.code, "new value: mine/single-node/values/site.env: OUTPUT_FOLDER\n" in done.stderr) == (0, True)
-    assert (mine / "options/placement/placement.yaml").read_text().splitlines()[3:] == placed.splitlines()[3:]
-    assert not (mine / "values/placement.yaml").exists()
-    assert sorted(path.name for path in (mine / "options").iterdir()) == ["gpu", "placement"]
-    assert "\nOUTPUT_FOLDER=.\n" in (mine / "values/site.env").read_text()  # where the results are already
-    assert mlpack("verify", mine).code == 0
 
 
 def test_conflict_with_a_newer_package_leaves_the_overlay(
