@@ -13,7 +13,6 @@ from packager.base import durations
 from packager.base.errors import UsageError
 from packager.base.values import Value
 from packager.cli.arguments import AcceptOptions, Yes
-from packager.cli.commands import until_end
 from packager.cli.console import say
 from packager.cli.host import host
 
@@ -57,9 +56,6 @@ _HOLD = "10m"
 _LONGEST = timedelta(days=365)
 """The timers and waits of the system do not take numbers of any size."""
 
-_KUBECONFIG = Path(os.path.expanduser("~/.kube/config"))  # noqa: PTH111 - Path.home raises for users without a home folder
-"""The file that kubectl reads unless KUBECONFIG or --kubeconfig names another one."""
-
 
 class ConnectionOptions(Value, frozen=True):
     """The options that name the cluster, and the kubectl that sends requests to it."""
@@ -76,7 +72,7 @@ class ConnectionOptions(Value, frozen=True):
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each kubectl command that is run.")] = False
 
     def client(self, namespace: str | None = None) -> "Kubectl":
-        """Return a client for the cluster that the options name; it is closed when the command ends.
+        """Return a client for the cluster that the options name.
 
         `namespace` is that to use if the options name none; by default that of the context.
         """
@@ -86,15 +82,12 @@ class ConnectionOptions(Value, frozen=True):
         for flag, value in (("--namespace", namespace), ("--context", self.context), ("--kubectl", self.kubectl)):
             if value is not None and (not value or value.startswith("-")):
                 raise UsageError(f"{flag}: expected a name, found {value!r}")
-        defaults = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-        reached = reach(
+        return reach(
             *(self.kubectl, namespace, self.context, self.kubeconfig),
-            default_kubeconfigs=defaults or [_KUBECONFIG],
             environment=os.environ,
             show=lambda argv: say(f"+ {shlex.join(argv)}") if self.verbose else None,
             runner=host().runner,
         )
-        return until_end(reached)
 
 
 class ClusterOptions(ConnectionOptions, frozen=True):

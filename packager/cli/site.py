@@ -15,8 +15,8 @@ from packager.cli.cluster_arguments import ClusterOptions
 from packager.cli.commands import group
 from packager.cli.console import Output, emit_output, say, table
 from packager.cluster.sitecheck import check as ask_cluster
-from packager.site.example import QUESTIONS, create
-from packager.site.read import SiteSettings
+from packager.site.config import QUESTIONS
+from packager.site.read import SiteSettings, create
 
 
 def init(

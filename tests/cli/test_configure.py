@@ -73,8 +73,6 @@ def spoil(package: Path, user: str) -> Path:
     ("user", "shown"),
     [
         ("abc", "'abc'"),
-        ("true", "true"),
-        ("2147483648", "the number 2147483648"),
         ("9" * 5000, None),
         ("", "nothing"),
     ],
@@ -98,9 +96,8 @@ def test_configure_reports_invalid_user_id_with_its_position(
     [
         ("/x\nr.example\n", 1, "error: nothing was done: the input ended before an answer"),
         ("/x\nr.example\n" + "abc\n" * 99, 2, "error: no valid answer in 5 attempts; nothing was changed"),
-        ("/x\nr.example\n" + "9" * 9999 + "\n", 1, "error: nothing was done: the input ended before an answer"),
     ],
-    ids=["an end", "no number", "a long number"],
+    ids=["an end", "no number"],
 )
 def test_configure_stops_at_end_of_input_or_after_five_invalid_answers(
     mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch, typed: str, code: int, error: str

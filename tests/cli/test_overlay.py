@@ -80,7 +80,12 @@ def test_configured_overlay_renders_as_the_one_in_the_package(
     assert (done.code, done.stdout) == (0, rendered(mine, kubectl)), done.stderr
 
 
-def test_overlay_of_another_place_than_the_package_is_refused(mlpack: Mlpack, mine: Path, kubectl: Path) -> None:
+def test_overlay_of_another_place_and_without_its_values_is_refused(mlpack: Mlpack, mine: Path, kubectl: Path) -> None:
+    (mine / "values/kustomization.yaml").unlink()
+    done = mlpack("verify", mine, "--kubectl", kubectl)
+    hint = "mlpack overlay hello-mpi --to mine carries it over"
+    message = f"{mine}/values/kustomization.yaml: it is not as `mlpack overlay` writes it ({hint})\n"
+    assert (done.code, done.stdout) == (5, message)
     edit(mine / "kustomization.yaml", "  - pod.yaml", "  - pod.yaml\n  - ../../else")
     done = mlpack("verify", mine, "--kubectl", kubectl)
     assert done.code == 5
@@ -94,16 +99,8 @@ def replaced(package: Path, new: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("release", [None, "0.2.0"])
-def test_overlay_renders_as_the_one_in_a_package_with_all_options(
-    mlpack: Mlpack, release: str | None, tmp_path: Path
-) -> None:
-    package = tmp_path / "all/hello-mpi"
-    if release:
-        package.parent.mkdir()
-        extract(RELEASES / release / "hello-mpi.tar.gz", package.parent)
-    else:
-        build(package)
+def test_overlay_renders_as_the_one_in_a_package_with_all_options(mlpack: Mlpack, tmp_path: Path) -> None:
+    package = build(tmp_path / "all/hello-mpi")
     assert mlpack("overlay", package, "--to", "mine").code == 0
     storage = ("--storage", "pvc", "--set", "OUTPUT_CLAIM=a", "--set", "DATASET_CLAIM=b", "--root", "/srv")
     rdma = ("--with", "rdma", "--set", "RDMA_RESOURCE=a/b", "--set", "RDMA_COUNT=2")
@@ -171,6 +168,12 @@ def test_two_newer_packages_are_taken_with_the_edits(
     assert (mine / "notes.md").read_text() == "mine"
     assert mlpack("verify", mine, "--kubectl", kubectl).code == 0
     assert "claimName: mine\n" in rendered(mine, kubectl)
+
+
+def test_package_of_0_2_0_has_no_overlay_outside(mlpack: Mlpack, tmp_path: Path) -> None:
+    extract(RELEASES / "0.2.0/hello-mpi.tar.gz", tmp_path)
+    done = mlpack("overlay", tmp_path / "hello-mpi", "--to", "mine")
+    assert (done.code, "was built by mlpack 0.2.0 or before" in done.stderr) == (2, True)
 
 
 def test_conflict_with_a_newer_package_leaves_the_overlay(
