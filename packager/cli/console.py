@@ -156,7 +156,7 @@ def emit_output(
         value: The whole result.
         names: The names of what is in it.
         output: The form; None for people.
-        lines: What people see; None for the names.
+        lines: The lines for people; None for the names.
         is_bounded: Whether each text is as short as a message.
     """
     if output is None and lines is not None:

@@ -1,17 +1,12 @@
 """Fixtures of the tests of commands that use registries."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from tests.publish import fake_registry
 from tests.publish.conftest import archive, no_logins
 from tests.publish.fake_registry import FakeRegistry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["archive", "no_logins"]
 

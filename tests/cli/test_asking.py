@@ -1,13 +1,13 @@
 """Tests of time limits and signals: a verb ends at its timeout, together with the programs that it has started."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
@@ -17,13 +17,8 @@ from packager.cli import asking
 from packager.cli.asking import limited
 from packager.cli.host import Host
 from tests.cli.test_opening import VERBS
+from tests.conftest import Mlpack
 from tests.life import Life
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
 
 
 @pytest.fixture
@@ -142,7 +137,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 class Signalled(Life):
     """A cluster during one of whose requests the command gets a signal."""
 
-    def at(self, number: int, call: int) -> Signalled:
+    def at(self, number: int, call: int) -> Self:
         numbers = count()
 
         def first(_argv: Sequence[str]) -> None:

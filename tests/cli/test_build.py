@@ -1,18 +1,12 @@
 """Tests of `mlpack build` and `mlpack render`: their outputs, messages, and the files that they keep."""
 
-from __future__ import annotations
-
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests import demo
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
+from tests.conftest import Mlpack
 
 NAME = "demo-fp32-training"
 

@@ -1,29 +1,24 @@
 """A bundle carries the files that pods fetch, to a site where nothing of its origin can be reached."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
 import tarfile
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import packager
 from packager.publish import load as loading
 from tests.builder.fetching import fetch, sha256
+from tests.conftest import Mlpack
 from tests.publish import fake_registry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.conftest import Mlpack
-    from tests.publish.fake_registry import FakeRegistry
+from tests.publish.fake_registry import FakeRegistry
 
 pytestmark = pytest.mark.usefixtures("no_logins")
 

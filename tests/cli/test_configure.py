@@ -1,17 +1,11 @@
 """Tests of `mlpack configure`: its questions on a terminal, and the values that it refuses without one."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.conftest import Mlpack
 from tests.life import at_a_terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
 
 ENV = "quickstart/k8s/mlops/multi-node/mlops.env"
 NO_ROOT = "--root relative: expected an absolute path without ':' and '..'"

@@ -1,17 +1,10 @@
 """Tests of `mlpack delete`: the messages about deleted and kept objects, and the explanation of a server's refusal."""
 
-from __future__ import annotations
+from pathlib import Path
 
-from typing import TYPE_CHECKING
-
+from tests.conftest import Mlpack
 from tests.fake_cluster import item
-from tests.life import JOB, worker
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
-    from tests.life import Life
+from tests.life import JOB, Life, worker
 
 MPIJOB = f"mpijob/{JOB}"
 DELETE = ("delete", "hello-mpi", "-n", "team")
@@ -40,14 +33,6 @@ def test_delete_exits_with_7_if_released_pods_are_left(mlpack: Mlpack, life: Lif
     done = mlpack(*DELETE)
     assert (done.code, done.stderr) == (7, f"{left}{MPIJOB} is deleted\n")
     assert len(life.objects) == 12
-
-
-def test_delete_no_wait_reports_that_deletion_continues(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    done = mlpack(*DELETE, "--no-wait")
-    assert (done.code, done.stderr) == (0, f"{MPIJOB} is being deleted\n")
-    last_look = max(index for index, call in enumerate(life.calls) if call.startswith("get ") and JOB in call)
-    assert sum(call.startswith("delete ") for call in life.calls[last_look:]) == 4
 
 
 LOGGED_OUT = "error: You must be logged in to the server (Unauthorized)"

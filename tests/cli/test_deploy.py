@@ -1,28 +1,20 @@
 """Tests of `mlpack deploy`: existing objects, questions, following, failures, timeouts and verification."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.process import Finished
 from packager.cli.host import Host
 from tests import kubectls
-from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.conftest import Mlpack
-    from tests.life import Life
-
+from tests.conftest import Mlpack
+from tests.life import ENDED_WITH_3, JOB, POD, Life, at_a_terminal, launcher
 
 DEPLOY = ("deploy", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
@@ -174,14 +166,6 @@ def test_deploy_reports_unknown_result_when_apply_response_is_lost(mlpack: Mlpac
     assert (done.code, done.stderr) == (7, f"{NOTE}\nerror: {message}\nhint: deploy again to complete it\n")
 
 
-def test_deploy_exits_with_8_when_earlier_job_is_not_deleted_in_time(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()["metadata"] |= {"deletionTimestamp": "2026-11-21T00:01:00Z", "finalizers": ["foregroundDeletion"]}
-    life.wait = lambda _seconds: life.wait_out(100)
-    done = mlpack(*DEPLOY, "--no-wait")
-    assert done.code == 8
-    assert done.stderr.endswith(f"error: {MPIJOB}: not deleted after 300 s\nhint: run it again to continue waiting\n")
-
-
 BACK = (
     "  follow it:  mlpack deploy hello-mpi -n team\n"
     "  look at it: mlpack status hello-mpi -n team\n"
@@ -212,13 +196,6 @@ def test_deploy_reports_failure_with_reason_last_lines_and_log_command(mlpack: M
         f"error: {MPIJOB} has failed: the launcher has failed\n"
         "hint: the whole log: mlpack logs hello-mpi -n team\n"
     )
-
-
-def test_deploy_stops_waiting_when_job_is_deleted(mlpack: Mlpack, life: Life) -> None:
-    life.moments = [life.start, life.remove_all]
-    done = mlpack(*DEPLOY)
-    assert done.code == 7
-    assert done.stderr.endswith(f"error: {MPIJOB}: it was deleted\nhint: mlpack status hello-mpi -n team\n")
 
 
 def test_deploy_timeout_exits_with_8_and_names_status_command(mlpack: Mlpack, life: Life) -> None:

@@ -1,19 +1,12 @@
 """Tests of `mlpack dev`: its messages when nothing runs, and when it cannot begin."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from packager.cluster import dev
-from tests.life import JOB
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.conftest import Mlpack
-    from tests.life import Life
+from tests.conftest import Mlpack
+from tests.life import JOB, Life
 
 DEV = ("dev", "hello-mpi", "-n", "team")
 

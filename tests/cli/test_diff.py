@@ -1,13 +1,8 @@
 """Tests of `mlpack diff`."""
 
-from __future__ import annotations
+from pathlib import Path
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
+from tests.conftest import Mlpack
 
 ENV = "quickstart/k8s/mlops/single-node/mlops.env"
 
@@ -45,12 +40,3 @@ def test_diff_reports_files_that_are_in_no_patch(mlpack: Mlpack, package: Path) 
     done = mlpack("diff", package, "-o", "patch", "--exit-code")
     assert (done.code, done.stdout) == (1, "")
     assert done.stderr == "not in the patch: README.md: the package does not contain its delivered text\n"
-
-
-def test_diff_reads_archives(mlpack: Mlpack) -> None:
-    assert mlpack("build", "hello-mpi").code == 0
-    settings = ("--overlay", "single-node", "--registry", "example.com", "-d", "mine.tar.gz")
-    assert mlpack("configure", "hello-mpi.tar.gz", *settings).code == 0
-    done = mlpack("diff", "mine.tar.gz", "-o", "json")
-    assert [edit["after"] for edit in done.json["edits"]] == ["example.com"]
-    assert "+REGISTRY=example.com\n" in mlpack("diff", "mine.tar.gz", "-o", "patch").stdout

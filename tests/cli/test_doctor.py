@@ -1,10 +1,10 @@
 """Tests of `mlpack doctor` in a fake cluster: each check, its findings and fixes."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,17 +15,9 @@ from packager.cluster import operator
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.workloads.mpijob.life import MPI_OPERATOR
 from tests import demo
+from tests.conftest import Mlpack, Outcome
 from tests.fake_cluster import FakeCluster, healthy, item, lease, managed, node
-from tests.life import JOB
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from tests.conftest import Mlpack, Outcome
-    from tests.life import Life
-
-    Doctor = Callable[..., "Report"]
+from tests.life import JOB, Life
 
 ALL = ["kubectl", "server", "kinds", "operator", "namespace", "permissions", "admission", "quota", "nodes"]
 ALL += ["references", "names", "apply"]
@@ -50,6 +42,9 @@ class Report:
 @pytest.fixture
 def cluster() -> FakeCluster:
     return healthy()
+
+
+Doctor = Callable[..., Report]
 
 
 @pytest.fixture
@@ -249,7 +244,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_doctor_finds_what_a_cluster_lacks(doctor: Doctor, cluster: FakeCluster, name: str) -> None:
+def test_doctor_reports_each_gap_of_a_cluster(doctor: Doctor, cluster: FakeCluster, name: str) -> None:
     case = CASES[name]
     case.change(cluster)
     report = doctor(*case.configured)

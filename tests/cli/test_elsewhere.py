@@ -1,23 +1,16 @@
 """Tests that no verb fetches a remote reference of a package's kustomizations: a server counts the requests."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from packager.base import process
+from tests.conftest import Mlpack
 from tests.elsewhere import CASES, FETCHED, KUSTOMIZATION, SINGLE, Case, Server, server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
-
 
 ADDRESS = next(case for case in CASES if case.fetches)
 

@@ -1,7 +1,5 @@
 """Tests of `mlpack key new`, of pushing with a key, and of checking signatures from the command line."""
 
-from __future__ import annotations
-
 import base64
 import re
 import shutil
@@ -9,17 +7,14 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base import yamlio
 from packager.cli import asking
 from tests import tools
-
-if TYPE_CHECKING:
-    from tests.conftest import Mlpack
-    from tests.publish.fake_registry import FakeRegistry
+from tests.conftest import Mlpack
+from tests.publish.fake_registry import FakeRegistry
 
 ROOT = Path(__file__).parents[2]
 UNKNOWN = "by an unknown key"
@@ -191,22 +186,6 @@ def test_verbs_check_the_signature_of_a_package_in_a_registry(
 def test_models_have_no_signature(mlpack: Mlpack, pair: str) -> None:  # noqa: ARG001
     done = mlpack("render", "hello-mpi", "single-node", "--key", "prod.pub")
     assert (done.code, "--require-signature: hello-mpi is a model" in done.stderr) == (2, True)
-
-
-def test_inspect_lists_signatures_in_five_requests(
-    mlpack: Mlpack, registry: FakeRegistry, archive: Path, pair: str
-) -> None:
-    assert mlpack("push", archive, where(registry)).code == 0
-    assert "signature:      none\n" in mlpack("inspect", where(registry)).stdout
-    assert mlpack("push", archive, where(registry), "--sign-key", "prod.key").code == 0
-    registry.requests.clear()
-    done = mlpack("inspect", where(registry))
-    assert f"signature:      {UNKNOWN} {pair}: not trusted\n" in done.stdout
-    assert [method for method, _, _ in registry.requests] == ["GET"] * 5
-    done = mlpack("inspect", where(registry), "--key", "prod.pub")
-    assert f"signature:      by prod {pair}\n" in done.stdout
-    assert mlpack("key", "new", "other", "--no-password").code == 0
-    assert mlpack("inspect", where(registry), "--key", "other.pub").code == 5
 
 
 def test_flux_verifies_by_the_key(mlpack: Mlpack, registry: FakeRegistry, archive: Path, pair: str) -> None:  # noqa: ARG001

@@ -1,20 +1,14 @@
 """Tests of `mlpack lock`, against a registry that has the image of a package."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base import yamlio
-from tests.publish.fake_registry import digest_of
-
-if TYPE_CHECKING:
-    from tests.conftest import Mlpack
-    from tests.publish.fake_registry import FakeRegistry
+from tests.conftest import Mlpack
+from tests.publish.fake_registry import FakeRegistry, digest_of
 
 pytestmark = pytest.mark.usefixtures("no_logins")
 
@@ -203,17 +197,3 @@ def test_image_push_locks_to_the_answer_of_the_registry(
     done = mlpack(*push, "--lock")
     assert (done.code, done.stdout) == (0, f"{registry.host}/{NAME}:openmpi\n")
     assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
-
-
-@pytest.mark.thorough
-def test_image_of_weights_by_its_tag_is_not_locked(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
-    image = f"{registry.host}/{NAME}"
-    built = ("build", "hello-mpi", "--with", "weights", "--registry", registry.host, "-d", "w", "--force")
-    assert mlpack(*built, "--site", f"WEIGHTS_IMAGE={image}:openmpi").code == 0
-    assert mlpack("lock", "w/hello-mpi.tar.gz", "-d", "locked.tar.gz").code == 0
-    done = mlpack("verify", "locked.tar.gz", "--require-locked")
-    assert (done.code, f"{image}:openmpi is named by its tag, which may move" in done.stdout) == (5, True)
-    assert "mlpack configure --set WEIGHTS_IMAGE=NAME@sha256:" in done.stdout
-    pinned = f"WEIGHTS_IMAGE={image}@{digest}"
-    assert mlpack("configure", "locked.tar.gz", "--set", pinned, "-d", "pinned.tar.gz").code == 0
-    assert mlpack("verify", "pinned.tar.gz", "--require-locked").code == 0

@@ -1,16 +1,9 @@
 """Tests of `mlpack logs`: its output, and its messages without a log."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
-from tests.life import JOB, launcher
-
-if TYPE_CHECKING:
-    from tests.conftest import Mlpack
-    from tests.life import Life
+from tests.conftest import Mlpack
+from tests.life import JOB, Life, launcher
 
 LOGS = ("logs", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
@@ -28,12 +21,6 @@ def running(life: Life) -> Life:
     life.deploy()
     life.start()
     return life
-
-
-def test_logs_print_launcher_log_without_timestamps(mlpack: Mlpack, running: Life) -> None:
-    running.logs[f"{JOB}-launcher-0"] = log("one", "two")
-    done = mlpack(*LOGS)
-    assert (done.code, done.stdout, done.stderr) == (0, "one\ntwo\n", "")
 
 
 def test_logs_all_prefix_each_line_with_pod(mlpack: Mlpack, running: Life) -> None:

@@ -1,18 +1,12 @@
 """Tests of `mlpack list`, `show`, `init` and `lint`."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests import demo
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
+from tests.conftest import Mlpack
 
 
 def test_list_prints_valid_models_and_reports_invalid_spec(mlpack: Mlpack, specs: Path) -> None:
@@ -78,13 +72,6 @@ def test_show_prints_model_as_text_and_json(mlpack: Mlpack, tmp_path: Path) -> N
     shown = mlpack("show", spec, "-o", "json").json
     assert shown["path"] == str(spec)
     assert shown["spec"]["overlays"]["multi-node"]["kind"] == "MPIJob"
-
-
-def test_show_reports_unknown_model_and_missing_file(mlpack: Mlpack) -> None:
-    done = mlpack("show", "resnet5")
-    assert (done.code, done.stderr) == (2, "error: model 'resnet5' not found\nhint: did you mean 'resnet50'?\n")
-    done = mlpack("show", "./absent.yaml")
-    assert (done.code, done.stderr) == (3, "error: absent.yaml: no such file or directory\n")
 
 
 def test_init_creates_model_that_lints_and_builds(mlpack: Mlpack, tmp_path: Path) -> None:

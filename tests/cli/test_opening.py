@@ -1,12 +1,11 @@
 """Tests that every command that reads a package refuses hostile folders and archives in the same way."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil
+from collections.abc import Callable
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,14 +14,9 @@ from packager.base.errors import VerificationError
 from packager.cli import verbs
 from packager.configure.settings import Files
 from packager.package.opened import opened
+from tests.conftest import Mlpack
+from tests.life import Life
 from tests.test_hostile import ARCHIVES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
-    from tests.life import Life
 
 OVERLAY = "quickstart/k8s/mlops/multi-node"
 

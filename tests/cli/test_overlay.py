@@ -1,12 +1,9 @@
 """Tests of overlays outside of their packages: the package's folder is replaced, and never edited."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,13 +13,10 @@ from packager.package.archive import extract
 from tests import kubectls
 from tests.broken import build
 from tests.configure.test_upgrade import edit, files, newer
-from tests.life import JOB
+from tests.conftest import Mlpack
+from tests.life import JOB, Life
 from tests.local_pod import write
 from tests.released import RELEASES
-
-if TYPE_CHECKING:
-    from tests.conftest import Mlpack
-    from tests.life import Life
 
 OVERLAY = "quickstart/k8s/mlops/single-node"
 ENV = f"{OVERLAY}/mlops.env"

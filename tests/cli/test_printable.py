@@ -1,26 +1,19 @@
 """Tests that every verb escapes control characters of foreign text, on stdout and on stderr."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
 import unicodedata
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from packager.base.process import Finished
 from packager.cli import console
 from packager.cli.printable import printable
 from tests import demo
-from tests.life import JOB, launcher
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from tests.conftest import Mlpack, Outcome
-    from tests.life import Life
+from tests.conftest import Mlpack, Outcome
+from tests.life import JOB, Life, launcher
 
 HOSTILE = "\x1b[31m\x07\x9b1m\u202egnp.\u2066\u200b\r\u2028\udc9b\U000e0041"
 """Colours, a bell, a C1 sequence, bidirectional overrides, a zero-width space, line ends, a byte and a tag."""

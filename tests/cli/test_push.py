@@ -1,30 +1,24 @@
 """Tests of `mlpack push`, with `mlpack pull` and `mlpack inspect` of the result."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from packager.base import yamlio
+from packager.base.process import Finished
 from packager.base.runner import Runner
 from packager.cli.host import Host
+from tests.conftest import Mlpack
 from tests.publish import fake_registry, real_registry
-from tests.publish.fake_registry import PASSWORD, REGISTRY_TOKEN, USER
+from tests.publish.fake_registry import PASSWORD, REGISTRY_TOKEN, USER, FakeRegistry
 from tests.publish.real_registry import DEBIAN, DISTRIBUTION, MODES, REFERRERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from packager.base.process import Finished
-    from tests.conftest import Mlpack
-    from tests.publish.fake_registry import FakeRegistry
 
 ENV = "quickstart/k8s/mlops/single-node/mlops.env"
 

@@ -1,21 +1,16 @@
 """Tests of packages in a registry, and that messages name what the user has named, not where it was unpacked."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import tempfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Mlpack, Outcome
-    from tests.life import Life
-    from tests.publish.fake_registry import FakeRegistry
+from tests.conftest import Mlpack, Outcome
+from tests.life import Life
+from tests.publish.fake_registry import FakeRegistry
 
 pytestmark = pytest.mark.usefixtures("no_logins")
 
@@ -140,19 +135,6 @@ def test_messages_about_broken_archive_name_no_temporary_folder(
     (package / path).write_text(content)
     shutil.make_archive(str(package.with_name("broken")), "gztar", package.parent, package.name)
     for verb in VERBS:
-        arguments = [*verb[0].split(), "broken.tar.gz", *verb[1:]]
-        done = mlpack(*arguments, *([] if verb[0] in ("configure", "diff") else ["--kubectl", kubectl]))
+        program = () if verb[0] in ("configure", "diff") else ("--kubectl", kubectl)
+        done = mlpack(*verb[0].split(), "broken.tar.gz", *verb[1:], *program)
         assert_named(done)
-
-
-@pytest.mark.thorough
-def test_verbose_commands_name_no_temporary_folder(life: Life, mlpack: Mlpack) -> None:
-    assert mlpack("build", "hello-mpi").code == 0
-    life.refused["apply"] = "refused"
-    for verb in ("deploy", "run", "doctor", "status", "history", "delete"):
-        done = mlpack(verb, "hello-mpi.tar.gz", "-v")
-        assert "+ kubectl " in done.stderr
-        assert_named(done)
-    done = mlpack("deploy", "hello-mpi.tar.gz", "-v")
-    assert "+ kubectl kustomize hello-mpi.tar.gz:quickstart/k8s/mlops/multi-node\n" in done.stderr
-    assert "+ kubectl apply --filename=- --server-side " in done.stderr

@@ -1,22 +1,16 @@
 """Tests of `mlpack results`: the pod or claim that it copies from, and its messages when it cannot."""
 
-from __future__ import annotations
-
 import errno
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from packager.cluster import files, pull
+from tests.conftest import Mlpack
 from tests.fake_cluster import item
-from tests.life import JOB, OUTPUT, POD
+from tests.life import JOB, OUTPUT, POD, Life
 from tests.local_pod import write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
-    from tests.life import Life
 
 RESULTS = ("results", "hello-mpi", "here", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"

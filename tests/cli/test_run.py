@@ -1,25 +1,18 @@
 """Tests of `mlpack run`: tasks in sequence, resuming, timeouts, models, and the claims that it creates."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from packager.base.process import Finished
 from tests import demo
+from tests.conftest import Mlpack
 from tests.fake_cluster import item
-from tests.life import JOB, POD
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
-    from tests.life import Life
+from tests.life import JOB, POD, Life
 
 RUN = ("run", "hello-mpi", "--task", "single-node,multi-node", "-n", "team")
 AGAIN = "mlpack run hello-mpi --namespace team --task single-node,multi-node --resume"

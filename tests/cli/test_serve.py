@@ -1,7 +1,5 @@
 """Tests of `mlpack serve`: its commands for tokens and databases, its configuration, and a running server."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess
@@ -9,17 +7,13 @@ import sys
 import time
 import urllib.request
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from packager.service.store import migration
 from packager.service.store.store import Store
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
+from tests.conftest import Mlpack
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -152,38 +146,6 @@ def test_serve_reports_address_in_use_before_creating_database(
     assert done.code == 6
     assert done.stderr.startswith("error: the server could not listen on nothing.invalid:80: ")
     assert not (tmp_path / "s.db").exists()
-
-
-@pytest.mark.thorough
-def test_serve_answers_until_terminated_without_cluster(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    (tmp_path / "kubeconfig").write_text(KUBECONFIG, encoding="utf-8")
-    argv = [
-        sys.executable,
-        "-m",
-        "packager",
-        "serve",
-        "--insecure-no-auth",
-        f"--listen=127.0.0.1:{port}",
-        "--database=s.db",
-    ]
-    environment = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    with subprocess.Popen(argv, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            templates = _answer(f"http://127.0.0.1:{port}/v1/templates")
-            assert templates["items"][0]["name"] == "countdown-task"
-            scraped = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60).read().decode()
-            assert 'mlpack_http_requests_total{method="GET",route="/v1/templates",status="200"} 1.0\n' in scraped
-        finally:
-            server.terminate()
-        assert server.stderr
-        errors = server.stderr.read()
-    assert server.returncode in (0, 143, -15)
-    assert f"serving http://127.0.0.1:{port}, jobs in the namespace jobs, database s.db\n" in errors
-    assert "created secret.key" in errors
-    assert (tmp_path / "s.db").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,14 @@
 """Tests of every verb with a Deployment, alone and beside an MPIJob, in a fake cluster."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
+from packager.kubernetes.objects import Object
+from tests.conftest import Mlpack, Outcome
 from tests.fake_cluster import item
-from tests.life import JOB, SERVER
+from tests.life import JOB, SERVER, Life
 from tests.serving import manifest, replica, replica_set, report
-
-if TYPE_CHECKING:
-    from packager.kubernetes.objects import Object
-    from tests.conftest import Mlpack, Outcome
-    from tests.life import Life
 
 WHERE = ("hello-mpi", "-n", "team")
 DEPLOY = ("deploy", *WHERE, "--no-verify")
@@ -117,14 +111,6 @@ def test_results_refuses_deployment(mlpack: Mlpack) -> None:
     assert (done.code, done.stderr) == (2, error)
 
 
-def test_logs_follow_deployment_until_it_is_deleted(mlpack: Mlpack, served: Life) -> None:
-    served.moments = [lambda: None, lambda: None, served.remove_all]
-    served.logs = {f"{SERVER}-a-1": "2026-11-21T00:00:01.000000000Z ready\n"}
-    done = mlpack("logs", "-f", *WHERE)
-    assert (done.stdout, done.code) == ("ready\n", 7)
-    assert served.moments == []
-
-
 def test_delete_removes_objects_of_earlier_deploys(mlpack: Mlpack, served: Life) -> None:
     labels = {"app.kubernetes.io/managed-by": "mlpack", "app.kubernetes.io/name": "hello-mpi"}
     newest, earlier, another = (f"{SERVER}-env-{end}" for end in ("bbbbbbbbbb", "2456789bcd", "more"))
@@ -181,14 +167,6 @@ def test_deploy_deletes_objects_of_disabled_options(mlpack: Mlpack, switched: Li
     ]
     assert kinds_beside(switched) == ["Service"]
     assert switched.find("Ingress", f"{SERVER}-two")
-
-
-def test_deploy_keeps_objects_of_other_managers(mlpack: Mlpack, switched: Life) -> None:
-    for kind in ("Ingress", "HorizontalPodAutoscaler"):
-        switched.find(kind, SERVER)["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
-    done = mlpack(*DEPLOY)
-    assert (done.code, "any more" in done.stderr) == (0, False)
-    assert kinds_beside(switched) == ["Service", "Ingress", "HorizontalPodAutoscaler"]
 
 
 def conflict(manager: str, path: str) -> str:
@@ -323,23 +301,6 @@ def test_logs_use_main_or_selected_workload(mlpack: Mlpack, deployed: Life) -> N
     assert mlpack("logs", *WHERE, "--workload", SERVER).stdout == "ready\n"
 
 
-def test_deploy_changes_one_workload_and_keeps_the_other(mlpack: Mlpack, both: Life) -> None:
-    both.moments = [nothing, both.start, lambda: serve(both), nothing]
-    mlpack(*DEPLOY, "--no-wait")
-    both.start()
-    serve(both)
-    both.overlays["multi-node"][0] = manifest(replicas=3)
-    both.moments = []
-    done = mlpack(*DEPLOY, "--no-wait")
-    assert (done.code, messages_of(done)[:2]) == (
-        0,
-        [
-            f"{TRAINING} already exists and is up to date",
-            f"{SERVING} already exists with a different spec; the changes can be applied in place",
-        ],
-    )
-
-
 def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deployed: Life) -> None:
     for obj in (*deployed.overlays["multi-node"], *deployed.objects):
         if obj["kind"] == "Deployment":
@@ -350,9 +311,3 @@ def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deplo
     assert mlpack("logs", *WHERE, "--workload", "other").code == 2
     deployed.logs = {f"{JOB}-launcher-0": "2026-11-21T00:00:01.000000000Z epoch 1\n"}
     assert mlpack("logs", *WHERE, "--workload", f"mpijob/{JOB}").stdout == "epoch 1\n"
-
-
-def test_delete_removes_both_workloads(mlpack: Mlpack, deployed: Life) -> None:
-    done = mlpack("delete", *WHERE, "-y")
-    assert (done.code, done.stderr) == (0, f"{TRAINING}, {SERVING} are deleted\n")
-    assert [obj["kind"] for obj in deployed.objects if obj["kind"] in ("Deployment", "MPIJob", "ConfigMap")] == []

@@ -1,14 +1,13 @@
 """Test that docs/session.md shows the screens that a terminal shows; the test produces them in a fake cluster."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,13 +15,8 @@ from packager import cli
 from packager.cli.host import Host
 from tests import demo
 from tests.broken import pack
-from tests.life import JOB, launcher, worker
+from tests.life import JOB, Life, launcher, worker
 from tests.screen import Screen, Typed, Written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.life import Life
 
 PAGE = demo.CHECKOUT / "docs/session.md"
 STARTING = {"waiting": {"reason": "ContainerCreating"}}

@@ -1,21 +1,14 @@
 """Tests of `mlpack site`, and of a site's defaults in `configure`, as a user calls them."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.conftest import Mlpack
 from tests.life import at_a_terminal
 from tests.modelspec.importers.test_mxjob import WORKER
-from tests.site.test_read import COMPLETE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
 
 
 @pytest.fixture
@@ -57,19 +50,6 @@ def test_show_says_where_values_come_from(mlpack: Mlpack, config: Path) -> None:
 def test_show_without_file_names_init(mlpack: Mlpack, config: Path) -> None:
     done = mlpack("site", "show")
     assert (done.code, done.stderr) == (2, f"error: there is no {config}\nhint: `mlpack site init` writes one\n")
-
-
-@pytest.mark.thorough
-def test_configure_needs_no_option_with_a_site(mlpack: Mlpack, config: Path, package: Path, kubectl: Path) -> None:
-    config.parent.mkdir(parents=True)
-    config.write_text(COMPLETE, encoding="utf-8")
-    done = mlpack("configure", package)
-    assert done.code == 0, done.stderr
-    assert done.stderr.splitlines()[0] == f"using site defaults of {config}"
-    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
-    printed = mlpack("configure", package)
-    assert printed.stdout == ""
-    assert "nothing to change" in printed.stderr
 
 
 def test_configure_takes_nearest_file(

@@ -1,22 +1,17 @@
 """Tests of `mlpack status` and `mlpack history`: their text, JSON and exit codes."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from packager.cli.watching import Lines
 from packager.kubernetes.verdict import Finding, Phase, Verdict
-from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher, worker
-
-if TYPE_CHECKING:
-    from tests.conftest import Mlpack
-    from tests.life import Life
+from tests.conftest import Mlpack
+from tests.life import ENDED_WITH_3, JOB, POD, Life, at_a_terminal, launcher, worker
 
 STATUS = ("status", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"

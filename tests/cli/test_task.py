@@ -1,13 +1,12 @@
 """Tests of `mlpack task` with a running task service and a fake cluster."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -15,14 +14,10 @@ import yaml
 from packager.base.runner import Runner
 from packager.cli.host import Host
 from tests import tools
+from tests.conftest import Mlpack, Outcome
 from tests.service import bodies
 from tests.service.api.conftest import COUNTDOWN, Service
 from tests.service.live import listening
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.conftest import Mlpack, Outcome
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SET = ("--set", "process.train.number=3")

@@ -1,7 +1,5 @@
 """Tests of mlpack as a process: terminals, locales, shells, closed streams, and the modules that it imports."""
 
-from __future__ import annotations
-
 import os
 import pty
 import shlex
@@ -9,16 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import pytest
 
 from packager.cli.console import progress
 from tests import demo
+from tests.conftest import Mlpack
 from tests.life import at_a_terminal
-
-if TYPE_CHECKING:
-    from tests.conftest import Mlpack
 
 MLPACK = (sys.executable, "-m", "packager")
 
@@ -70,16 +66,6 @@ def test_output_is_utf8_in_every_locale(tmp_path: Path) -> None:
     done = run("show", spec, **posix)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith("demo: Démo 漢\n".encode())
-
-
-@pytest.mark.thorough
-def test_build_prints_path_with_invalid_utf8_unchanged(tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "model")
-    out = os.fsencode(tmp_path) + b"/\xff"
-    done = run("build", spec, "-d", os.fsdecode(out), "-q")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout == out + b"/demo-fp32-training.tar.gz\n"
-    assert Path(os.fsdecode(done.stdout.rstrip(b"\n"))).is_file()
 
 
 def test_build_refuses_setting_with_invalid_utf8(tmp_path: Path) -> None:

@@ -1,17 +1,11 @@
 """Tests of `mlpack upgrade`, also to a package that takes more from its surroundings."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.configure.test_upgrade import ENV, POD, clash, edit, files, newer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Mlpack
+from tests.conftest import Mlpack
 
 __all__ = ["clash"]
 

@@ -1,7 +1,5 @@
 """Tests of the table of verbs, of the examples of each command, and of the conventions in docs/usage.md."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil
@@ -9,7 +7,8 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer
@@ -17,12 +16,8 @@ from typer.main import get_command
 
 import packager.cli
 from packager.cli import verbs
-from packager.cli.examples import TEXT, as_text, examples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.conftest import Mlpack
+from packager.cli.examples import TEXT, examples
+from tests.conftest import Mlpack
 
 
 def modules_of_verbs() -> set[str]:
@@ -33,13 +28,6 @@ def modules_of_verbs() -> set[str]:
 
 def test_table_contains_every_module_of_a_verb() -> None:
     assert {verb.module for verb in verbs.VERBS.values()} == modules_of_verbs()
-
-
-def test_verb_loads_under_its_name() -> None:
-    for name in verbs.VERBS:
-        command = verbs.load(name)
-        assert command.name == name
-        assert command.help
 
 
 def test_help_prints_full_summaries_at_80_columns(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,12 +68,6 @@ def test_shell_completes_verbs(shell: str, typed: dict[str, str]) -> None:
     assert "verify" in done.stdout
     assert "version" in done.stdout
     assert "build" not in done.stdout
-
-
-def test_mlpack_proposes_similar_verb_for_misspelled_verb(mlpack: Mlpack) -> None:
-    done = mlpack("biuld")
-    assert done.code == 2
-    assert "Did you mean 'build'?" in done.stderr
 
 
 DOCUMENTS = {"render", "schema", "completion", "task schema"}
@@ -143,11 +125,6 @@ def test_example_is_accepted_by_its_command() -> None:
             pass
 
 
-def test_help_shows_the_examples_of_a_command() -> None:
-    assert "  mlpack verify -v hello-mpi.tar.gz\n      all checks" in as_text("verify")
-    assert as_text("absent") == ""
-
-
 def groups() -> Iterator[str]:
     """Yield the name of each group of commands."""
     for name in COMMANDS:
@@ -200,7 +177,7 @@ def test_help_of_each_command_is_complete_and_plain(mlpack: Mlpack, monkeypatch:
         assert max(map(len, done.stdout.splitlines())) <= 100, name
         if name in COMMANDS:
             assert "\n  Examples:\n" in done.stdout, name
-            assert [option.opts for option in COMMANDS[name].params if not option.help] == [], name
+            assert [option.opts for option in COMMANDS[name].params if not getattr(option, "help", None)] == [], name
             arguments = [one for one in COMMANDS[name].params if one.param_type_name == "argument"]
             assert [one.name for one in arguments if not one.metavar or one.metavar != one.metavar.upper()] == [], name
             assert "<int" not in done.stdout, name

@@ -1,23 +1,17 @@
 """Tests of `mlpack workspace`: its text, names and JSON."""
 
-from __future__ import annotations
-
 import json
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from packager.cluster import workspace
+from packager.cluster.target import Target
+from tests.conftest import Mlpack
+from tests.life import Life
 from tests.local_pod import LocalPod, local_pod, read, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from packager.cluster.target import Target
-    from tests.conftest import Mlpack
-    from tests.life import Life
 
 
 @pytest.fixture
@@ -92,13 +86,6 @@ def test_workspace_of_cube_rebuilds_package_only_after_change(
     assert mlpack("workspace", "ls", "cube").code == 0
     assert package.stat().st_mtime_ns > built
     assert read(tmp_path / "back") == {"names/alice.txt": b"Alice\n", "chats/a.txt": b"Hello\n"}
-
-
-@pytest.mark.thorough
-def test_workspace_refuses_cube_arguments_for_package(mlpack: Mlpack, pod: LocalPod) -> None:
-    assert pod.claim.is_dir()
-    done = mlpack("workspace", "push", "hello-mpi")
-    assert (done.code, done.stderr) == (2, "error: hello-mpi is not an MLCube: name the local folder\n")
 
 
 @pytest.mark.thorough
