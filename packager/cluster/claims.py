@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from packager.base import quantity
-from packager.base.errors import ClusterError, ToolError, UnreachableError, UsageError, VerificationError
+from packager.base.errors import ClusterError, ToolError, UsageError, VerificationError
+from packager.cluster.observe import if_allowed
 from packager.kubernetes.kubectl import messages
 from packager.kubernetes.kubectl.client import HANGING_SECONDS
 from packager.kubernetes.kubectl.refusals import explained_error
@@ -48,33 +49,14 @@ def missing(kubectl: Kubectl, overlays: Sequence[Manifests]) -> tuple[str, ...]:
 def may_be_bound_without_class(kubectl: Kubectl) -> bool:
     """Whether a claim that names no storage class may get a volume; true if the user may not look."""
     try:
-        classes = kubectl.items("storageclasses")
-        if any(annotation(one, "storageclass.kubernetes.io/is-default-class") == "true" for one in classes):
-            return True
-        volumes = kubectl.items("persistentvolumes")
+        classes, volumes = kubectl.items("storageclasses"), kubectl.items("persistentvolumes")
     except ClusterError:
         return True
-    return any(
-        status(volume).get("phase") == "Available" and not volume["spec"].get("storageClassName") for volume in volumes
-    )
-
-
-def described(claim: str, size: str, storage_class: str | None, access: str) -> Object:
-    """Return the manifest of a claim.
-
-    Args:
-        claim: The claim's name.
-        size: The requested storage, as a quantity.
-        storage_class: The storage class; None for the cluster's default.
-        access: The access mode.
-    """
-    spec = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": claim},
-        "spec": spec if storage_class is None else {**spec, "storageClassName": storage_class},
-    }
+    key = "storageclass.kubernetes.io/is-default-class"
+    free = [
+        one for one in volumes if status(one).get("phase") == "Available" and not one["spec"].get("storageClassName")
+    ]
+    return bool(free) or any(annotation(one, key) == "true" for one in classes)
 
 
 def create_claims(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
@@ -90,12 +72,7 @@ def create_claims(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
 
 def missing_claims(targets: Sequence[Target]) -> tuple[str, ...]:
     """Return the missing claims that overlays of a package mount; none if the user may not read claims."""
-    try:
-        return missing(targets[0].kubectl, [target.manifests for target in targets])
-    except UnreachableError:
-        raise
-    except ClusterError:
-        return ()
+    return if_allowed(lambda: missing(targets[0].kubectl, [target.manifests for target in targets]), ())
 
 
 def check_options(size: str | None, storage_class: str | None, access: str | None) -> None:
@@ -120,7 +97,10 @@ def create_claim(target: Target, claim: str, size: str, storage_class: str | Non
     if storage_class is None and not may_be_bound_without_class(target.kubectl):
         message = f"claim {claim} is not created: the cluster has no default storage class"
         raise UsageError(message, hint="--claim-class NAME; `kubectl get storageclasses` lists the names")
-    create_claims(target.kubectl, [described(claim, size, storage_class, access)])
+    spec = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
+    spec |= {} if storage_class is None else {"storageClassName": storage_class}
+    manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": spec}
+    create_claims(target.kubectl, [manifest])
 
 
 def create_workspace(target: Target, tell: Tell) -> None:

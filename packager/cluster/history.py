@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, DeniedError, NotServedError, ToolError
+from packager.base.values import Value, as_plain
 from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION
 from packager.cluster.record import past_runs
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
 
 
-@dataclass(frozen=True, slots=True)
-class Deployment:
+class Deployment(Value, frozen=True, rename="camel"):
     """One deployed workload."""
 
     package: str | None  # the name of its package
@@ -40,16 +40,7 @@ class Deployment:
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields for `-o json`."""
-        return {
-            "package": self.package,
-            "namespace": self.namespace,
-            "workload": self.workload,
-            "digest": self.digest,
-            "version": self.version,
-            "deployedBy": self.deployed_by,
-            "created": self.created.isoformat(),
-            "ended": self.ended,
-        }
+        return {**as_plain(self), "created": self.created.isoformat()}
 
 
 @dataclass(frozen=True, slots=True)

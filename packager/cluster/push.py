@@ -78,10 +78,10 @@ class LocalFile:
 
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
-    """The contents of a local folder: its files, and the paths of its empty folders."""
+    """The contents of a local folder."""
 
     files: tuple[LocalFile, ...]
-    empty: tuple[str, ...]
+    empty: tuple[str, ...]  # the paths of its empty folders
 
 
 def local_folder(folder: Path) -> LocalFolder:
@@ -201,8 +201,9 @@ def send(remote: RemoteFolder, work: Push, advance: Callable[[int], object] = la
     """
     shell, where = remote.shell, (remote.root, remote.path)
     try:
-        arrived = _arrived(shell.ask(_PREPARE, *where))
-        missing = {name: file for name, file in work.parts.items() if arrived.get(name) != file.size}
+        # The sizes and names of the parts that have arrived.
+        arrived = set(shell.ask(_PREPARE, *where).decode(errors="replace").splitlines())
+        missing = {name: file for name, file in work.parts.items() if f"{file.size} ./{name}" not in arrived}
         advance(work.size - sum(file.size for file in missing.values()))
         if missing:
             size = sum(1 + -(-file.size // tarfile.BLOCKSIZE) for file in missing.values()) + 2
@@ -253,12 +254,6 @@ def commit(remote: RemoteFolder, work: Push, *, force: bool) -> None:
     if appeared := answer.decode(errors="replace").splitlines():
         message = f"{shown(appeared[0])} has appeared in {remote.path} during the push, and was not replaced"
         raise ClusterError(message, hint="--force replaces it")
-
-
-def _arrived(answer: bytes) -> dict[str, int]:
-    """Return the sizes of the parts that have arrived, by name."""
-    lines = (line.partition(" ") for line in answer.decode(errors="replace").splitlines())
-    return {name.removeprefix("./"): int(size) for size, _, name in lines if size.isdigit() and len(size) < 18}
 
 
 def _write_error(remote: RemoteFolder, error: ScriptError) -> ClusterError:

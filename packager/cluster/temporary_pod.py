@@ -6,9 +6,9 @@ import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError
+from packager.base.errors import ClusterError, MlpackError, TimedOutError
 from packager.cluster.admission import create
-from packager.cluster.observe import events_of, selector_flag
+from packager.cluster.observe import events_of, if_allowed, selector_flag
 from packager.diagnosis.obstacles import obstacles
 from packager.kubernetes.kubectl.refusals import error_from, explained_error
 from packager.kubernetes.manifest import mapping
@@ -114,13 +114,8 @@ def _sweep(kubectl: Kubectl, labels: dict[str, str]) -> None:
 def _check_claim(kubectl: Kubectl, volume: Object) -> None:
     """Raise ClusterError for a claim that does not exist, for which the pod would wait until the timeout."""
     claim = mapping(volume.get("persistentVolumeClaim")).get("claimName")
-    try:
-        exists = not claim or kubectl.get(f"persistentvolumeclaims/{claim}") is not None
-    except UnreachableError:
-        raise
-    except ClusterError:  # a user who may not get claims may still mount one
-        return
-    if not exists:
+    # A user who may not get claims may still mount one.
+    if claim and if_allowed(lambda: kubectl.get(f"persistentvolumeclaims/{claim}"), {}) is None:
         hint = "create it, or let `mlpack run PACKAGE --claim-size SIZE` create it"
         raise ClusterError(f"claim {claim} not found in the namespace {kubectl.default_namespace()}", hint=hint)
 

@@ -61,7 +61,7 @@ class Examination:
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
-        return {"findings": values.as_plain(self.findings), "exit_code": self.exit_code}
+        return {"findings": values.as_plain(list(self.findings)), "exit_code": self.exit_code}
 
 
 def doctor(target: Target, allowed: frozenset[str], level: Level | None) -> Iterator[CheckResult]:
