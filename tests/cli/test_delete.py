@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-from packager.base.errors import HungError
 from tests.fake_cluster import item
 from tests.life import JOB, worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.conftest import Outcome
@@ -142,14 +140,6 @@ def test_delete_names_the_pod_whose_finalizer_keeps_the_job(mlpack: Mlpack, life
     assert (done.code, done.stderr) == (8, message)
 
 
-def test_delete_names_the_finalizers_of_the_job_itself(mlpack: Mlpack, life: Life) -> None:
-    workload = life.deploy()
-    workload["metadata"] |= {"finalizers": ["a/b", "c/d"], "deletionTimestamp": "2026-11-21T00:01:00Z"}
-    done = mlpack(*DELETE, "--timeout", "60s")
-    assert done.code == 8
-    assert f"error: {MPIJOB}: not deleted after 60 s: {MPIJOB} is held by a/b, c/d\n" in done.stderr
-
-
 def test_delete_continues_after_temporary_refusal(mlpack: Mlpack, life: Life) -> None:
     hold(life, answers_again=True)
     done = mlpack(*DELETE)
@@ -216,15 +206,3 @@ def test_delete_finds_objects_of_an_overlay_that_cannot_be_rendered(mlpack: Mlpa
     assert [item for item in life.objects if item["kind"] == "MPIJob"] == []
     again = mlpack(*DELETE)
     assert again.code == 5, again.stderr
-
-
-def test_delete_reports_timeout_when_kubectl_ran_out_of_time(mlpack: Mlpack, life: Life) -> None:
-    def hang(argv: Sequence[str]) -> None:
-        if "get" in argv:
-            time.sleep(2.2)
-            raise HungError("kubectl did not finish within 0 seconds")
-
-    life.deploy()
-    life.first = hang
-    done = mlpack(*DELETE, "--timeout", "2s")
-    assert (done.code, done.stderr.splitlines()[0]) == (8, "error: hello-mpi may not be fully deleted after 2s")

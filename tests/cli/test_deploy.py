@@ -132,22 +132,6 @@ def test_deploy_keeps_changed_job_and_prints_differences(mlpack: Mlpack, life: L
     assert applied(life) == []
 
 
-def test_deploy_marks_new_object_in_differences(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.objects = [obj for obj in life.objects if not obj["metadata"]["name"].startswith("hello-mpi-env")]
-    done = mlpack(*DEPLOY)
-    assert done.code == 9
-    assert done.stderr.startswith("  configmap/hello-mpi-env-multi-node  is new\n")
-
-
-def test_deploy_prints_at_most_twenty_differences(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    edit(life, 23)
-    shown = mlpack(*DEPLOY).stderr.splitlines()
-    assert shown[19].startswith("  configmap/hello-mpi-env-multi-node  data.KEY_19: ")
-    assert shown[20] == "  and 3 more differences"
-
-
 def test_deploy_does_nothing_when_replacing_is_declined(
     mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,13 +155,6 @@ def test_deploy_asks_before_first_run_without_persistent_results(
     assert (done.code, len(applied(life))) == (code, count)
     assert done.stderr.startswith(f"{NOTE}\nDeploy it anyway? [y/N]")
     assert code == 0 or done.stderr.endswith("error: nothing was deployed\n")
-
-
-def test_deploy_yes_skips_question_about_results(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_a_terminal(monkeypatch)
-    done = mlpack(*DEPLOY, "--no-wait", "-y")
-    assert (done.code, len(applied(life))) == (0, 1)
-    assert "Deploy it anyway?" not in done.stderr
 
 
 def test_deploy_names_objects_applied_before_refusal(mlpack: Mlpack, life: Life) -> None:
@@ -296,13 +273,6 @@ def test_deploy_timeout_exits_with_8_and_names_status_command(mlpack: Mlpack, li
     )
 
 
-def test_deploy_timeout_of_zero_means_no_limit(mlpack: Mlpack, life: Life) -> None:
-    life.moments = [life.start, life.end]
-    done = mlpack(*DEPLOY, "--timeout", "0")
-    assert done.code == 0
-    assert f"{MPIJOB} has succeeded\n" in done.stderr
-
-
 def test_deploy_timeout_names_last_state_when_cluster_does_not_answer(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.start, life.go_silent]
     done = mlpack(*DEPLOY, "--timeout", "60s")
@@ -404,18 +374,6 @@ def test_deploy_refuses_edit_that_lowers_pod_security_level(mlpack: Mlpack, hell
     accepted = mlpack("deploy", "hello-mpi", "--kubectl", kubectl, "--pod-security", "baseline")
     assert accepted.code == 7
     assert "error: no cluster is configured" in accepted.stderr, "the kubeconfig of the developer was used"
-
-
-def test_doctor_lists_verification_problems_that_deploy_refuses(mlpack: Mlpack, life: Life) -> None:
-    assert life
-    append(SCRIPT, "echo more\n")
-    Path(SCRIPT).chmod(0o644)
-    done = mlpack("doctor", "hello-mpi", "-n", "team")
-    assert done.code == 1
-    assert done.stdout.splitlines()[:2] == [
-        f"fails   package      {SCRIPT}: expected the mode 0755, found 0644; fix: chmod 0755 {SCRIPT}",
-        f"fails   package      {SCRIPT}: {CHANGED}",
-    ]
 
 
 def test_status_logs_history_and_delete_accept_changed_package(mlpack: Mlpack, life: Life) -> None:

@@ -34,10 +34,8 @@ def doctor(mlpack: Mlpack, life: Life) -> Callable[[], Report]:
     ("asked", "unknown"),
     [
         ("get", {"kinds", "permissions"}),
-        ("get nodes", {"nodes"}),
         ("get pods", {"nodes"}),
         ("create", {"admission"}),
-        ("apply", {"apply"}),
     ],
 )
 def test_doctor_reports_checks_as_unknown_when_cluster_stops_answering(
@@ -107,13 +105,6 @@ def test_doctor_accepts_available_operator_deployment_without_lease(doctor: Call
     life.objects = [obj for obj in life.objects if obj["kind"] != "Lease"]
     life.objects.append(item("Deployment", "mpi-operator", status=available))
     assert doctor().of("operator") == [("mpi-operator is running: its Deployment team/mpi-operator is available", None)]
-
-
-def test_doctor_fails_for_operator_lease_never_renewed(doctor: Callable[[], Report], life: Life) -> None:
-    held = next(obj for obj in life.objects if obj["kind"] == "Lease")
-    del held["spec"]["renewTime"], held["spec"]["leaseDurationSeconds"]
-    message = "mpi-operator is not running: its lease mpi-operator/mpi-operator was last renewed at no time"
-    assert doctor().of("operator") == [(message, "mlpack operator install mpi")]
 
 
 def test_doctor_quotes_names_in_proposed_commands(mlpack: Mlpack, life: Life) -> None:

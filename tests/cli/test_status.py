@@ -105,13 +105,6 @@ def test_status_reads_last_lines_from_log_without_termination_message(mlpack: Ml
     assert f"--namespace=team logs {JOB}-launcher-0 --container=launcher --timestamps --tail=12" in life.calls
 
 
-def test_status_prints_at_most_twelve_pods(mlpack: Mlpack, running: Life) -> None:
-    running.objects += [worker(index) for index in range(2, 20)]
-    lines = mlpack(*STATUS).stdout.splitlines()
-    assert lines[-2].startswith(f"{JOB}-worker-10 ")
-    assert lines[-1] == "and 9 more"
-
-
 def test_status_reports_namespace_that_is_being_deleted(mlpack: Mlpack, life: Life) -> None:
     life.objects.append(item("Namespace", "team", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"}))
     done = mlpack(*STATUS)
@@ -122,12 +115,6 @@ def test_status_reports_missing_namespace(mlpack: Mlpack, life: Life) -> None:
     life.has_namespace = False
     done = mlpack(*STATUS)
     assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: namespace team not found\n")
-
-
-def test_status_reports_missing_job_without_permission_to_get_namespaces(mlpack: Mlpack, life: Life) -> None:
-    life.denied.add("get namespaces")
-    done = mlpack(*STATUS)
-    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: not found\n")
 
 
 KILLED = "processes were killed for taking more memory than their worker may, in: "
@@ -171,19 +158,6 @@ def test_status_exits_with_7_when_cluster_does_not_answer(mlpack: Mlpack, life: 
         "error: the cluster does not answer: Unable to connect to the server: dial tcp 10.0.0.1:443: i/o timeout\n"
         "hint: kubectl cluster-info\n"
     )
-
-
-def test_status_watch_reports_outage_and_recovery(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.moments = [life.start, life.go_silent, lambda: None, life.answer, life.end]
-    done = mlpack(*STATUS, "--watch")
-    assert done.code == 0
-    why = "Unable to connect to the server: dial tcp 10.0.0.1:443: i/o timeout"
-    assert [line[7:] for line in done.stderr.splitlines()[:3]] == [
-        "running: pods: 3 running",
-        f"the cluster does not answer ({why}); retrying until it does",
-        "the cluster is reachable again",
-    ]
 
 
 def test_status_watch_distinguishes_outage_from_refusal(mlpack: Mlpack, life: Life) -> None:
@@ -254,13 +228,6 @@ def test_status_works_without_permission_to_list_events(mlpack: Mlpack, running:
         done = mlpack(*STATUS, *output)
         assert (done.code, done.stderr) == (0, UNSEEN)
         assert "pods: 3 running" in done.stdout
-
-
-def test_deploy_reports_missing_permission_for_events_once(mlpack: Mlpack, life: Life) -> None:
-    life.denied.add("list events")
-    life.moments = [lambda: None, life.start, lambda: None, life.end]
-    done = mlpack("deploy", "hello-mpi", "-n", "team")
-    assert (done.code, done.stderr.count(UNSEEN)) == (0, 1)
 
 
 def test_status_works_without_permission_to_get_launcher_job(mlpack: Mlpack, running: Life) -> None:

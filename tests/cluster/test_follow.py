@@ -316,8 +316,6 @@ def test_pod_that_stays_after_its_deletion_is_stuck_and_ends_the_wait() -> None:
     ("kind", "reason", "spec", "phase", "summary"),
     [
         ("JobSet", "AllJobsCompleted", {}, Phase.SUCCEEDED, "it has succeeded, and was deleted then"),
-        ("Job", "Completed", {}, Phase.SUCCEEDED, "it has succeeded, and was deleted then"),
-        ("MPIJob", "MPIJobSucceeded", {}, Phase.SUCCEEDED, "it has succeeded, and was deleted then"),
         ("Job", "BackoffLimitExceeded", {}, Phase.FAILED, "it has failed, and was deleted then: as the event says"),
         ("JobSet", "Restarting", {}, Phase.ABSENT, "it was deleted"),
         (

@@ -31,13 +31,6 @@ def running(life: Life) -> Life:
     return life
 
 
-def test_logs_iterator_can_be_closed_early(target: Target, running: Life) -> None:
-    running.logs[LAUNCHER] = line("one")
-    parts = logs(Feed(target))
-    assert next(parts) == b"one\n"
-    parts.close()  # type: ignore[attr-defined]
-
-
 def begin_and_delete_launcher(life: Life, *, log: str | None) -> None:
     """Let a launcher run and be deleted before the first snapshot that could contain it."""
     state = {"terminated": {"exitCode": 3, "startedAt": "2026-11-21T00:00:01Z"}}

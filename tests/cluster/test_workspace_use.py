@@ -133,16 +133,6 @@ def test_push_continues_after_broken_connections(pod: LocalPod, target: Target, 
 
 
 @pytest.mark.thorough
-def test_pull_continues_after_broken_connections(pod: LocalPod, target: Target, tmp_path: Path) -> None:
-    write(pod.claim, FILES)
-    pod.cut("out 5", "-", "out 3000000", "out 0")
-    lines: list[str] = []
-    workspace.pull(session(pod, target, lines), tmp_path / "here", force=False, dry_run=False, progress=progress)
-    assert read(tmp_path / "here") == FILES
-    assert len(lines) == 3
-
-
-@pytest.mark.thorough
 def test_push_fails_after_five_broken_connections(pod: LocalPod, target: Target, tmp_path: Path) -> None:
     pod.cut(*["out 0"] * 5)
     with pytest.raises(ClusterError) as broken:
