@@ -126,9 +126,6 @@ def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
 
     Returns:
         kubectl's stdout.
-
-    Raises:
-        ClusterError: The server refused an object; others may have been applied.
     """
     with workfolder.temporary() as folder:
         file = folder / "manifests.json"

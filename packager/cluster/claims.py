@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 def missing(kubectl: Kubectl, overlays: Sequence[Manifests]) -> tuple[str, ...]:
-    """Return the claims that the pods of overlays mount, that none of the overlays creates and that do not exist.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
-    """
+    """Return the claims that the pods of overlays mount, that none of the overlays creates and that do not exist."""
     mounted: dict[str, None] = {}
     created: set[str] = set()
     for overlay in overlays:
@@ -76,11 +72,7 @@ def missing_claims(targets: Sequence[Target]) -> tuple[str, ...]:
 
 
 def check_options(size: str | None, storage_class: str | None, access: str | None) -> None:
-    """Refuse an invalid size of a claim, and a storage class or an access mode without a size.
-
-    Raises:
-        UsageError: The size is not a quantity, or a storage class or an access mode is set without a size.
-    """
+    """Refuse an invalid size of a claim, and a storage class or an access mode without a size."""
     try:
         is_positive = size is None or quantity.parse(size) > 0
     except ValueError:

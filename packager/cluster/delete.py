@@ -85,11 +85,7 @@ class Deleted:
 
 
 def prepare(target: Target, *, keep_results: bool = False) -> PreparedDelete:
-    """Return the objects that a delete would remove and those that it would keep; change nothing.
-
-    Raises:
-        ClusterError: The cluster does not answer.
-    """
+    """Return the objects that a delete would remove and those that it would keep; change nothing."""
     manifests, identity = target.manifests, target.identity
     live = look_up(target.kubectl, manifests.objects)
     others: list[tuple[Object, str]] = []

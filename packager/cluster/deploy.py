@@ -136,9 +136,6 @@ def check(target: Target, allowed: frozenset[str], level: Level | None, expected
         allowed: The kinds of object, and the variables, that the user has allowed.
         level: The accepted Pod Security level; None for the level that the package was sealed with.
         expected: The digest that the package must have; None for any.
-
-    Raises:
-        VerificationError: The overlay may not be applied; the error contains every problem.
     """
     checks = Checks(
         (target.kubectl.program,),
@@ -187,9 +184,6 @@ def prepare(target: Target, hold: float = 0) -> PreparedDeploy:
         target: The overlay, and the cluster.
         hold: The most seconds that pods are held until results that go with them are copied; 0 for no hold. It is in
             the target of the result.
-
-    Raises:
-        ClusterError: The cluster does not answer, or an object of another owner has the name of one of the package's.
     """
     namespace = target.kubectl.default_namespace()
     live = look_up(target.kubectl, target.manifests.objects)
@@ -202,11 +196,7 @@ def prepare(target: Target, hold: float = 0) -> PreparedDeploy:
 
 
 def _planned(target: Target) -> tuple[Object, ...]:
-    """Return the objects as the server would store them; none if it refuses them, for example after a manual change.
-
-    Raises:
-        UnreachableError: The server does not answer.
-    """
+    """Return the objects as the server would store them; none if it refuses them, for example after a manual change."""
     try:
         return tuple(deploy.planned(target.kubectl, target.stamped(target.person)))
     except UnreachableError:
@@ -216,12 +206,7 @@ def _planned(target: Target) -> tuple[Object, ...]:
 
 
 def delete_existing(prepared: PreparedDeploy) -> PreparedDeploy:
-    """Delete the existing workload, wait until it is deleted, and return the deploy without it.
-
-    Raises:
-        TimedOutError: The workload still exists after the timeout.
-        ClusterError: The server refused.
-    """
+    """Delete the existing workload, wait until it is deleted, and return the deploy without it."""
     workload = prepared.situation.live
     if workload is None:
         return prepared
@@ -233,9 +218,6 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
     """Apply all objects, or none if a dry run fails; never overwrite objects of other owners.
 
     Objects of site options that are now off are deleted after the dry run has succeeded.
-
-    Raises:
-        ClusterError: The server refused an object, or an object of the same name was created during the deploy.
     """
     target, author = prepared.target, prepared.author
     stamped = target.stamped(author)

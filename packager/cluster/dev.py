@@ -125,11 +125,7 @@ def code_of(source: Path, spec: Path | None, target: Target, settings: Sequence[
 
 
 def check(target: Target, allowed: frozenset[str], level: Level | None) -> None:
-    """Check that the overlay may be applied, as `deploy` does; the code of a package's folder may have changed.
-
-    Raises:
-        VerificationError: The overlay may not be applied; the error contains every problem.
-    """
+    """Check that the overlay may be applied, as `deploy` does; the code of a package's folder may have changed."""
     try:
         deploying.check(target, allowed, level)
     except VerificationError as error:
@@ -143,12 +139,7 @@ def check(target: Target, allowed: frozenset[str], level: Level | None) -> None:
 
 
 def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
-    """Return the session of a target, after a look at the objects that exist; change nothing.
-
-    Raises:
-        UsageError: The programs of its pods cannot be started again, or there are too many pods.
-        ClusterError: The workload exists, and was deployed by another person, in another way or with another spec.
-    """
+    """Return the session of a target, after a look at the objects that exist; change nothing."""
     target = replace(target, manifests=for_dev(target.manifests))
     count = sum(group.count for item in target.manifests.workloads for group in groups_of(Manifest(item)))
     if count > MOST_PODS:
@@ -188,12 +179,7 @@ def deploy(prepared: PreparedDev) -> Deployed:
 
 
 def stop(target: Target) -> Deleted:
-    """Delete everything that a session has deployed, except claims, whose data stays.
-
-    Raises:
-        ClusterError: The workload was not deployed by a session of this person, or it cannot be deleted.
-        TimedOutError: Some objects still exist after five minutes.
-    """
+    """Delete everything that a session has deployed, except claims, whose data stays."""
     for item in look_up(target.kubectl, target.manifests.workloads).values():
         _require_session(target, item, "was not", target.command("delete"), "deleted")
     return deleting.delete(deleting.prepare(target, keep_results=True), timeout=_REMOVAL_SECONDS)
@@ -222,12 +208,7 @@ class DevLoop:
         self._copied = ""
 
     def parts(self) -> Iterator[Part]:
-        """Yield the logs of all pods, and remarks, without end; the code is copied whenever it changes.
-
-        Raises:
-            ClusterError: The workload cannot run, was deleted or has ended, or a pod cannot be changed.
-            MlpackError: The code cannot be used at the beginning.
-        """
+        """Yield the logs of all pods, and remarks, without end; the code is copied whenever it changes."""
         folder, runner = self._prepared.code, self._target.kubectl.runner
         self._code, state = folder.read(), folder.state()
         asked, failures, prefixes = runner.clock(), 0, Prefixes()

@@ -102,11 +102,7 @@ class ModelCode(CodeFolder):
         self._spec, self._settings, self._variant = spec, settings, variant
 
     def read(self) -> Code:
-        """Return the code.
-
-        Raises:
-            SpecError: The spec is not valid, or has no such variant, or a file is missing or leads out of the folder.
-        """
+        """Return the code."""
         self._watch([self._spec, *self._paths])
         loaded = load(self._spec, self._settings)
         variants = [(variant.precision, variant.mode) for variant in loaded.spec.variants]
@@ -126,13 +122,7 @@ class PackageCode(CodeFolder):
         self.folder = folder
 
     def read(self) -> Code:
-        """Return the code.
-
-        Raises:
-            UsageError: The package has no code.
-            VerificationError: There is a link, a name that a package may not have, or more than ConfigMaps can hold.
-            ToolError: A file cannot be read.
-        """
+        """Return the code."""
         if not self.top.is_dir() or self.top.is_symlink():
             raise UsageError(f"{self.folder} has no code: {layout.SCRIPTS} not found")
         self._watch(self._paths)

@@ -317,11 +317,7 @@ def follow(
 
 
 def verdicts(target: Target, last: Update) -> tuple[tuple[Target, Verdict], ...]:
-    """Return the verdict of the last update on each workload; if one has failed, only on this one.
-
-    Raises:
-        UnreachableError: A workload was deleted, and the cluster does not answer.
-    """
+    """Return the verdict of the last update on each workload; if one has failed, only on this one."""
     if last.per_workload and last.verdict.phase.is_good:
         return tuple((one, update.verdict) for one, update in zip(target.per_workload, last.per_workload, strict=True))
     one, verdict = target.per_workload[last.index], last.verdict

@@ -83,11 +83,7 @@ def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False, records: 
 def deployments(
     kubectl: Kubectl, package: str | None = None, *, everywhere: bool = False
 ) -> tuple[tuple[Deployment, ...], dict[str, str]]:
-    """Return the workloads of a package, or of all, newest first, and the refusals by resource that may not be listed.
-
-    Raises:
-        ClusterError: The cluster does not answer; or nothing was found, and the user may not list some resources.
-    """
+    """Return the workloads of a package or of all, newest first, and the refusals of kinds that may not be listed."""
     wanted = {MANAGED_BY: "mlpack", **({PACKAGE: package} if package else {})}
     where = ["--all-namespaces"] if everywhere else []
     items: list[Object] = []

@@ -110,11 +110,7 @@ class HeldResults:
         self._released: set[str] = set()
 
     def read(self, snapshot: Snapshot) -> None:
-        """Copy the results of each held pod whose program has ended, and let it end.
-
-        Raises:
-            ToolError: The folder cannot be written.
-        """
+        """Copy the results of each held pod whose program has ended, and let it end."""
         kubectl, kind = self._target.kubectl, self._target.manifests.kind
         for pod in filter(_is_held, kind.listed(snapshot.pods)):
             key, now = uid(pod), kubectl.runner.clock()

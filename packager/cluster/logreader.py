@@ -216,10 +216,6 @@ class ContainerLog:
         Args:
             idle: Called with the seconds without data; its exception ends the reading.
             start: Receives each kubectl, which then follows the log; None to read what there is now.
-
-        Raises:
-            UnreachableError: The cluster or the pod's kubelet does not answer; bytes before that were yielded.
-            ClusterError: The cluster refuses to return the log.
         """
         restarts, earlier = int((self._status() or {}).get("restartCount") or 0), self._restarts
         if self._part.is_previous or (restarts and self._part.tail is None and restarts != earlier):
@@ -314,11 +310,7 @@ class ContainerLog:
 
 
 def read_once(log: ContainerLog, patience: float = PATIENCE) -> Iterator[bytes]:
-    """Yield the new bytes of a log that are there now; none if its container has not been started.
-
-    Raises:
-        ClusterError: See `ContainerLog.read`; or no data arrived for `patience` seconds.
-    """
+    """Yield the new bytes of a log that are there now; none if its container has not been started."""
 
     def idle(seconds: float) -> None:
         if seconds >= patience:

@@ -173,11 +173,7 @@ class Events:
 
 
 def events_of(kubectl: Kubectl) -> Events:
-    """Return the events of the namespace; none, with the refusal, if the user may not list them.
-
-    Raises:
-        UnreachableError: The cluster does not answer.
-    """
+    """Return the events of the namespace; none, with the refusal, if the user may not list them."""
     try:
         return Events(tuple(kubectl.items("events")))
     except DeniedError as error:

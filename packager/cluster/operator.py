@@ -54,9 +54,6 @@ def check_heartbeat(kubectl: Kubectl, operator: Operator) -> Heartbeat:
 
     A lease is stronger evidence than a Deployment: an operator may run outside the cluster, and a running pod may be
     idle.
-
-    Raises:
-        UnreachableError: The cluster does not answer.
     """
     found: list[list[Object]] = []
     is_refused = False

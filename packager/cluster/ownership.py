@@ -95,11 +95,7 @@ def resource(item: Object) -> str:
 
 
 def look_up(kubectl: Kubectl, manifests: Iterable[Object]) -> dict[Key, Object]:
-    """Return the existing objects with the kinds and names of `manifests`, including managed fields.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
-    """
+    """Return the existing objects with the kinds and names of `manifests`, including managed fields."""
     names = [resource(item) for item in manifests]
     while names:
         try:

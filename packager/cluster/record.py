@@ -154,11 +154,7 @@ class RunRecord:
                 self.streams.follow(pod)
 
     def read(self, snapshot: Snapshot) -> None:
-        """Save new lines of the logs, and the results of held pods; first, also the manifests and the values.
-
-        Raises:
-            ToolError: The folder cannot be written.
-        """
+        """Save new lines of the logs, and the results of held pods; first, also the manifests and the values."""
         with _explained(self._all):
             if self._folder is None or self._held is None:
                 self._folder = _folder_of(self._all, self._target, snapshot)

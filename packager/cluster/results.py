@@ -70,9 +70,6 @@ def output_of(pod_spec: Object, objects: Sequence[Object]) -> Output:
     Args:
         pod_spec: The PodSpec of the pods that compute.
         objects: The objects that are applied with the workload, including the ConfigMap of mlops.env.
-
-    Raises:
-        ClusterError: OUTPUT_DIR is not set.
     """
     values = [item.get("data", {}).get("OUTPUT_DIR") for item in objects if item["kind"] == "ConfigMap"]
     path = next((value for value in values if value), None)
@@ -167,9 +164,6 @@ def copied(
         worker: The index of the worker; None for worker 0, or for any running worker if they share a storage.
         patience: The longest wait in seconds without receiving data; 0 for no limit.
         tell: Receives messages for the user during the copy.
-
-    Raises:
-        ClusterError: The results were deleted, or cannot be read.
     """
     kind = target.manifests.kind
     if kind.serves:
@@ -199,9 +193,6 @@ def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell
         folder: The folder that will contain the subfolders.
         patience: The longest wait in seconds without receiving data; 0 for no limit.
         tell: Receives a message about each ended index, whose results were deleted.
-
-    Raises:
-        ClusterError: The results cannot be read.
     """
     kind, snapshot = target.manifests.kind, target.observe(events=False)
     if snapshot is None or not kind.indexes(snapshot.workload):
@@ -229,10 +220,6 @@ def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and w
         folder: The folder to copy to; that of an index is a subfolder named after it.
         patience: The longest wait in seconds without receiving data; 0 for no limit.
         tell: Receives messages for the user during the copy.
-
-    Raises:
-        ClusterError: The results cannot be read.
-        TimedOutError: No data arrived within `patience`.
     """
     kind = target.manifests.kind
     output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)

@@ -178,11 +178,7 @@ def _chosen(package: Package, runnable: Runnable, names: Sequence[str] | None) -
 
 
 def task(target: Target, hold: float = 0) -> Task:
-    """Return a task with the workloads that an earlier run has left; see `packager.cluster.deploy.prepare` for `hold`.
-
-    Raises:
-        ClusterError: The cluster does not answer, or an object of another owner has the name of one of the task's.
-    """
+    """Return a task with the workloads of an earlier run; see `packager.cluster.deploy.prepare` for `hold`."""
     prepared = prepare(target, hold)
     target, per_workload = prepared.target, prepared.per_workload
     live = [one.situation.live for one in per_workload]
@@ -206,10 +202,6 @@ def run(
         resume: Whether tasks that have succeeded with the same build are skipped.
         keep_going: Whether the remaining tasks are run after one has failed.
         hold: See `packager.cluster.deploy.prepare`.
-
-    Raises:
-        UnreachableError: The cluster does not answer.
-        TimedOutError: The timeout has passed.
     """
     is_stopped = False
     for target in all_targets:

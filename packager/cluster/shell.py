@@ -95,10 +95,7 @@ class ContainerShell:
 
         Raises:
             ScriptError: The script ended with a code other than 0.
-            ClusterError: The script cannot be run.
             BrokenOffError: The connection ended before the script.
-            TimedOutError: No data was sent or received for too long.
-            VerificationError: The output is too large, or the block has raised it.
         """
         mark = secrets.token_hex(16)
         words = ["sh", "-c", _FRAME % script, "sh", mark, *arguments]

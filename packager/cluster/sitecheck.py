@@ -71,11 +71,7 @@ class CheckedSite:
 
 
 def check(site: SiteSettings, kubectl: Kubectl) -> CheckedSite:
-    """Ask a cluster whether it has the objects and the node labels that a site's file names.
-
-    Raises:
-        UnreachableError: The cluster did not answer.
-    """
+    """Ask a cluster whether it has the objects and the node labels that a site's file names."""
     namespace = kubectl.default_namespace()
     return CheckedSite(site.path, namespace, tuple(checks(site, replace(kubectl, namespace=namespace))))
 

@@ -191,11 +191,7 @@ def _labelled(kubectl: Kubectl, labels: Mapping[str, str]) -> list[Object]:
 def pods_by_index(
     kind: Workload, workload: Object, pods: Sequence[Object], wanted: int | None = None
 ) -> Mapping[int, Object]:
-    """Return the newest pod of each index, or the workers of a kind without indexes.
-
-    Raises:
-        UsageError: There is no index `wanted`, whether its pod exists or not.
-    """
+    """Return the newest pod of each index, or the workers of a kind without indexes."""
     if indexes := kind.indexes(workload):
         if wanted is not None and wanted not in indexes:
             raise UsageError(f"index {wanted} not found", hint=f"there are 0 to {indexes[-1]}")

@@ -50,11 +50,7 @@ _APPLY_VERBS = ("get", "create", "patch", "delete")
 
 
 def versions(case: Case) -> Iterator[CheckResult]:
-    """Check that kubectl is new enough, and that the server answers.
-
-    Raises:
-        UnreachableError: The server does not answer, so that no other check is possible.
-    """
+    """Check kubectl and the server. Raises UnreachableError if no other check is possible."""
     done = case.kubectl.run("version", "--output=json", "--request-timeout=20s", timeout=_SECONDS)
     try:
         version_info: dict[str, Any] = json.loads(done.stdout)
