@@ -47,17 +47,17 @@ def results(
     replaced, and nothing is removed; what has arrived before, by its digest, is not read again. Exit code 7 when a file
     could not be read or changed during the copy; 8 after --timeout.
     """
-    from packager.cluster.results import copied, copied_by_index
+    from packager.cluster.results import ResultsCopy
 
     patience = seconds(timeout)
     to_cluster = at.client(ctx)
     with open_target(ctx, package, overlay, to_cluster, workload) as target:
-        has_copied = False
-        for answer in copied_by_index(target, folder, patience=patience, tell=say) if worker is None else ():
+        copy, has_copied = ResultsCopy(target, folder, patience, say), False
+        for answer in copy.by_index() if worker is None else ():
             _print(answer, output)
             has_copied = True
         if not has_copied:
-            with copied(target, folder, worker=worker, patience=patience, tell=say) as answer:
+            with copy.of_worker(worker) as answer:
                 _print(answer, output)
 
 

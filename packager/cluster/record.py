@@ -11,7 +11,7 @@ import errno
 import json
 import re
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Self
@@ -22,7 +22,7 @@ from packager.base.values import Value, as_dict
 from packager.cluster.hold import HeldResults
 from packager.cluster.logreader import ContainerLog, LogPart, LogRange, LogStreams, log_end, read_once
 from packager.cluster.podwatch import PodWatch
-from packager.cluster.results import copied, copied_by_index
+from packager.cluster.results import ResultsCopy
 from packager.cluster.status import curves_of, status_from
 from packager.kubernetes.objects import container_statuses, created, name, uid
 from packager.package import layout
@@ -128,21 +128,13 @@ def _logs_of(target: Target, pods: Sequence[Object]) -> Iterator[ContainerLog]:
 
 
 class RunRecord:
-    """The record of one run, which grows while the run is followed.
+    """The record of one run, which grows while the run is followed; `copy` is to the folder of all records."""
 
-    Args:
-        target: The opened overlay of the workload.
-        folder: The folder of all records.
-        patience: The longest wait in seconds for data of the results; 0 for no limit.
-        tell: Receives messages for the user during a copy.
-    """
-
-    def __init__(self, target: Target, folder: Path, patience: float, tell: Tell) -> None:
-        self.streams = LogStreams(target.kubectl)
-        self._patience = patience
-        self._tell = tell
-        self._target = target
-        self._all = folder
+    def __init__(self, copy: ResultsCopy) -> None:
+        self.streams = LogStreams(copy.target.kubectl)
+        self._target = copy.target
+        self._all = copy.folder
+        self._copy = copy
         self._folder: Path | None = None
         self._held: HeldResults | None = None
         self._files: dict[tuple[str, str], Path] = {}  # of the logs, by the uid of the pod and the container
@@ -158,7 +150,8 @@ class RunRecord:
         with _explained(self._all):
             if self._folder is None or self._held is None:
                 self._folder = _folder_of(self._all, self._target, snapshot)
-                self._held = HeldResults(self._target, self._folder / "output", self._patience, self._tell)
+                self._copy = replace(self._copy, folder=self._folder / "output")
+                self._held = HeldResults(self._copy)
                 _write_files(self._folder, _inputs_of(self._target))
             self._follow(snapshot)
             self._save(self.streams.parts())
@@ -170,7 +163,7 @@ class RunRecord:
         assert self._folder is not None
         with _explained(self._folder):
             no_logs = self._finish_logs(snapshot)
-        results, no_results = self._copy(self._folder / "output")
+        results, no_results = self._copy_results()
         with _explained(self._folder):
             files = self._files.values()
             curves = curves_of((path.parent.name, _chunks(path)) for path in files)
@@ -218,18 +211,17 @@ class RunRecord:
             self._files[key] = path
         return self._files[key]
 
-    def _copy(self, output: Path) -> tuple[tuple[Results, ...], MlpackError | None]:
+    def _copy_results(self) -> tuple[tuple[Results, ...], MlpackError | None]:
         """Copy the results unless held pods had them, and return the copies, or the reason why there are none."""
         assert self._held is not None
         if self._target.manifests.kind.serves:
             return (), None
         if self._held.copies or self._held.error:
             return tuple(self._held.copies.values()), self._held.error
-        patience, tell = self._patience, self._tell
         try:
-            if copies := tuple(copied_by_index(self._target, output, patience=patience, tell=tell)):
+            if copies := tuple(self._copy.by_index()):
                 return copies, None
-            with copied(self._target, output, patience=patience, tell=tell) as answer:
+            with self._copy.of_worker() as answer:
                 return (answer,), None
         except ClusterError as error:
             return (), error
@@ -239,7 +231,7 @@ class RunRecords:
     """The records of all workloads of an overlay, whose logs are read until the block ends; see `RunRecord`."""
 
     def __init__(self, target: Target, folder: Path, *, patience: float, tell: Tell) -> None:
-        self._records = [RunRecord(one, folder, patience, tell) for one in target.per_workload]
+        self._records = [RunRecord(ResultsCopy(one, folder, patience, tell)) for one in target.per_workload]
         self._last: dict[int, tuple[Snapshot, Verdict]] = {}
         self.begin = self._records[0].begin  # begins with the logs of pods of the main workload that a watch has seen
         self.watch = PodWatch(target.kubectl, self.begin)  # a watch that does so
