@@ -118,12 +118,7 @@ def planned(prepared: PreparedDelete) -> Deleted:
 
 
 def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
-    """Delete the package's objects and those that controllers made for it; an object already gone is no error.
-
-    Args:
-        prepared: The prepared delete.
-        timeout: Seconds to wait until all objects are deleted; None not to wait.
-    """
+    """Delete the package's objects and those that controllers made for it, and wait; None does not wait."""
     kubectl, workloads = prepared.target.kubectl, prepared.workloads
     # The workloads first: their pods must not lose their ConfigMaps while they run.
     for items in workloads, prepared.rest:

@@ -7,13 +7,14 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, UnreachableError, VerificationError
+from packager.base.errors import VerificationError
 from packager.base.paths import argument
 from packager.cluster import apply as deploy
 from packager.cluster.admission import AdmissionChange, object_changes, pod_changes, try_pods
 from packager.cluster.apply import DeployState, Situation
 from packager.cluster.delete import switched_off
 from packager.cluster.hold import held, hold_of
+from packager.cluster.observe import if_allowed
 from packager.cluster.ownership import key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
 from packager.cluster.results import kept_results, lasting_storage, lost_with_pods
@@ -37,7 +38,7 @@ class PreparedDeploy:
     """A deploy that has been checked and may start."""
 
     target: Target  # the overlay, and the cluster
-    namespace: str  # the namespace
+    namespace: str
     situation: Situation  # the existing workload of the same name, compared with the overlay's
     live: Mapping[Key, Object]  # the existing objects with the names of those to apply
     # the objects of site options that an earlier deploy had switched on and this overlay has not
@@ -76,28 +77,24 @@ class PreparedDeploy:
     @property
     def obstacle(self) -> str | None:
         """A sentence that says why the existing workload must be deleted first; None if it need not be."""
-        if self.situation.state not in (DeployState.ENDED, DeployState.CHANGED):
-            return None
+        why = {
+            DeployState.ENDED: "has already run, and a finished job does not run again",
+            DeployState.CHANGED: "already exists with a different spec, and its pods cannot be changed in place",
+        }.get(self.situation.state)
         by = f", deployed by {self.situation.deployed_by}," if self.situation.deployed_by else ""
-        if self.situation.state is DeployState.ENDED:
-            return f"{self.target.shown}{by} has already run, and a finished job does not run again"
-        return f"{self.target.shown}{by} already exists with a different spec, and its pods cannot be changed in place"
-
-    @property
-    def loss(self) -> str | None:
-        """A sentence that says that the results will be lost, and how to keep them; None if they will not be."""
-        lost = self.lost_results
-        return (
-            None
-            if lost is None
-            else f"{lost}; copy them while it runs, or keep them: {lasting_storage(self.target.package.source)}"
-        )
+        return f"{self.target.shown}{by} {why}" if why else None
 
     @property
     def lost_results(self) -> str | None:
         """A sentence that says that the results will be lost with the pods; None if they will not be."""
         new = (one for one in self.per_workload if not one.is_same and not hold_of(one.target.manifests.workload))
         return next((lost for one in new if (lost := lost_with_pods(one.target.manifests))), None)
+
+    @property
+    def loss(self) -> str | None:
+        """The sentence of `lost_results`, and how to keep them."""
+        how = lasting_storage(self.target.package.source)
+        return f"{lost}; copy them while it runs, or keep them: {how}" if (lost := self.lost_results) else None
 
     @property
     def kept_results(self) -> tuple[str, ...]:
@@ -108,8 +105,7 @@ class PreparedDeploy:
     @property
     def author(self) -> str:
         """The user to record as its deployer: the earlier one if the workload already exists unchanged."""
-        earlier = self.situation.deployed_by if self.is_same else None
-        return earlier or self.target.person
+        return (self.situation.deployed_by if self.is_same else None) or self.target.person
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,19 +186,11 @@ def prepare(target: Target, hold: float = 0) -> PreparedDeploy:
     refuse_taken(live, target.identity)
     target = replace(target, manifests=held(target.manifests, live, hold))
     surplus = tuple(switched_off(target.kubectl, target.manifests, target.identity))
-    planned = _planned(target) if deploy.is_touched(target.manifests, live) else ()
+    planned: tuple[Object, ...] = ()
+    if deploy.is_touched(target.manifests, live):  # the server may refuse them, for example after a manual change
+        planned = if_allowed(lambda: tuple(deploy.planned(target.kubectl, target.stamped(target.person))), ())
     situation = deploy.situation(target.manifests, live, planned)
     return PreparedDeploy(target, namespace, situation, live, surplus, planned)
-
-
-def _planned(target: Target) -> tuple[Object, ...]:
-    """Return the objects as the server would store them; none if it refuses them, for example after a manual change."""
-    try:
-        return tuple(deploy.planned(target.kubectl, target.stamped(target.person)))
-    except UnreachableError:
-        raise
-    except ClusterError:
-        return ()
 
 
 def delete_existing(prepared: PreparedDeploy) -> PreparedDeploy:
