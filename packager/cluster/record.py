@@ -130,37 +130,32 @@ def _logs_of(target: Target, pods: Sequence[Object]) -> Iterator[ContainerLog]:
 class RunRecord:
     """The record of one run, which grows while the run is followed; `copy` is to the folder of all records."""
 
-    def __init__(self, copy: ResultsCopy) -> None:
+    def __init__(self, copy: ResultsCopy, snapshot: Snapshot) -> None:
+        """Write the manifests and the values. Raises OSError."""
         self.streams = LogStreams(copy.target.kubectl)
         self._target = copy.target
-        self._all = copy.folder
-        self._copy = copy
-        self._folder: Path | None = None
-        self._held: HeldResults | None = None
+        self._folder = _folder_of(copy.folder, copy.target, snapshot)
+        self._copy = replace(copy, folder=self._folder / "output")
+        self._held = HeldResults(self._copy)
         self._files: dict[tuple[str, str], Path] = {}  # of the logs, by the uid of the pod and the container
+        _write_files(self._folder, _inputs_of(copy.target))
 
     def begin(self, pods: Sequence[Object]) -> None:
-        """Begin with the logs of pods that the watch has seen, if the record has begun."""
-        for pod in self._target.manifests.kind.listed(pods) if self._folder else ():
+        """Begin with the logs of pods that the watch has seen."""
+        for pod in self._target.manifests.kind.listed(pods):
             if _NAME.fullmatch(name(pod)):
                 self.streams.follow(pod)
 
     def read(self, snapshot: Snapshot) -> None:
-        """Save new lines of the logs, and the results of held pods; first, also the manifests and the values."""
-        with _explained(self._all):
-            if self._folder is None or self._held is None:
-                self._folder = _folder_of(self._all, self._target, snapshot)
-                self._copy = replace(self._copy, folder=self._folder / "output")
-                self._held = HeldResults(self._copy)
-                _write_files(self._folder, _inputs_of(self._target))
+        """Save new lines of the logs, and the results of held pods."""
+        with _explained(self._folder):
             self._follow(snapshot)
             self._save(self.streams.parts())
             self._held.read(snapshot)
 
     def finish(self, snapshot: Snapshot, verdict: Verdict) -> Recorded:
-        """Save the rest of the logs, copy the results, and write the verdict. Raises ToolError."""
+        """Save the rest of the logs, copy the results, and write the verdict."""
         self.read(snapshot)
-        assert self._folder is not None
         with _explained(self._folder):
             no_logs = self._finish_logs(snapshot)
         results, no_results = self._copy_results()
@@ -202,7 +197,6 @@ class RunRecord:
         """Return the file of a log: a pod that is created again may have the name of an earlier one."""
         key = uid(log.pod), log.container
         if key not in self._files:
-            assert self._folder is not None
             path, number = self._folder / _LOGS / name(log.pod) / f"{log.container}.log", 2
             while path in self._files.values():
                 path, number = path.with_name(f"{log.container}.{number}.log"), number + 1
@@ -213,7 +207,6 @@ class RunRecord:
 
     def _copy_results(self) -> tuple[tuple[Results, ...], MlpackError | None]:
         """Copy the results unless held pods had them, and return the copies, or the reason why there are none."""
-        assert self._held is not None
         if self._target.manifests.kind.serves:
             return (), None
         if self._held.copies or self._held.error:
@@ -231,18 +224,27 @@ class RunRecords:
     """The records of all workloads of an overlay, whose logs are read until the block ends; see `RunRecord`."""
 
     def __init__(self, target: Target, folder: Path, *, patience: float, tell: Tell) -> None:
-        self._records = [RunRecord(ResultsCopy(one, folder, patience, tell)) for one in target.per_workload]
+        self._copies = [ResultsCopy(one, folder, patience, tell) for one in target.per_workload]
+        self._records: dict[int, RunRecord] = {}
         self._last: dict[int, tuple[Snapshot, Verdict]] = {}
-        self.begin = self._records[0].begin  # begins with the logs of pods of the main workload that a watch has seen
-        self.watch = PodWatch(target.kubectl, self.begin)  # a watch that does so
+        self.watch = PodWatch(target.kubectl, self.begin)  # a watch of the main workload that begins with its logs
+
+    def begin(self, pods: Sequence[Object]) -> None:
+        """Begin with the logs of pods of the main workload that a watch has seen, if its record has begun."""
+        if main := self._records.get(0):
+            main.begin(pods)
 
     def read(self, update: Update) -> None:
-        """Save what is new in an update on the workloads. Raises ToolError."""
+        """Save what is new in an update on the workloads."""
         parts = update.per_workload or (update,)
-        for index, (record, part) in enumerate(zip(self._records, parts, strict=True)):
-            if part.snapshot is not None and not part.silence:
-                record.read(part.snapshot)
-                self._last[index] = part.snapshot, part.verdict
+        for index, (copy, part) in enumerate(zip(self._copies, parts, strict=True)):
+            if part.snapshot is None or part.silence:
+                continue
+            if index not in self._records:
+                with _explained(copy.folder):
+                    self._records[index] = RunRecord(copy, part.snapshot)
+            self._records[index].read(part.snapshot)
+            self._last[index] = part.snapshot, part.verdict
 
     def finish(self) -> Iterator[Recorded]:
         """Finish the record of each workload that was seen; see `RunRecord.finish`."""
@@ -253,7 +255,7 @@ class RunRecords:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        for record in self._records:
+        for record in self._records.values():
             record.streams.__exit__()
 
 
