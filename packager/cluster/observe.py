@@ -60,7 +60,7 @@ def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True)
 
 
 def if_allowed(read: Callable[[], Result], otherwise: Other) -> Result | Other:
-    """Return what `read` returns, or `otherwise` if the cluster refuses to answer. Raises UnreachableError."""
+    """Return the result of `read`, or `otherwise` if the cluster refuses to answer. Raises UnreachableError."""
     try:
         return read()
     except UnreachableError:
