@@ -204,7 +204,8 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
             else error
         ) from None
     if taken := foreign_objects(applied, live):
-        _release_fields(kubectl, taken)
+        # An apply that contains no fields removes the applied ones from objects of others.
+        apply(kubectl, as_list([_bare(item) for item in taken]))
         refuse_foreign(taken)
     return objects, tuple(dict.fromkeys(warnings))
 
@@ -228,18 +229,11 @@ def _handed_over(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[O
         is_target = any((target.get("kind"), target.get("name")) == key(workload) for target in targets)
         if before is None or not is_target or "replicas" in workload["spec"] or not sets(before, "replicas"):
             continue
-        metadata = {"name": workload["metadata"]["name"]}
-        spec = {"replicas": before["spec"]["replicas"]}
-        yield {"apiVersion": workload["apiVersion"], "kind": workload["kind"], "metadata": metadata, "spec": spec}
+        yield {**_bare(workload), "spec": {"replicas": before["spec"]["replicas"]}}
 
 
-def _release_fields(kubectl: Kubectl, taken: list[Object]) -> None:
-    """Remove the applied fields from objects of others, with an apply that contains no fields."""
-    empty = [
-        {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": {"name": item["metadata"]["name"]}}
-        for item in taken
-    ]
-    apply(kubectl, as_list(empty))
+def _bare(item: Object) -> Object:
+    return {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": {"name": item["metadata"]["name"]}}
 
 
 def _applied_before_failure(kubectl: Kubectl, manifests: Manifests, live: Mapping[Key, Object]) -> str:
