@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from packager.base.limits import Limits
     from packager.publish.client import Access
+    from packager.publish.keys import Trust
     from packager.publish.load import BundleContents
-    from packager.publish.signatures import Trust
 
 _PASSWORD_BYTES = 64 << 10
 
@@ -116,7 +116,7 @@ def local_package(ctx: typer.Context, package: Path, trust: Trust | None = None)
     `packager.publish.signatures` for the errors.
     """
     if not is_remote(package):
-        if trust is not None:
+        if trust is not None and trust.is_asked:
             from packager.publish.signatures import check_file
 
             check_file(package, trust, tell=say)

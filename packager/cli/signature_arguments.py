@@ -17,7 +17,7 @@ from packager.cli.option_groups import with_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from packager.publish.signatures import Trust
+    from packager.publish.keys import Trust
 
 PASSWORD = "MLPACK_KEY_PASSWORD"  # noqa: S105 - the name of the variable
 
@@ -46,7 +46,7 @@ class SignatureOptions:
 
     def trust(self) -> Trust:
         """Return the trusted keys."""
-        from packager.publish.signatures import TrustRequest, trust
+        from packager.publish.keys import TrustRequest, trust
 
         usual = [Path(path) for path in os.environ.get(_KEYS, "").split(os.pathsep) if path]
         folder = site_path().with_name(_FOLDER)

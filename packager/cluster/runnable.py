@@ -128,9 +128,10 @@ def _is_spec(path: Path) -> bool:
 
 
 def _imported(path: Path, work: Path) -> Imported:
-    from packager.modelspec.importing import ModelDestination, import_mlcube, mlcube_choices
+    from packager.modelspec.importers.mlcube import Choices
+    from packager.modelspec.importing import ModelDestination, import_mlcube
 
-    return import_mlcube(path, ModelDestination(work), mlcube_choices())
+    return import_mlcube(path, ModelDestination(work), Choices())
 
 
 def _built(request: RunRequest, spec: Path, tell: Tell, progress: Progress) -> Path:

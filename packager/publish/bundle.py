@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from packager.base.runner import Progress, Runner, Tell
     from packager.publish.client import Access
+    from packager.publish.keys import Trust
     from packager.publish.layout import Copy, Layout
-    from packager.publish.signatures import Trust
     from packager.workloads.scripts import FetchedSource
 
     Source = Repository | BundledRepository

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from packager.base.runner import Progress, Runner, Tell
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
-    from packager.publish.keys import PublicKey
+    from packager.publish.keys import PublicKey, Signature, Trust
     from packager.publish.load import BundleContents
     from packager.publish.reference import PackageReference
-    from packager.publish.signatures import Signature, Trust
 
 
 class Inspected(Value, frozen=True):

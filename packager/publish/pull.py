@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from packager.base.runner import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.client import Access
+    from packager.publish.keys import Signature, Trust
     from packager.publish.layout import BundledRepository
     from packager.publish.reference import PackageReference
-    from packager.publish.signatures import Signature, Trust
 
     Source = Repository | BundledRepository
     """A repository that packages are pulled from."""

@@ -12,12 +12,13 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from packager.base import jsonio, plainfiles
-from packager.base.errors import UsageError, VerificationError, missing_extra, unreadable
+from packager.base.errors import VerificationError, missing_extra, unreadable
 from packager.base.values import Value
 from packager.base.web import digest_of
-from packager.publish import artefact, dsse, keys, referrers
+from packager.publish import artefact, dsse, referrers
 from packager.publish.artefact import EMPTY_CONFIG
 from packager.publish.dsse import BUNDLE, BUNDLE_BYTES, SIGNATURE, BundleError
+from packager.publish.keys import Signature
 from packager.publish.reference import is_digest
 from packager.publish.registry import MANIFEST
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.runner import Tell
-    from packager.publish.keys import PublicKey
+    from packager.publish.keys import PublicKey, Trust
     from packager.publish.referrers import Readable
     from packager.publish.registry import Repository
     from packager.publish.signer import Signer
@@ -38,37 +39,6 @@ _MANIFEST_BYTES = 2 * BUNDLE_BYTES  # of a manifest that contains its bundle
 _MOST_READ = 16
 _ENDING = ".sigstore.json"
 _MOST_BUNDLES = 16
-_MOST_KEYS = 100
-
-
-class Signature(Value, frozen=True):
-    """A signature, and whether it can be trusted."""
-
-    signer: str | None = None  # the name of the trusted key that made it; None if another key made it
-    fingerprint: str | None = None  # of this key; for another key, as the bundle claims it
-    problem: str | None = None  # why it is refused, whichever key made it; None for a signature of the artefact
-    content: bytes = b""  # the bundle; empty if it could not be read
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether a trusted key has signed this artefact."""
-        return self.signer is not None and self.problem is None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        return {
-            "signer": self.signer if self.is_trusted else None,
-            "fingerprint": self.fingerprint,
-            "trusted": self.is_trusted,
-            "problem": self.problem,
-        }
-
-    def __str__(self) -> str:
-        if self.problem is not None:
-            return f"not accepted: {self.problem}"
-        if self.signer is not None:
-            return f"by {self.signer} {self.fingerprint}"
-        return f"by an unknown key{f' {self.fingerprint}' if self.fingerprint else ''}: not trusted"
 
 
 class SignedArtefact(Value, frozen=True):
@@ -187,55 +157,6 @@ def sign(signed: SignedArtefact, signer: Signer) -> bytes:
 def stored(content: bytes, subject: Descriptor) -> bytes:
     """Return the manifest that attaches a bundle to an artefact."""
     return artefact.referring(BUNDLE, content, subject, {_CONTENT: "dsse-envelope", _PREDICATE: SIGNATURE})
-
-
-class TrustRequest(Value, frozen=True):
-    """The keys that a user trusts."""
-
-    keys: tuple[Path, ...]  # the files of public keys that the command names; if there are any, only these count
-    usual: tuple[Path, ...]  # the files, and the folders with files, that count otherwise
-    is_required: bool  # whether a package needs a signature, also if the command names no key
-
-
-class Trust(Value, frozen=True):
-    """The keys that are trusted."""
-
-    keys: tuple[PublicKey, ...]
-    is_required: bool  # whether a package needs a signature by one of them
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether signatures are of interest."""
-        return self.is_required or bool(self.keys)
-
-    def require(self, signatures: Sequence[Signature], shown: str, tell: Tell) -> None:
-        """Report signatures, and refuse a package without one by a trusted key.
-
-        Raises:
-            VerificationError: A signature is required, and none is by a trusted key.
-        """
-        for signature in signatures:
-            tell(f"signature {signature}")
-        if self.is_required and not any(signature.is_trusted for signature in signatures):
-            names = " or ".join(key.name for key in self.keys)
-            hint = None if signatures else "its publisher signs it with `mlpack push --sign-key KEY`"
-            raise VerificationError(f"{shown} is not signed by {names}", hint=hint)
-
-
-def trust(request: TrustRequest) -> Trust:
-    """Return the keys that are trusted."""
-    paths = list(request.keys)
-    if not paths:
-        for path in request.usual:
-            paths += sorted(path.glob("*.pub")) if path.is_dir() else [path]
-    if len(paths) > _MOST_KEYS:
-        raise UsageError(f"expected at most {_MOST_KEYS} public keys, found {len(paths):,}")
-    is_required = request.is_required or bool(request.keys)
-    if is_required and not paths:
-        hint = "--key FILE names a public key; so do MLPACK_KEYS and files in ~/.config/mlpack/keys"
-        raise UsageError("--require-signature needs a public key to trust", hint=hint)
-    public = [keys.public(keys.key_content(path), path.name.removesuffix(".pub"), str(path)) for path in paths]
-    return Trust(tuple(public), is_required)
 
 
 def beside(path: Path) -> Path:
