@@ -71,12 +71,7 @@ def try_pods(
 ) -> tuple[Trial, ...]:
     """Try a pod of each template with a dry run, and return the results.
 
-    Args:
-        kubectl: The user's kubectl, set to the namespace.
-        manifests: The objects that would be applied.
-        pods: The templates in the manifests.
-        identity: The user and the build of the package.
-        planned: The objects as the server would store them, if known, since controllers use these.
+    Controllers use the objects as the server would store them, which are `planned`, if known.
     """
     stored = {key(item): Manifest(item) for item in planned}
 

@@ -163,13 +163,8 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
 ) -> tuple[list[Object], tuple[str, ...]]:
     """Apply all objects, or none if a dry run is refused; never overwrite objects of others.
 
-    Args:
-        kubectl: The user's kubectl.
-        manifests: The objects to apply.
-        stamped: The same objects as JSON, with the labels and annotations of the deploy.
-        live: The objects that existed under these names before.
-        surplus: The objects to delete before the apply; an autoscaler among them would change the workload again.
-        force_conflicts: Whether to take over fields that another field manager has set.
+    `stamped` are the objects with the labels and annotations of the deploy; `live` existed under their names before.
+    `surplus` is deleted before: an autoscaler among these objects would change the workload again.
 
     Returns:
         The objects in the server's answer to the dry run, and the server's warnings.

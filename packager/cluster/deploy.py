@@ -127,11 +127,7 @@ class Deployed:
 def check(target: Target, allowed: frozenset[str], level: Level | None, expected: str | None = None) -> None:
     """Check that the overlay may be applied.
 
-    Args:
-        target: The overlay.
-        allowed: The kinds of object, and the variables, that the user has allowed.
-        level: The accepted Pod Security level; None for the level that the package was sealed with.
-        expected: The digest that the package must have; None for any.
+    `level` is the accepted Pod Security level; None for the level that the package was sealed with.
     """
     checks = Checks(
         (target.kubectl.program,),

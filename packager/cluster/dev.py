@@ -110,11 +110,7 @@ class PreparedDev:
 def code_of(source: Path, spec: Path | None, target: Target, settings: Sequence[str]) -> CodeFolder:
     """Return the folder of the code.
 
-    Args:
-        source: The model or the package, as the user names it.
-        spec: The spec file of a model; None for a package.
-        target: The opened overlay.
-        settings: The changes of the spec.
+    `spec` is the spec file of a model, which `settings` change; None for a package.
     """
     if spec is not None:
         values = target.package.inventory["spec"]
@@ -191,12 +187,7 @@ def counted(pods: Sequence[object]) -> str:
 
 
 class DevLoop:
-    """One call of `mlpack dev`, from the first pod to Ctrl-C.
-
-    Args:
-        prepared: The deployed workloads.
-        patience: See `packager.cluster.follow`.
-    """
+    """One call of `mlpack dev`, from the first pod to Ctrl-C."""
 
     def __init__(self, prepared: PreparedDev, patience: float) -> None:
         self._prepared = prepared

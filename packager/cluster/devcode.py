@@ -91,10 +91,7 @@ class CodeFolder:
 class ModelCode(CodeFolder):
     """The code of a variant of a model.
 
-    Args:
-        spec: The spec file.
-        settings: The changes of the spec.
-        variant: The precision and the mode of the variant.
+    `variant` are its precision and its mode.
     """
 
     def __init__(self, spec: Path, settings: Sequence[Setting], variant: tuple[str | None, str | None]) -> None:

@@ -146,8 +146,7 @@ _WORST_FIRST = (
 def combined(followed: Sequence[Iterator[Update]]) -> Iterator[Update]:
     """Yield the state of the worst of several workloads, with the states of all.
 
-    Args:
-        followed: The updates of each workload; none are read after a last update.
+    No update of a workload is read after its last one.
     """
     if len(followed) == 1:
         yield from followed[0]

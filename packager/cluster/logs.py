@@ -58,11 +58,7 @@ MAIN = PodSelection()
 class Feed:
     """The new part of the logs of the selected pods.
 
-    Args:
-        target: The opened overlay of the workload.
-        selection: The pods and containers.
-        part: The part of each log to read. `tail` applies to the pods of the first reading.
-        also: Receives the living pods that the watch has seen; None for nothing.
+    `part.tail` applies to the pods of the first reading. `also` receives the living pods that the watch has seen.
     """
 
     def __init__(

@@ -51,9 +51,7 @@ _LOG_SECONDS = 20.0
 class PodWatch:
     """Watches pods in a thread of its own, until the block ends.
 
-    Args:
-        kubectl: The user's kubectl.
-        begin: Called in the thread of the watch with the living pods, after each event; None for nothing.
+    `begin` is called in this thread with the living pods, after each event.
     """
 
     def __init__(self, kubectl: Kubectl, begin: Begin | None = None) -> None:

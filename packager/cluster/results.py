@@ -67,9 +67,7 @@ def storage_of(volume: Object, mount: Object) -> str:
 def output_of(pod_spec: Object, objects: Sequence[Object]) -> Output:
     """Return the place to which the pods of a workload write.
 
-    Args:
-        pod_spec: The PodSpec of the pods that compute.
-        objects: The objects that are applied with the workload, including the ConfigMap of mlops.env.
+    `objects` are those that are applied with it, including the ConfigMap of mlops.env.
     """
     values = [item.get("data", {}).get("OUTPUT_DIR") for item in objects if item["kind"] == "ConfigMap"]
     path = next((value for value in values if value), None)

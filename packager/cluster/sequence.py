@@ -196,12 +196,7 @@ def run(
 ) -> Iterator[TaskResult]:
     """Run tasks one after the other, and yield the result of each.
 
-    Args:
-        all_targets: The overlays of the tasks, in order.
-        execute: See `Execute`.
-        resume: Whether tasks that have succeeded with the same build are skipped.
-        keep_going: Whether the remaining tasks are run after one has failed.
-        hold: See `packager.cluster.deploy.prepare`.
+    With `resume`, tasks that have succeeded with the same build are skipped. `keep_going` runs those after a failed one.
     """
     is_stopped = False
     for target in all_targets:

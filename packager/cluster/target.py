@@ -129,13 +129,7 @@ def open_target(  # noqa: PLR0913 - two of them say who works here, and where
 ) -> Iterator[Target]:
     """Open the package at `path` and render its overlay.
 
-    Args:
-        path: A folder or an archive.
-        overlay: The overlay's name; None for the default one.
-        kubectl: Renders the overlay, and talks to the cluster.
-        workload: The workload to select, for commands that work on one; None for the main one.
-        person: The user: user@machine.
-        tell: Receives the warnings of kubectl.
+    `workload` is the one to select, for commands that work on one; None for the main one.
     """
     with opened(path) as package:
         target = rendered_target(package, chosen_overlays(package, overlay)[0], kubectl, person=person, tell=tell)
