@@ -21,24 +21,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from packager.base.runner import Tell
-    from packager.cluster.manifests import Manifests
     from packager.cluster.target import Target
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
 
 
-def missing(kubectl: Kubectl, overlays: Sequence[Manifests]) -> tuple[str, ...]:
-    """Return the claims that the pods of overlays mount, that none of the overlays creates and that do not exist."""
+def missing_claims(targets: Sequence[Target]) -> tuple[str, ...]:
+    """Return the claims that the pods of a package's overlays mount, that none of these creates and that do not exist.
+
+    None are returned if the user may not read claims.
+    """
+    kubectl = targets[0].kubectl
     mounted: dict[str, None] = {}
     created: set[str] = set()
-    for overlay in overlays:
-        created |= {name(item) for item in overlay.objects if item["kind"] == "PersistentVolumeClaim"}
-        for one in overlay.per_workload:
-            for volume in listing(one.kind.pod_template(one.workload).get("volumes")):
-                if claim := mapping(mapping(volume).get("persistentVolumeClaim")).get("claimName"):
-                    mounted[str(claim)] = None
-    return tuple(
-        claim for claim in mounted if claim not in created and kubectl.get(f"persistentvolumeclaims/{claim}") is None
+    for manifests in (target.manifests for target in targets):
+        created |= {name(item) for item in manifests.objects if item["kind"] == "PersistentVolumeClaim"}
+        for one in manifests.per_workload:
+            volumes = map(mapping, listing(one.kind.pod_template(one.workload).get("volumes")))
+            claims = (mapping(volume.get("persistentVolumeClaim")).get("claimName") for volume in volumes)
+            mounted |= {str(claim): None for claim in claims if claim}
+    own = [claim for claim in mounted if claim not in created]
+    return if_allowed(
+        lambda: tuple(claim for claim in own if kubectl.get(f"persistentvolumeclaims/{claim}") is None), ()
     )
 
 
@@ -64,11 +68,6 @@ def create_claims(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
         if done.returncode != 0 and not messages.ALREADY_EXISTS.search(done.stderr):
             error = explained_error(done.stderr)
             raise ClusterError(f"the claim {name(claim)} cannot be created: {error}", hint=error.hint)
-
-
-def missing_claims(targets: Sequence[Target]) -> tuple[str, ...]:
-    """Return the missing claims that overlays of a package mount; none if the user may not read claims."""
-    return if_allowed(lambda: missing(targets[0].kubectl, [target.manifests for target in targets]), ())
 
 
 def check_options(size: str | None, storage_class: str | None, access: str | None) -> None:

@@ -196,7 +196,7 @@ def run(
 ) -> Iterator[TaskResult]:
     """Run tasks one after the other, and yield the result of each.
 
-    With `resume`, tasks that have succeeded with the same build are skipped. `keep_going` runs those after a failed one.
+    `resume` skips tasks that have succeeded with the same build, `keep_going` runs those after a failed one.
     """
     is_stopped = False
     for target in all_targets:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -115,13 +114,6 @@ def test_deploy_changes_one_workload_and_keeps_the_other(mlpack: Mlpack, both: L
             f"{SERVING} already exists with a different spec; the changes can be applied in place",
         ],
     )
-
-
-def test_logs_use_workload_of_build_as_main_workload(mlpack: Mlpack, deployed: Life) -> None:
-    job = deepcopy(deployed.find("MPIJob", JOB))
-    deployed.overlays["multi-node"].insert(0, {**job, "metadata": {"name": "evaluate"}})
-    deployed.logs = {f"{JOB}-launcher-0": "2026-11-21T00:00:01.000000000Z epoch 1\n"}
-    assert mlpack("logs", *WHERE).stdout == "epoch 1\n"
 
 
 def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deployed: Life) -> None:

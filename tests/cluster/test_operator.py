@@ -111,14 +111,6 @@ def test_install_waits_until_the_old_pod_of_an_upgrade_is_replaced(cluster: Fake
     assert list(waiting) == []
 
 
-def test_install_waits_until_the_crd_is_established(cluster: FakeCluster, manifest: Path) -> None:
-    established = cluster.objects[0].pop("status")
-    waiting = await_operator(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
-    assert next(waiting) == "mpijobs.kubeflow.org is not established yet"
-    cluster.objects[0]["status"] = established
-    assert list(waiting) == []
-
-
 def test_operator_install_ends_after_its_timeout(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:
     cluster.objects[1] = deployment(available=0)
     done = mlpack("operator", "install", "mpi", "--from", manifest, "--timeout", "0s")

@@ -49,10 +49,8 @@ def push(session: Session, folder: Path, *, force: bool = False, dry_run: bool =
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("tools", ["GNU", "busybox"])
-def test_push_and_pull_copy_files_completely(pod: LocalPod, target: Target, tmp_path: Path, tools: str) -> None:
-    if tools == "busybox":
-        pod.use_busybox()
+def test_push_and_pull_copy_files_completely_with_busybox(pod: LocalPod, target: Target, tmp_path: Path) -> None:
+    pod.use_busybox()
     local_folder = write(tmp_path / "here", FILES)
     result = {
         "storage": "the claim disk",
