@@ -193,33 +193,25 @@ def _listing(answer: bytes) -> Listing:
     return Listing(in_order, tuple(skipped[:_MAX_SKIPPED]), unnamed, tuple(unread[:_MAX_SKIPPED]))
 
 
-def with_retries(  # noqa: PLR0913 - what is done, and what the user sees
+def with_retries(
     kubectl: Kubectl,
     attempt: Callable[[], object],
     tell: Tell,
-    *,
     what: str,
-    hint: str,
     may_continue: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Call `attempt`, and call it again after a broken connection, some times.
+    """Call `attempt`, and call it again after a broken connection, as long as it may go on where it has ended.
 
-    Args:
-        kubectl: The user's kubectl, whose clock the pauses take.
-        attempt: Goes on where the call before has ended.
-        tell: Receives a message about each broken connection.
-        what: The beginning of the messages.
-        hint: How the user continues.
-        may_continue: Whether another attempt makes sense.
+    Raises:
+        BrokenOffError: All TRIES attempts have broken off, or no other makes sense.
     """
-    for number in range(1, TRIES + 1):
+    for number in range(2, TRIES + 2):
         try:
             attempt()
         except BrokenOffError as error:
-            if number == TRIES or not may_continue():
-                times = f" {number} times" if number > 1 else ""
-                raise ClusterError(f"{what}{times}: {error}", hint=hint) from None
-            tell(f"{what}: {error}; continuing (attempt {number + 1} of {TRIES})")
+            if number > TRIES or not may_continue():
+                raise
+            tell(f"{what}: {error}; continuing (attempt {number} of {TRIES})")
             kubectl.runner.sleep(PAUSE)
         else:
             return

@@ -15,7 +15,7 @@ from packager.base.paths import argument
 from packager.base.values import Value
 from packager.cluster.files import RemoteFolder, with_retries
 from packager.cluster.pull import compare_for_pull, pull
-from packager.cluster.shell import ContainerShell, pod_end
+from packager.cluster.shell import BrokenOffError, ContainerShell, pod_end
 from packager.cluster.target import pods_by_index
 from packager.cluster.temporary_pod import CONTAINER, temporary_pod
 from packager.kubernetes.objects import is_running, name
@@ -226,17 +226,18 @@ class ResultsCopy:
             work = work or compare_for_pull(remote, folder, force=True)
             pull(remote, work, folder)
 
-        what, hint = "the copy was interrupted", "run it again; the files copied so far are kept"
-
         def may_continue() -> bool:
             return not pod_end(kubectl, pod)
 
         try:
-            with_retries(kubectl, attempt, self.tell, what=what, hint=hint, may_continue=may_continue)
+            with_retries(kubectl, attempt, self.tell, "the copy was interrupted", may_continue)
+        except BrokenOffError as error:
+            hint = "run it again; the files copied so far are kept"
+            raise ClusterError(f"the copy was interrupted: {error}", hint=hint) from None
         except OSError as error:
             is_full = error.errno == errno.ENOSPC
-            hint_of_full = "the files copied so far are kept; free some space and run it again" if is_full else None
-            raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint_of_full) from None
+            how = "the files copied so far are kept; free some space and run it again" if is_full else None
+            raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=how) from None
         assert work is not None
         return Results(
             *(pod, path, str(folder), len(work.arrived), work.size_of(work.arrived), len(work.unchanged)),

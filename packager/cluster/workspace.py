@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ToolError, UsageError, reason
+from packager.base.errors import ClusterError, ToolError, UsageError, reason
 from packager.cluster.claims import create_workspace, missing_claims
-from packager.cluster.files import RemoteFolder, with_retries
+from packager.cluster.files import TRIES, RemoteFolder, with_retries
 from packager.cluster.pull import compare_for_pull
 from packager.cluster.pull import pull as pull_files
 from packager.cluster.push import Push, commit, compare_for_push, local_folder, send
 from packager.cluster.results import storage_of
-from packager.cluster.shell import ContainerShell
+from packager.cluster.shell import BrokenOffError, ContainerShell
 from packager.cluster.temporary_pod import CONTAINER, temporary_pod
 from packager.kubernetes.manifest import mapping
 from packager.workloads.pods import outlives_pods
@@ -214,8 +214,11 @@ def _in_pods(session: Session, work: Callable[[RemoteFolder], object], *, writes
             shell = ContainerShell(target.kubectl, pod, CONTAINER, session.patience, tell)
             work(RemoteFolder(shell, where.storage.path, where.path, where.storage.words))
 
-    hint = "run it again: what has arrived is kept"
-    with_retries(target.kubectl, attempt, tell, what="the connection broke off", hint=hint)
+    try:
+        with_retries(target.kubectl, attempt, tell, "the connection broke off")
+    except BrokenOffError as error:
+        hint = "run it again: what has arrived is kept"
+        raise ClusterError(f"the connection broke off {TRIES} times: {error}", hint=hint) from None
 
 
 def storages(pod_spec: Object) -> tuple[LastingStorage, ...]:
