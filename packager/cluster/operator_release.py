@@ -24,7 +24,7 @@ _OTHER_WAY = "download the file another way and pass it with --from FILE"
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class OperatorManifests:
     """The manifest of an operator."""
 
     text: bytes  # the bytes of the manifest
@@ -57,7 +57,7 @@ class Bundle:
             yield path
 
 
-def bundle(operator: Operator, file: Path | None = None, *, hint: str = _OTHER_WAY) -> Bundle:
+def read_manifests(operator: Operator, file: Path | None = None, *, hint: str = _OTHER_WAY) -> OperatorManifests:
     """Return the manifest of an operator: upstream's release, or the contents of `file`."""
     if file is None:
         text = fetch(operator.url, operator.sha256, hint=hint)
@@ -72,4 +72,4 @@ def bundle(operator: Operator, file: Path | None = None, *, hint: str = _OTHER_W
     objects = tuple(item.data for item in documents if isinstance(item.data, dict) and "kind" in item.data)
     if not objects:
         raise UsageError(f"{file or operator.url} contains no manifests")
-    return Bundle(text, objects, hashlib.sha256(text).hexdigest() == operator.sha256)
+    return OperatorManifests(text, objects, hashlib.sha256(text).hexdigest() == operator.sha256)

@@ -105,7 +105,7 @@ def test_operator_install_refuses_if_another_operator_has_the_crd(
 
 def test_install_waits_until_the_old_pod_of_an_upgrade_is_replaced(cluster: FakeCluster, manifest: Path) -> None:
     cluster.objects[1] = deployment(available=1, updated=1, replicas=2)
-    waiting = await_operator(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
+    waiting = await_operator(Kubectl(runner=cluster), operator_release.read_manifests(MPI, manifest))
     assert next(waiting) == "deployment/mpi-operator: not all of its pods are available yet"
     cluster.objects[1] = deployment()
     assert list(waiting) == []
