@@ -150,7 +150,7 @@ def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
             continue
         if is_being_deleted(item):
             raise ClusterError(f"{shown(item)} is being deleted", hint="run it again when it no longer exists")
-        _require_session(target, item, "already exists, and was not", f"delete it first: {target.command('delete')}")
+        _require_session(target, item)
         if annotation(item, DEV) != annotation(manifest, DEV):
             message = f"{shown(item)} differs from what would be deployed now in more than its code"
             raise ClusterError(message, hint=hint)
@@ -159,14 +159,17 @@ def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
     return prepared
 
 
-def _require_session(target: Target, item: Object, how: str, hint: str, done: str = "changed") -> None:
+def _require_session(target: Target, item: Object, *, is_deletion: bool = False) -> None:
     """Raise ClusterError for a workload that was not deployed by a session of this person."""
-    by = annotation(item, DEPLOYED_BY)
+    by, nothing = annotation(item, DEPLOYED_BY), "nothing was deleted" if is_deletion else "nothing was changed"
     if not target.identity.owns(item) or annotation(item, DEV) is None:
-        end = "" if done == "changed" else "; nothing was deleted"
-        raise ClusterError(f"{shown(item)} {how} deployed by `mlpack dev`{end}", hint=hint)
+        if is_deletion:
+            message = f"{shown(item)} was not deployed by `mlpack dev`; {nothing}"
+            raise ClusterError(message, hint=target.command("delete"))
+        message = f"{shown(item)} already exists, and was not deployed by `mlpack dev`"
+        raise ClusterError(message, hint=f"delete it first: {target.command('delete')}")
     if by != target.person:
-        raise ClusterError(f"{shown(item)} belongs to a session of {shown_path(str(by))}; nothing was {done}")
+        raise ClusterError(f"{shown(item)} belongs to a session of {shown_path(str(by))}; {nothing}")
 
 
 def deploy(prepared: PreparedDev) -> Deployed:
@@ -177,7 +180,7 @@ def deploy(prepared: PreparedDev) -> Deployed:
 def stop(target: Target) -> Deleted:
     """Delete everything that a session has deployed, except claims, whose data stays."""
     for item in look_up(target.kubectl, target.manifests.workloads).values():
-        _require_session(target, item, "was not", target.command("delete"), "deleted")
+        _require_session(target, item, is_deletion=True)
     return deleting.delete(deleting.prepare(target, keep_results=True), timeout=_REMOVAL_SECONDS)
 
 
