@@ -111,7 +111,7 @@ def _list_all(kubectl: Kubectl, output: OutputFormat | None, *, everywhere: bool
 
 def _show(target: Target, status: Status) -> None:
     from packager.cli.progress import lines, rows
-    from packager.cluster.status import with_logs
+    from packager.cluster.logreader import with_log_end
 
     emit(f"{status.workload}  {status.verdict.phase}: {status.verdict.summary}")
     if status.version:
@@ -123,7 +123,7 @@ def _show(target: Target, status: Status) -> None:
     for item in status.beside:
         emit(f"{item.shown}  {item.state}")
     for finding in status.verdict.findings:
-        for line in lines(with_logs(target, finding)):
+        for line in lines(with_log_end(target.kubectl, finding)):
             emit(line)
     if status.curves:
         print_curves(status.curves)

@@ -13,10 +13,10 @@ from packager.cli.plots import print_table
 from packager.cli.printing import counted, print_parts, print_results
 from packager.cli.progress import Lines, Live, lines
 from packager.cluster.follow import follow, verdicts
+from packager.cluster.logreader import with_log_end
 from packager.cluster.logs import Feed, NewestLine, command_for_log
 from packager.cluster.record import RunRecords, keep
 from packager.cluster.results import has_lasting_results
-from packager.cluster.status import with_logs
 from packager.kubernetes.verdict import Finding, Phase
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def report_end(target: Target, verdict: Verdict) -> None:
         say(f"  delete it:   {target.command('delete')}")
         return
     for finding in verdict.findings:
-        print_finding(with_logs(target, finding))
+        print_finding(with_log_end(target.kubectl, finding))
     raise bad_end(target, verdict)
 
 

@@ -11,8 +11,9 @@ from packager.base.errors import ClusterError, UnansweredError, UnreachableError
 from packager.base.paths import is_folder
 from packager.base.problems import similar
 from packager.cluster.deploy import prepare
+from packager.cluster.logreader import with_log_end
 from packager.cluster.ownership import RENDERED
-from packager.cluster.status import status, with_logs
+from packager.cluster.status import status
 from packager.cluster.target import rendered_target
 from packager.kubernetes.objects import annotation
 from packager.kubernetes.verdict import Phase
@@ -222,5 +223,9 @@ def _run(target: Target, execute: Execute, *, resume: bool, hold: float) -> Task
     except (ClusterError, UnansweredError) as error:
         return TaskResult(target, Phase.FAILED, str(error), started=started, ended=now(), error=error)
     one, verdict = verdicts[0]
-    findings = verdict.findings if verdict.phase.is_good else tuple(with_logs(one, item) for item in verdict.findings)
+    findings = (
+        verdict.findings
+        if verdict.phase.is_good
+        else tuple(with_log_end(one.kubectl, item) for item in verdict.findings)
+    )
     return TaskResult(target, verdict.phase, verdict.summary, findings, started, now(), verdicts)

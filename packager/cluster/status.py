@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import DeniedError
 from packager.base.values import Value, as_plain
-from packager.cluster.logreader import ContainerLog, read_once, with_log_end
+from packager.cluster.logreader import ContainerLog, read_once
 from packager.cluster.observe import absent, released_pods
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, VERSION, key, look_up
 from packager.cluster.podwatch import LogKeeper
@@ -20,7 +20,7 @@ from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import annotation, condition, name, restarts, sentence, shown
 from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.pods import Container, containers, state
-from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
+from packager.kubernetes.verdict import Phase, Verdict, grouped
 from packager.workloads.structures import structures
 
 if TYPE_CHECKING:
@@ -140,11 +140,6 @@ def pods(target: Target, snapshot: Snapshot) -> tuple[PodStatus, ...]:
         )
         for pod in listed
     )
-
-
-def with_logs(target: Target, finding: Finding) -> Finding:
-    """Return the finding with the last lines of its container's log, if it lacks them and the log can be read."""
-    return with_log_end(target.kubectl, finding)
 
 
 MOST_PODS = 8
