@@ -1,20 +1,19 @@
 """Applies manifests with server-side apply, or refuses before anything is created. Tests: cli/test_deploy.py."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from packager.base import workfolder
 from packager.base.errors import ClusterError, ConflictError, UnreachableError
 from packager.cluster.differences import Difference, differences
-from packager.cluster.manifests import as_list
+from packager.cluster.manifests import Manifests, as_list
 from packager.cluster.ownership import (
     DEPLOYED_BY,
     FIELD_MANAGER,
     RENDERED,
+    Key,
     foreign_objects,
     key,
     look_up,
@@ -22,20 +21,12 @@ from packager.cluster.ownership import (
     sets,
 )
 from packager.cluster.removal import remove
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.messages import NO_KIND
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import annotation, is_being_deleted, shown
+from packager.kubernetes.objects import Object, annotation, is_being_deleted, shown
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from packager.cluster.manifests import Manifests
-    from packager.cluster.ownership import Key
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-
 
 _SURPLUS_SECONDS = 60
 

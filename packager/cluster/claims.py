@@ -1,29 +1,21 @@
 """Finds the claims that pods mount and that do not exist, and creates them. Tests: cli/test_run.py."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from packager.base import quantity
 from packager.base.errors import ClusterError, ToolError, UsageError, VerificationError
+from packager.base.runner import Tell
 from packager.cluster.observe import if_allowed
+from packager.cluster.target import Target
 from packager.kubernetes.kubectl import messages
-from packager.kubernetes.kubectl.client import HANGING_SECONDS
+from packager.kubernetes.kubectl.client import HANGING_SECONDS, Kubectl
 from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.manifest import listing, mapping
-from packager.kubernetes.objects import annotation, name, status
+from packager.kubernetes.objects import Object, annotation, name, status
 from packager.package import layout
 from packager.rendering import render
 from packager.verify import Checks, trust
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from packager.base.runner import Tell
-    from packager.cluster.target import Target
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
 
 
 def missing_claims(targets: Sequence[Target]) -> tuple[str, ...]:

@@ -1,11 +1,9 @@
 """Deploys a package: compares it with the existing objects, verifies the overlay, and applies it."""
 
-from __future__ import annotations
-
 import json
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from packager.base.errors import VerificationError
 from packager.base.paths import argument
@@ -15,19 +13,13 @@ from packager.cluster.apply import DeployState, Situation
 from packager.cluster.delete import switched_off
 from packager.cluster.hold import held, hold_of
 from packager.cluster.observe import if_allowed
-from packager.cluster.ownership import key, look_up, refuse_taken, resource
+from packager.cluster.ownership import Key, key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
 from packager.cluster.results import kept_results, lasting_storage, lost_with_pods
-from packager.kubernetes.objects import shown
+from packager.cluster.target import Target
+from packager.kubernetes.objects import Object, shown
+from packager.kubernetes.podsecurity import Level
 from packager.verify import Checks, trust
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from packager.cluster.ownership import Key
-    from packager.cluster.target import Target
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.podsecurity import Level
 
 _REMOVAL_SECONDS = 300
 """The timeout in seconds for the deletion of an existing workload."""
@@ -47,14 +39,14 @@ class PreparedDeploy:
     planned: tuple[Object, ...] = ()
 
     @property
-    def per_workload(self) -> tuple[PreparedDeploy, ...]:
+    def per_workload(self) -> "tuple[PreparedDeploy, ...]":
         """A deploy for each workload."""
         return tuple(
             replace(self, target=one, situation=deploy.situation(one.manifests, self.live, self.planned))
             for one in self.target.per_workload
         )
 
-    def without(self, before: PreparedDeploy, after: PreparedDeploy) -> PreparedDeploy:
+    def without(self, before: "PreparedDeploy", after: "PreparedDeploy") -> "PreparedDeploy":
         """Return the deploy without the objects that were deleted between `before` and `after`."""
         gone = before.live.keys() - after.live.keys()
         return replace(self, live={name: item for name, item in self.live.items() if name not in gone})

@@ -4,39 +4,40 @@
 the programs start when all of the old ones have ended.
 """
 
-from __future__ import annotations
-
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from packager.base.errors import ClusterError, MlpackError, UnreachableError, UsageError, VerificationError
 from packager.cluster import delete as deleting
 from packager.cluster import deploy as deploying
-from packager.cluster.devcode import Code, ModelCode, PackageCode
+from packager.cluster.delete import Deleted
+from packager.cluster.deploy import Deployed
+from packager.cluster.devcode import Code, CodeFolder, ModelCode, PackageCode
 from packager.cluster.follow import follow_all
 from packager.cluster.logreader import LogRange, LogStreams, Prefixes
+from packager.cluster.logs import Part
 from packager.cluster.ownership import DEPLOYED_BY, DEV, key, look_up, refuse_taken
 from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
 from packager.cluster.supervisor import STATE, code_folder, for_dev, mode_of
+from packager.cluster.target import Target
 from packager.kubernetes.manifest import Manifest, at, mapping
-from packager.kubernetes.objects import annotation, is_being_deleted, is_running, main_container, name, shown, uid
+from packager.kubernetes.objects import (
+    Object,
+    annotation,
+    is_being_deleted,
+    is_running,
+    main_container,
+    name,
+    shown,
+    uid,
+)
+from packager.kubernetes.podsecurity import Level
 from packager.modelspec.settings import parse_setting
 from packager.package import layout
 from packager.package.path_checks import shown as shown_path
 from packager.workloads.structures import pods as groups_of
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-    from pathlib import Path
-
-    from packager.cluster.delete import Deleted
-    from packager.cluster.deploy import Deployed
-    from packager.cluster.devcode import CodeFolder
-    from packager.cluster.logs import Part
-    from packager.cluster.target import Target
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.podsecurity import Level
 
 LOOK_SECONDS = 0.2
 """Seconds between two looks at the files."""

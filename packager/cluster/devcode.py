@@ -3,27 +3,21 @@
 Nothing outside of the folder is read: a spec names no file outside, and no link in a package is followed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import tarfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from pathlib import Path
 
 from packager.base import plainfiles
 from packager.base.errors import SpecError, UsageError, VerificationError
 from packager.base.limits import Limits
 from packager.kubernetes.configmap import CODE_BYTES, CODE_PARTS
 from packager.modelspec.load import load
+from packager.modelspec.settings import Setting
 from packager.package import layout, tree
 from packager.package.path_checks import ContentError, inactive
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from packager.modelspec.settings import Setting
 
 _LIMITS = Limits(size=CODE_PARTS * CODE_BYTES, files=10_000)
 
@@ -43,7 +37,7 @@ class Code:
         parts = (f"{hashlib.sha256(content).hexdigest()} {path}\n" for path, content in sorted(self.files.items()))
         return hashlib.sha256("".join(parts).encode(errors="surrogateescape")).hexdigest()
 
-    def changes(self, earlier: Code) -> list[str]:
+    def changes(self, earlier: "Code") -> list[str]:
         """Return the paths that are new, changed or no longer exist."""
         paths = sorted({*self.files, *earlier.files})
         return [path for path in paths if self.files.get(path) != earlier.files.get(path)]

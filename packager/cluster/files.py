@@ -1,23 +1,16 @@
 """Lists and hashes the files in a folder of a running container. Tests: cluster/test_pull.py."""
 
-from __future__ import annotations
-
 import re
 import stat
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, VerificationError
-from packager.cluster.shell import BrokenOffError, ScriptError
+from packager.base.runner import Tell
+from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.package.path_checks import ContentError, normalized, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from packager.base.runner import Tell
-    from packager.cluster.shell import ContainerShell
-    from packager.kubernetes.kubectl.client import Kubectl
 
 PARTS = ".mlpack-parts"
 """The remote folder for files that arrive, in the folder that they are pushed to."""

@@ -1,29 +1,22 @@
 """Lists what is deployed, by labels of the objects: of a package, with its recorded runs, or of all packages."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 from packager.base.errors import ClusterError, DeniedError, NotServedError, ToolError
 from packager.base.values import Value, as_plain
 from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION
-from packager.cluster.record import past_runs
+from packager.cluster.record import PastRun, past_runs
 from packager.diagnosis.diagnose import diagnose
-from packager.kubernetes.objects import annotation, created, labels, name, owners
+from packager.kubernetes.kubectl.client import Kubectl
+from packager.kubernetes.objects import Object, annotation, created, labels, name, owners
 from packager.kubernetes.snapshot import Snapshot
 from packager.package.opened import opened
 from packager.workloads.kinds import kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from packager.cluster.record import PastRun
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
 
 
 class Deployment(Value, frozen=True, rename="camel"):

@@ -1,30 +1,20 @@
 """Holds pods after their programs have ended, where results would be deleted with them, until these are copied."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, DeniedError, HungError, TimedOutError
-from packager.cluster.ownership import HOLD, RENDERED, key
-from packager.cluster.results import lost_with_pods
+from packager.base.errors import ClusterError, DeniedError, HungError, MlpackError, TimedOutError
+from packager.cluster.manifests import Manifests
+from packager.cluster.ownership import HOLD, RENDERED, Key, key
+from packager.cluster.results import Results, ResultsCopy, lost_with_pods
 from packager.cluster.supervisor import ALL, STATE, mode_of, with_hold
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import at, mapping
-from packager.kubernetes.objects import annotation, is_running, main_container, name, uid
+from packager.kubernetes.objects import Object, annotation, is_running, main_container, name, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.launchers import INDEX_ANNOTATION as INDEX
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from packager.base.errors import MlpackError
-    from packager.cluster.manifests import Manifests
-    from packager.cluster.ownership import Key
-    from packager.cluster.results import Results, ResultsCopy
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
 
 _SECONDS = 20.0
 """The timeout of a command in a held container."""

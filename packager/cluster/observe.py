@@ -1,25 +1,18 @@
 """kubectl get -> Snapshot: reads a workload and its objects in two or three calls. Tests: cluster/test_status.py."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from packager.base.errors import ClusterError, DeniedError, NotServedError, UnreachableError
 from packager.diagnosis.obstacles import seems_node_lost
-from packager.kubernetes.objects import created, events_about, is_being_deleted, name, owners, status, uid
+from packager.kubernetes.kubectl.client import Kubectl
+from packager.kubernetes.objects import Object, created, events_about, is_being_deleted, name, owners, status, uid
 from packager.kubernetes.snapshot import Queueing, Snapshot
+from packager.kubernetes.verdict import Verdict
 from packager.workloads import kueue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.verdict import Verdict
-    from packager.workloads.workload import Workload
-
+from packager.workloads.workload import Workload
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")

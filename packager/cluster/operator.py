@@ -1,28 +1,22 @@
 """Installs the operators that workloads need, at a pinned version, and finds out whether they run."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from packager.base.errors import ClusterError, DeniedError, TimedOutError, ToolError, UnreachableError
+from packager.base.runner import Tell
 from packager.cluster.operator_release import OperatorManifests, read_manifests
 from packager.cluster.ownership import FIELD_MANAGER
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import condition, moment, name, shown, true_condition
+from packager.kubernetes.objects import Object, condition, moment, name, shown, true_condition
 from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds, operators
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from packager.base.runner import Tell
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-    from packager.workloads.workload import Operator
+from packager.workloads.workload import Operator
 
 
 class Alive(StrEnum):

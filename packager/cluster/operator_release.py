@@ -1,23 +1,17 @@
 """Provides the manifest of an operator: the tested release, or a site's own. Tests: cluster/test_operator.py."""
 
-from __future__ import annotations
-
 import hashlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from packager.base import workfolder, yamlio
 from packager.base.errors import UsageError, unreadable
 from packager.base.web import fetch
 from packager.kubernetes.manifest import listing, mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from packager.kubernetes.objects import Object
-    from packager.workloads.workload import Operator
+from packager.kubernetes.objects import Object
+from packager.workloads.workload import Operator
 
 _MAX_BYTES = 16 << 20
 _OTHER_WAY = "download the file another way and pass it with --from FILE"

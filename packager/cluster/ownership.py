@@ -4,19 +4,12 @@ Other owners of an object's fields are read from its managed fields
 (https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management).
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, NotServedError
-from packager.kubernetes.objects import annotation, labels, name, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
+from packager.kubernetes.kubectl.client import Kubectl
+from packager.kubernetes.objects import Object, annotation, labels, name, shown
 
 FIELD_MANAGER = "mlpack"
 

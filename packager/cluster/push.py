@@ -4,26 +4,19 @@ Files arrive in the folder PARTS of the remote folder, under their digests. When
 digests, they are renamed.
 """
 
-from __future__ import annotations
-
 import hashlib
+import os
 import stat
 import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from packager.base.errors import ClusterError, UsageError, reason
 from packager.base.problems import Problem
-from packager.cluster.files import CHUNK, ENTER, MAX_FILES, MOST_PROBLEMS, PARTS, RemoteFolder
+from packager.cluster.files import CHUNK, ENTER, MAX_FILES, MOST_PROBLEMS, PARTS, RemoteFolder, StoredEntry
 from packager.cluster.shell import ScriptError
 from packager.package.path_checks import ContentError, normalized, shown
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from packager.cluster.files import StoredEntry
 
 # Parts older than a day belong to a push that is not continued.
 _PREPARE = (

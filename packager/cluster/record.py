@@ -5,39 +5,32 @@ so that a later command on the same run continues its record. Of other followed 
 of the user's own, without results and with the ends of logs only; of these, the oldest are removed.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from packager.base import atomic, jsonio, paths, yamlio
 from packager.base.errors import ClusterError, MlpackError, ToolError, reason
+from packager.base.runner import Tell
 from packager.base.values import Value, as_dict
+from packager.cluster.follow import Update
 from packager.cluster.hold import HeldResults
 from packager.cluster.logreader import ContainerLog, LogPart, LogRange, LogStreams, log_end, read_once
 from packager.cluster.podwatch import PodWatch
-from packager.cluster.results import ResultsCopy
+from packager.cluster.results import Results, ResultsCopy
 from packager.cluster.status import curves_of, status_from
-from packager.kubernetes.objects import container_statuses, created, name, uid
+from packager.cluster.target import Target
+from packager.diagnosis.curves.points import Curve
+from packager.kubernetes.objects import Object, container_statuses, created, name, uid
+from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.verdict import Verdict
 from packager.package import layout
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from packager.base.runner import Tell
-    from packager.cluster.follow import Update
-    from packager.cluster.results import Results
-    from packager.cluster.target import Target
-    from packager.diagnosis.curves.points import Curve
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.snapshot import Snapshot
-    from packager.kubernetes.verdict import Verdict
 
 VERDICT = "verdict.json"
 """The file that is written last: a record without it is of a run that was not followed to its end."""

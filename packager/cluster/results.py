@@ -1,37 +1,29 @@
 """Finds where a workload writes its results, and copies OUTPUT_DIR into a local folder."""
 
-from __future__ import annotations
-
 import errno
 import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base import values
 from packager.base.errors import ClusterError, ToolError, UsageError, reason
 from packager.base.paths import argument
+from packager.base.runner import Tell
 from packager.base.values import Value
 from packager.cluster.files import RemoteFolder, with_retries
-from packager.cluster.pull import compare_for_pull, pull
+from packager.cluster.manifests import Manifests
+from packager.cluster.pull import Pull, compare_for_pull, pull
 from packager.cluster.shell import BrokenOffError, ContainerShell, pod_end
-from packager.cluster.target import pods_by_index
+from packager.cluster.target import Target, pods_by_index
 from packager.cluster.temporary_pod import CONTAINER, temporary_pod
-from packager.kubernetes.objects import is_running, name
+from packager.kubernetes.objects import Object, is_running, name
+from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.stopped import has_ended
 from packager.package.options import OPTIONS
 from packager.workloads.pods import outlives_pods, writes_to_claim
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from packager.base.runner import Tell
-    from packager.cluster.manifests import Manifests
-    from packager.cluster.pull import Pull
-    from packager.cluster.target import Target
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,37 +1,27 @@
 """Runs overlays of a package one after the other: each is deployed when the one before has reached its goal."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 from packager.base.errors import ClusterError, UnansweredError, UnreachableError, UsageError
 from packager.base.paths import is_folder
 from packager.base.problems import similar
-from packager.cluster.deploy import prepare
+from packager.base.runner import Tell
+from packager.cluster.deploy import PreparedDeploy, prepare
 from packager.cluster.logreader import with_log_end
 from packager.cluster.ownership import RENDERED
 from packager.cluster.status import status
-from packager.cluster.target import rendered_target
+from packager.cluster.target import Target, rendered_target
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.objects import annotation
-from packager.kubernetes.verdict import Phase
+from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.modelspec.importers.cubepaths import WORKSPACE_FOLDER
 from packager.modelspec.importers.mlcube import overlay_of
-from packager.package.opened import opened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from packager.base.runner import Tell
-    from packager.cluster.deploy import PreparedDeploy
-    from packager.cluster.target import Target
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.verdict import Finding, Verdict
-    from packager.package.opened import Package
+from packager.package.opened import Package, opened
 
 NOT_RUN = "not run"
 """The phase of a task that has not been started."""

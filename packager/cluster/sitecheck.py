@@ -1,21 +1,16 @@
 """Checks that a cluster has the objects and node labels that a site's file names."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from packager.base.errors import ClusterError, MlpackError, NotServedError, ToolError, UnreachableError
 from packager.base.values import Value, as_plain
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.package.options import CLAIMS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.site.read import SiteSettings
+from packager.site.read import SiteSettings
 
 _RESOURCES = {
     "queue": "localqueues.kueue.x-k8s.io",

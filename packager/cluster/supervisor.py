@@ -6,26 +6,20 @@ started when it is asked for, and the container stays when it has ended; the cod
 The script's files are on the volume `run` of every pod of a package.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base.errors import UsageError
+from packager.cluster.manifests import Manifests
 from packager.cluster.ownership import DEV, HOLD
 from packager.kubernetes.manifest import Manifest, at, listing, mapping, text
-from packager.kubernetes.objects import name, shown
+from packager.kubernetes.objects import Object, name, shown
+from packager.workloads.pods import Pods
 from packager.workloads.structures import pods
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from packager.cluster.manifests import Manifests
-    from packager.kubernetes.objects import Object
-    from packager.workloads.pods import Pods
 
 MARK = "mlpack-supervisor"
 """The name of the script, by which a container with it is recognized, and of the volume with the code."""

@@ -1,26 +1,19 @@
 """Runs a temporary pod that mounts volumes of a workload, so that commands can be run in it."""
 
-from __future__ import annotations
-
 import secrets
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, MlpackError, TimedOutError
 from packager.cluster.admission import create
 from packager.cluster.observe import events_of, if_allowed, selector_flag
+from packager.cluster.target import Target
 from packager.diagnosis.obstacles import obstacles
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import error_from, explained_error
 from packager.kubernetes.manifest import mapping
-from packager.kubernetes.objects import name, status
+from packager.kubernetes.objects import Object, name, status
 from packager.kubernetes.pods import failure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from packager.cluster.target import Target
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
 
 CONTAINER = "files"
 """The name of the pod's container."""

@@ -1,25 +1,16 @@
 """Checks whether the pods fit into the quotas of the namespace, and on the nodes. Tests: cli/test_doctor.py."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from packager.base.quantity import parse
-from packager.cluster.doctor.case import fails, ok, unknown
-from packager.cluster.doctor.demand import of_pod, shown
+from packager.cluster.doctor.case import Case, CheckResult, fails, ok, unknown
+from packager.cluster.doctor.demand import Amounts, Demand, of_pod, shown
 from packager.cluster.observe import if_allowed
 from packager.kubernetes.manifest import listing, mapping
-from packager.kubernetes.objects import labels, name, status, true_condition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from packager.cluster.doctor.case import Case, CheckResult
-    from packager.cluster.doctor.demand import Amounts, Demand
-    from packager.kubernetes.objects import Object
+from packager.kubernetes.objects import Object, labels, name, status, true_condition
 
 _ALIASES = {"cpu": "requests.cpu", "memory": "requests.memory", "count/pods": "pods"}
 _EVERY_POD = {"NotTerminating", "NotBestEffort"}
