@@ -9,7 +9,7 @@ from packager.cli.arguments import OverlayOption, PackageToRead
 from packager.cli.cluster_arguments import ClusterOptions, OneWorkload, Worker, open_target, seconds
 from packager.cli.console import Form, Output, emit_output, say
 from packager.cli.printing import print_results
-from packager.cluster.results import Results, copied, copied_by_index
+from packager.cluster.results import Results, ResultsCopy
 
 
 def results(
@@ -32,12 +32,12 @@ def results(
     """
     patience = seconds(timeout)
     with open_target(package, overlay, at.client(), workload=workload) as target:
-        has_copied = False
-        for answer in copied_by_index(target, folder, patience=patience, tell=say) if worker is None else ():
+        copy, has_copied = ResultsCopy(target, folder, patience, say), False
+        for answer in copy.by_index() if worker is None else ():
             _print(answer, output)
             has_copied = True
         if not has_copied:
-            with copied(target, folder, worker=worker, patience=patience, tell=say) as answer:
+            with copy.of_worker(worker) as answer:
                 _print(answer, output)
 
 

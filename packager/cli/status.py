@@ -17,6 +17,7 @@ from packager.cluster import status as use_case
 from packager.cluster.follow import follow_all
 from packager.cluster.history import Deployment, History, deployments
 from packager.cluster.history import history as find_deployments
+from packager.cluster.logreader import with_log_end
 from packager.cluster.status import Status
 from packager.cluster.target import Target
 from packager.kubernetes.verdict import Phase
@@ -99,7 +100,7 @@ def _show(target: Target, status: Status) -> None:
     lines += [f"{item.shown}  {item.state}" for item in status.beside]
     emit(*lines)
     for finding in status.verdict.findings:
-        emit(*finding_lines(use_case.with_logs(target, finding)))
+        emit(*finding_lines(with_log_end(target.kubectl, finding)))
     if status.curves:
         print_curves(status.curves)
     elif status.curves is not None:

@@ -20,10 +20,11 @@ from packager.cli.printing import (
     print_results,
 )
 from packager.cluster.follow import Update, follow, verdicts
+from packager.cluster.logreader import with_log_end
 from packager.cluster.logs import Feed, NewestLine, command_for_log
 from packager.cluster.record import RunRecords, keep
 from packager.cluster.results import has_lasting_results
-from packager.cluster.status import pods, with_logs
+from packager.cluster.status import pods
 from packager.cluster.target import Target
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 
@@ -202,7 +203,7 @@ def report_end(target: Target, verdict: Verdict) -> None:
     """Print how the workload ended, and the commands for the next step."""
     if not verdict.phase.is_good:
         for finding in verdict.findings:
-            print_finding(with_logs(target, finding))
+            print_finding(with_log_end(target.kubectl, finding))
         raise bad_end(target, verdict)
     serves = verdict.phase is Phase.SERVING
     say(f"{target.shown} serves: {verdict.summary}" if serves else f"{target.shown} has succeeded")

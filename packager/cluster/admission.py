@@ -4,32 +4,25 @@ Policies for pods do not see templates: each template becomes a pod as the workl
 the labels that the controller adds.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base import workfolder
 from packager.base.errors import MlpackError, UnreachableError
+from packager.base.process import Finished
 from packager.cluster.differences import Difference, differences
-from packager.cluster.ownership import key
+from packager.cluster.manifests import Manifests
+from packager.cluster.ownership import Identity, key
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import error_from, refused_pod
 from packager.kubernetes.manifest import Manifest, listing, mapping
-from packager.kubernetes.objects import shown
+from packager.kubernetes.objects import Object, shown
+from packager.kubernetes.verdict import Finding
+from packager.workloads.pods import Pods
 from packager.workloads.structures import pods as pods_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from packager.base.process import Finished
-    from packager.cluster.manifests import Manifests
-    from packager.cluster.ownership import Identity
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.verdict import Finding
-    from packager.workloads.pods import Pods
 
 _SECONDS = 60.0
 _AT_ONCE = 4
@@ -71,12 +64,7 @@ def try_pods(
 ) -> tuple[Trial, ...]:
     """Try a pod of each template with a dry run, and return the results.
 
-    Args:
-        kubectl: The user's kubectl, set to the namespace.
-        manifests: The objects that would be applied.
-        pods: The templates in the manifests.
-        identity: The user and the build of the package.
-        planned: The objects as the server would store them, if known, since controllers use these.
+    Controllers use the objects as the server would store them, which are `planned`, if known.
     """
     stored = {key(item): Manifest(item) for item in planned}
 

@@ -1,20 +1,19 @@
 """Applies manifests with server-side apply, or refuses before anything is created. Tests: cli/test_deploy.py."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from packager.base import workfolder
 from packager.base.errors import ClusterError, ConflictError, UnreachableError
 from packager.cluster.differences import Difference, differences
-from packager.cluster.manifests import as_list
+from packager.cluster.manifests import Manifests, as_list
 from packager.cluster.ownership import (
     DEPLOYED_BY,
     FIELD_MANAGER,
     RENDERED,
+    Key,
     foreign_objects,
     key,
     look_up,
@@ -22,20 +21,12 @@ from packager.cluster.ownership import (
     sets,
 )
 from packager.cluster.removal import remove
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.messages import NO_KIND
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import annotation, is_being_deleted, shown
+from packager.kubernetes.objects import Object, annotation, is_being_deleted, shown
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from packager.cluster.manifests import Manifests
-    from packager.cluster.ownership import Key
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-
 
 _SURPLUS_SECONDS = 60
 
@@ -126,9 +117,6 @@ def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
 
     Returns:
         kubectl's stdout.
-
-    Raises:
-        ClusterError: The server refused an object; others may have been applied.
     """
     with workfolder.temporary() as folder:
         file = folder / "manifests.json"
@@ -166,13 +154,8 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
 ) -> tuple[list[Object], tuple[str, ...]]:
     """Apply all objects, or none if a dry run is refused; never overwrite objects of others.
 
-    Args:
-        kubectl: The user's kubectl.
-        manifests: The objects to apply.
-        stamped: The same objects as JSON, with the labels and annotations of the deploy.
-        live: The objects that existed under these names before.
-        surplus: The objects to delete before the apply; an autoscaler among them would change the workload again.
-        force_conflicts: Whether to take over fields that another field manager has set.
+    `stamped` are the objects with the labels and annotations of the deploy; `live` existed under their names before.
+    `surplus` is deleted before: an autoscaler among these objects would change the workload again.
 
     Returns:
         The objects in the server's answer to the dry run, and the server's warnings.
@@ -207,7 +190,8 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
             else error
         ) from None
     if taken := foreign_objects(applied, live):
-        _release_fields(kubectl, taken)
+        # An apply that contains no fields removes the applied ones from objects of others.
+        apply(kubectl, as_list([_bare(item) for item in taken]))
         refuse_foreign(taken)
     return objects, tuple(dict.fromkeys(warnings))
 
@@ -231,18 +215,11 @@ def _handed_over(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[O
         is_target = any((target.get("kind"), target.get("name")) == key(workload) for target in targets)
         if before is None or not is_target or "replicas" in workload["spec"] or not sets(before, "replicas"):
             continue
-        metadata = {"name": workload["metadata"]["name"]}
-        spec = {"replicas": before["spec"]["replicas"]}
-        yield {"apiVersion": workload["apiVersion"], "kind": workload["kind"], "metadata": metadata, "spec": spec}
+        yield {**_bare(workload), "spec": {"replicas": before["spec"]["replicas"]}}
 
 
-def _release_fields(kubectl: Kubectl, taken: list[Object]) -> None:
-    """Remove the applied fields from objects of others, with an apply that contains no fields."""
-    empty = [
-        {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": {"name": item["metadata"]["name"]}}
-        for item in taken
-    ]
-    apply(kubectl, as_list(empty))
+def _bare(item: Object) -> Object:
+    return {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": {"name": item["metadata"]["name"]}}
 
 
 def _applied_before_failure(kubectl: Kubectl, manifests: Manifests, live: Mapping[Key, Object]) -> str:

@@ -1,80 +1,54 @@
 """Finds the claims that pods mount and that do not exist, and creates them. Tests: cli/test_run.py."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from packager.base import quantity
-from packager.base.errors import ClusterError, ToolError, UnreachableError, UsageError, VerificationError
+from packager.base.errors import ClusterError, ToolError, UsageError, VerificationError
+from packager.base.runner import Tell
+from packager.cluster.observe import if_allowed
+from packager.cluster.target import Target
 from packager.kubernetes.kubectl import messages
-from packager.kubernetes.kubectl.client import HANGING_SECONDS
+from packager.kubernetes.kubectl.client import HANGING_SECONDS, Kubectl
 from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.manifest import listing, mapping
-from packager.kubernetes.objects import annotation, name, status
+from packager.kubernetes.objects import Object, annotation, name, status
 from packager.package import layout
 from packager.rendering import render
 from packager.verify import Checks, trust
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from packager.base.runner import Tell
-    from packager.cluster.manifests import Manifests
-    from packager.cluster.target import Target
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
+def missing_claims(targets: Sequence[Target]) -> tuple[str, ...]:
+    """Return the claims that the pods of a package's overlays mount, that none of these creates and that do not exist.
 
-
-def missing(kubectl: Kubectl, overlays: Sequence[Manifests]) -> tuple[str, ...]:
-    """Return the claims that the pods of overlays mount, that none of the overlays creates and that do not exist.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
+    None are returned if the user may not read claims.
     """
+    kubectl = targets[0].kubectl
     mounted: dict[str, None] = {}
     created: set[str] = set()
-    for overlay in overlays:
-        created |= {name(item) for item in overlay.objects if item["kind"] == "PersistentVolumeClaim"}
-        for one in overlay.per_workload:
-            for volume in listing(one.kind.pod_template(one.workload).get("volumes")):
-                if claim := mapping(mapping(volume).get("persistentVolumeClaim")).get("claimName"):
-                    mounted[str(claim)] = None
-    return tuple(
-        claim for claim in mounted if claim not in created and kubectl.get(f"persistentvolumeclaims/{claim}") is None
+    for manifests in (target.manifests for target in targets):
+        created |= {name(item) for item in manifests.objects if item["kind"] == "PersistentVolumeClaim"}
+        for one in manifests.per_workload:
+            volumes = map(mapping, listing(one.kind.pod_template(one.workload).get("volumes")))
+            claims = (mapping(volume.get("persistentVolumeClaim")).get("claimName") for volume in volumes)
+            mounted |= {str(claim): None for claim in claims if claim}
+    own = [claim for claim in mounted if claim not in created]
+    return if_allowed(
+        lambda: tuple(claim for claim in own if kubectl.get(f"persistentvolumeclaims/{claim}") is None), ()
     )
 
 
 def may_be_bound_without_class(kubectl: Kubectl) -> bool:
     """Whether a claim that names no storage class may get a volume; true if the user may not look."""
     try:
-        classes = kubectl.items("storageclasses")
-        if any(annotation(one, "storageclass.kubernetes.io/is-default-class") == "true" for one in classes):
-            return True
-        volumes = kubectl.items("persistentvolumes")
+        classes, volumes = kubectl.items("storageclasses"), kubectl.items("persistentvolumes")
     except ClusterError:
         return True
-    return any(
-        status(volume).get("phase") == "Available" and not volume["spec"].get("storageClassName") for volume in volumes
-    )
-
-
-def described(claim: str, size: str, storage_class: str | None, access: str) -> Object:
-    """Return the manifest of a claim.
-
-    Args:
-        claim: The claim's name.
-        size: The requested storage, as a quantity.
-        storage_class: The storage class; None for the cluster's default.
-        access: The access mode.
-    """
-    spec = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": claim},
-        "spec": spec if storage_class is None else {**spec, "storageClassName": storage_class},
-    }
+    key = "storageclass.kubernetes.io/is-default-class"
+    free = [
+        one for one in volumes if status(one).get("phase") == "Available" and not one["spec"].get("storageClassName")
+    ]
+    return bool(free) or any(annotation(one, key) == "true" for one in classes)
 
 
 def create_claims(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
@@ -88,22 +62,8 @@ def create_claims(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
             raise ClusterError(f"the claim {name(claim)} cannot be created: {error}", hint=error.hint)
 
 
-def missing_claims(targets: Sequence[Target]) -> tuple[str, ...]:
-    """Return the missing claims that overlays of a package mount; none if the user may not read claims."""
-    try:
-        return missing(targets[0].kubectl, [target.manifests for target in targets])
-    except UnreachableError:
-        raise
-    except ClusterError:
-        return ()
-
-
 def check_options(size: str | None, storage_class: str | None, access: str | None) -> None:
-    """Refuse an invalid size of a claim, and a storage class or an access mode without a size.
-
-    Raises:
-        UsageError: The size is not a quantity, or a storage class or an access mode is set without a size.
-    """
+    """Refuse an invalid size of a claim, and a storage class or an access mode without a size."""
     try:
         is_positive = size is None or quantity.parse(size) > 0
     except ValueError:
@@ -120,7 +80,10 @@ def create_claim(target: Target, claim: str, size: str, storage_class: str | Non
     if storage_class is None and not may_be_bound_without_class(target.kubectl):
         message = f"claim {claim} is not created: the cluster has no default storage class"
         raise UsageError(message, hint="--claim-class NAME; `kubectl get storageclasses` lists the names")
-    create_claims(target.kubectl, [described(claim, size, storage_class, access)])
+    spec = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
+    spec |= {} if storage_class is None else {"storageClassName": storage_class}
+    manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": spec}
+    create_claims(target.kubectl, [manifest])
 
 
 def create_workspace(target: Target, tell: Tell) -> None:

@@ -1,29 +1,22 @@
 """Deletes a package from a cluster: surveys the existing objects, then deletes only those of the package."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base.errors import DeniedError
+from packager.cluster.manifests import Manifests
 from packager.cluster.observe import released_pods, selector_flag
-from packager.cluster.ownership import MANAGED_BY, PACKAGE, described, foreign_data, key, look_up, owner
+from packager.cluster.ownership import MANAGED_BY, PACKAGE, Identity, described, foreign_data, key, look_up, owner
 from packager.cluster.removal import await_stragglers, remove
+from packager.cluster.target import Target
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.manifest import Manifest
-from packager.kubernetes.objects import name, shown
+from packager.kubernetes.objects import Object, name, shown
 from packager.workloads.kinds import kinds
 from packager.workloads.pods import is_of_kubernetes
 from packager.workloads.structures import structures
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from packager.cluster.manifests import Manifests
-    from packager.cluster.ownership import Identity
-    from packager.cluster.target import Target
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
 
 _HASH = re.compile(r"-[2456789bcdfghkmt]{10}$")
 """kustomize's suffix of a ConfigMap's name, which is a hash of its content (api/hasher: encode)."""
@@ -85,11 +78,7 @@ class Deleted:
 
 
 def prepare(target: Target, *, keep_results: bool = False) -> PreparedDelete:
-    """Return the objects that a delete would remove and those that it would keep; change nothing.
-
-    Raises:
-        ClusterError: The cluster does not answer.
-    """
+    """Return the objects that a delete would remove and those that it would keep; change nothing."""
     manifests, identity = target.manifests, target.identity
     live = look_up(target.kubectl, manifests.objects)
     others: list[tuple[Object, str]] = []
@@ -122,12 +111,7 @@ def planned(prepared: PreparedDelete) -> Deleted:
 
 
 def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
-    """Delete the package's objects and those that controllers made for it; an object already gone is no error.
-
-    Args:
-        prepared: The prepared delete.
-        timeout: Seconds to wait until all objects are deleted; None not to wait.
-    """
+    """Delete the package's objects and those that controllers made for it, and wait; None does not wait."""
     kubectl, workloads = prepared.target.kubectl, prepared.workloads
     # The workloads first: their pods must not lose their ConfigMaps while they run.
     for items in workloads, prepared.rest:

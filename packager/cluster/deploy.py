@@ -1,32 +1,25 @@
 """Deploys a package: compares it with the existing objects, verifies the overlay, and applies it."""
 
-from __future__ import annotations
-
 import json
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, UnreachableError, VerificationError
+from packager.base.errors import VerificationError
 from packager.base.paths import argument
 from packager.cluster import apply as deploy
 from packager.cluster.admission import AdmissionChange, object_changes, pod_changes, try_pods
 from packager.cluster.apply import DeployState, Situation
 from packager.cluster.delete import switched_off
 from packager.cluster.hold import held, hold_of
-from packager.cluster.ownership import key, look_up, refuse_taken, resource
+from packager.cluster.observe import if_allowed
+from packager.cluster.ownership import Key, key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
 from packager.cluster.results import kept_results, lasting_storage, lost_with_pods
-from packager.kubernetes.objects import shown
+from packager.cluster.target import Target
+from packager.kubernetes.objects import Object, shown
+from packager.kubernetes.podsecurity import Level
 from packager.verify import Checks, trust
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from packager.cluster.ownership import Key
-    from packager.cluster.target import Target
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.podsecurity import Level
 
 _REMOVAL_SECONDS = 300
 """The timeout in seconds for the deletion of an existing workload."""
@@ -37,7 +30,7 @@ class PreparedDeploy:
     """A deploy that has been checked and may start."""
 
     target: Target  # the overlay, and the cluster
-    namespace: str  # the namespace
+    namespace: str
     situation: Situation  # the existing workload of the same name, compared with the overlay's
     live: Mapping[Key, Object]  # the existing objects with the names of those to apply
     # the objects of site options that an earlier deploy had switched on and this overlay has not
@@ -46,14 +39,14 @@ class PreparedDeploy:
     planned: tuple[Object, ...] = ()
 
     @property
-    def per_workload(self) -> tuple[PreparedDeploy, ...]:
+    def per_workload(self) -> "tuple[PreparedDeploy, ...]":
         """A deploy for each workload."""
         return tuple(
             replace(self, target=one, situation=deploy.situation(one.manifests, self.live, self.planned))
             for one in self.target.per_workload
         )
 
-    def without(self, before: PreparedDeploy, after: PreparedDeploy) -> PreparedDeploy:
+    def without(self, before: "PreparedDeploy", after: "PreparedDeploy") -> "PreparedDeploy":
         """Return the deploy without the objects that were deleted between `before` and `after`."""
         gone = before.live.keys() - after.live.keys()
         return replace(self, live={name: item for name, item in self.live.items() if name not in gone})
@@ -76,28 +69,24 @@ class PreparedDeploy:
     @property
     def obstacle(self) -> str | None:
         """A sentence that says why the existing workload must be deleted first; None if it need not be."""
-        if self.situation.state not in (DeployState.ENDED, DeployState.CHANGED):
-            return None
+        why = {
+            DeployState.ENDED: "has already run, and a finished job does not run again",
+            DeployState.CHANGED: "already exists with a different spec, and its pods cannot be changed in place",
+        }.get(self.situation.state)
         by = f", deployed by {self.situation.deployed_by}," if self.situation.deployed_by else ""
-        if self.situation.state is DeployState.ENDED:
-            return f"{self.target.shown}{by} has already run, and a finished job does not run again"
-        return f"{self.target.shown}{by} already exists with a different spec, and its pods cannot be changed in place"
-
-    @property
-    def loss(self) -> str | None:
-        """A sentence that says that the results will be lost, and how to keep them; None if they will not be."""
-        lost = self.lost_results
-        return (
-            None
-            if lost is None
-            else f"{lost}; copy them while it runs, or keep them: {lasting_storage(self.target.package.source)}"
-        )
+        return f"{self.target.shown}{by} {why}" if why else None
 
     @property
     def lost_results(self) -> str | None:
         """A sentence that says that the results will be lost with the pods; None if they will not be."""
         new = (one for one in self.per_workload if not one.is_same and not hold_of(one.target.manifests.workload))
         return next((lost for one in new if (lost := lost_with_pods(one.target.manifests))), None)
+
+    @property
+    def loss(self) -> str | None:
+        """The sentence of `lost_results`, and how to keep them."""
+        how = lasting_storage(self.target.package.source)
+        return f"{lost}; copy them while it runs, or keep them: {how}" if (lost := self.lost_results) else None
 
     @property
     def kept_results(self) -> tuple[str, ...]:
@@ -108,8 +97,7 @@ class PreparedDeploy:
     @property
     def author(self) -> str:
         """The user to record as its deployer: the earlier one if the workload already exists unchanged."""
-        earlier = self.situation.deployed_by if self.is_same else None
-        return earlier or self.target.person
+        return (self.situation.deployed_by if self.is_same else None) or self.target.person
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +119,7 @@ class Deployed:
 def check(target: Target, allowed: frozenset[str], level: Level | None, expected: str | None = None) -> None:
     """Check that the overlay may be applied.
 
-    Args:
-        target: The overlay.
-        allowed: The kinds of object, and the variables, that the user has allowed.
-        level: The accepted Pod Security level; None for the level that the package was sealed with.
-        expected: The digest that the package must have; None for any.
-
-    Raises:
-        VerificationError: The overlay may not be applied; the error contains every problem.
+    `level` is the accepted Pod Security level; None for the level that the package was sealed with.
     """
     checks = Checks(
         (target.kubectl.program,),
@@ -187,41 +168,21 @@ def prepare(target: Target, hold: float = 0) -> PreparedDeploy:
         target: The overlay, and the cluster.
         hold: The most seconds that pods are held until results that go with them are copied; 0 for no hold. It is in
             the target of the result.
-
-    Raises:
-        ClusterError: The cluster does not answer, or an object of another owner has the name of one of the package's.
     """
     namespace = target.kubectl.default_namespace()
     live = look_up(target.kubectl, target.manifests.objects)
     refuse_taken(live, target.identity)
     target = replace(target, manifests=held(target.manifests, live, hold))
     surplus = tuple(switched_off(target.kubectl, target.manifests, target.identity))
-    planned = _planned(target) if deploy.is_touched(target.manifests, live) else ()
+    planned: tuple[Object, ...] = ()
+    if deploy.is_touched(target.manifests, live):  # the server may refuse them, for example after a manual change
+        planned = if_allowed(lambda: tuple(deploy.planned(target.kubectl, target.stamped(target.person))), ())
     situation = deploy.situation(target.manifests, live, planned)
     return PreparedDeploy(target, namespace, situation, live, surplus, planned)
 
 
-def _planned(target: Target) -> tuple[Object, ...]:
-    """Return the objects as the server would store them; none if it refuses them, for example after a manual change.
-
-    Raises:
-        UnreachableError: The server does not answer.
-    """
-    try:
-        return tuple(deploy.planned(target.kubectl, target.stamped(target.person)))
-    except UnreachableError:
-        raise
-    except ClusterError:
-        return ()
-
-
 def delete_existing(prepared: PreparedDeploy) -> PreparedDeploy:
-    """Delete the existing workload, wait until it is deleted, and return the deploy without it.
-
-    Raises:
-        TimedOutError: The workload still exists after the timeout.
-        ClusterError: The server refused.
-    """
+    """Delete the existing workload, wait until it is deleted, and return the deploy without it."""
     workload = prepared.situation.live
     if workload is None:
         return prepared
@@ -233,9 +194,6 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
     """Apply all objects, or none if a dry run fails; never overwrite objects of other owners.
 
     Objects of site options that are now off are deleted after the dry run has succeeded.
-
-    Raises:
-        ClusterError: The server refused an object, or an object of the same name was created during the deploy.
     """
     target, author = prepared.target, prepared.author
     stamped = target.stamped(author)

@@ -4,39 +4,40 @@
 the programs start when all of the old ones have ended.
 """
 
-from __future__ import annotations
-
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from packager.base.errors import ClusterError, MlpackError, UnreachableError, UsageError, VerificationError
 from packager.cluster import delete as deleting
 from packager.cluster import deploy as deploying
-from packager.cluster.devcode import Code, ModelCode, PackageCode
+from packager.cluster.delete import Deleted
+from packager.cluster.deploy import Deployed
+from packager.cluster.devcode import Code, CodeFolder, ModelCode, PackageCode
 from packager.cluster.follow import follow_all
 from packager.cluster.logreader import LogRange, LogStreams, Prefixes
+from packager.cluster.logs import Part
 from packager.cluster.ownership import DEPLOYED_BY, DEV, key, look_up, refuse_taken
 from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
 from packager.cluster.supervisor import STATE, code_folder, for_dev, mode_of
+from packager.cluster.target import Target
 from packager.kubernetes.manifest import Manifest, at, mapping
-from packager.kubernetes.objects import annotation, is_being_deleted, is_running, main_container, name, shown, uid
+from packager.kubernetes.objects import (
+    Object,
+    annotation,
+    is_being_deleted,
+    is_running,
+    main_container,
+    name,
+    shown,
+    uid,
+)
+from packager.kubernetes.podsecurity import Level
 from packager.modelspec.settings import parse_setting
 from packager.package import layout
 from packager.package.path_checks import shown as shown_path
 from packager.workloads.structures import pods as groups_of
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-    from pathlib import Path
-
-    from packager.cluster.delete import Deleted
-    from packager.cluster.deploy import Deployed
-    from packager.cluster.devcode import CodeFolder
-    from packager.cluster.logs import Part
-    from packager.cluster.target import Target
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.podsecurity import Level
 
 LOOK_SECONDS = 0.2
 """Seconds between two looks at the files."""
@@ -110,11 +111,7 @@ class PreparedDev:
 def code_of(source: Path, spec: Path | None, target: Target, settings: Sequence[str]) -> CodeFolder:
     """Return the folder of the code.
 
-    Args:
-        source: The model or the package, as the user names it.
-        spec: The spec file of a model; None for a package.
-        target: The opened overlay.
-        settings: The changes of the spec.
+    `spec` is the spec file of a model, which `settings` change; None for a package.
     """
     if spec is not None:
         values = target.package.inventory["spec"]
@@ -128,11 +125,7 @@ def code_of(source: Path, spec: Path | None, target: Target, settings: Sequence[
 
 
 def check(target: Target, allowed: frozenset[str], level: Level | None) -> None:
-    """Check that the overlay may be applied, as `deploy` does; the code of a package's folder may have changed.
-
-    Raises:
-        VerificationError: The overlay may not be applied; the error contains every problem.
-    """
+    """Check that the overlay may be applied, as `deploy` does; the code of a package's folder may have changed."""
     try:
         deploying.check(target, allowed, level)
     except VerificationError as error:
@@ -146,12 +139,7 @@ def check(target: Target, allowed: frozenset[str], level: Level | None) -> None:
 
 
 def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
-    """Return the session of a target, after a look at the objects that exist; change nothing.
-
-    Raises:
-        UsageError: The programs of its pods cannot be started again, or there are too many pods.
-        ClusterError: The workload exists, and was deployed by another person, in another way or with another spec.
-    """
+    """Return the session of a target, after a look at the objects that exist; change nothing."""
     target = replace(target, manifests=for_dev(target.manifests))
     count = sum(group.count for item in target.manifests.workloads for group in groups_of(Manifest(item)))
     if count > MOST_PODS:
@@ -166,7 +154,7 @@ def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
             continue
         if is_being_deleted(item):
             raise ClusterError(f"{shown(item)} is being deleted", hint="run it again when it no longer exists")
-        _require_session(target, item, "already exists, and was not", f"delete it first: {target.command('delete')}")
+        _require_session(target, item)
         if annotation(item, DEV) != annotation(manifest, DEV):
             message = f"{shown(item)} differs from what would be deployed now in more than its code"
             raise ClusterError(message, hint=hint)
@@ -175,14 +163,17 @@ def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
     return prepared
 
 
-def _require_session(target: Target, item: Object, how: str, hint: str, done: str = "changed") -> None:
+def _require_session(target: Target, item: Object, *, is_deletion: bool = False) -> None:
     """Raise ClusterError for a workload that was not deployed by a session of this person."""
-    by = annotation(item, DEPLOYED_BY)
+    by, nothing = annotation(item, DEPLOYED_BY), "nothing was deleted" if is_deletion else "nothing was changed"
     if not target.identity.owns(item) or annotation(item, DEV) is None:
-        end = "" if done == "changed" else "; nothing was deleted"
-        raise ClusterError(f"{shown(item)} {how} deployed by `mlpack dev`{end}", hint=hint)
+        if is_deletion:
+            message = f"{shown(item)} was not deployed by `mlpack dev`; {nothing}"
+            raise ClusterError(message, hint=target.command("delete"))
+        message = f"{shown(item)} already exists, and was not deployed by `mlpack dev`"
+        raise ClusterError(message, hint=f"delete it first: {target.command('delete')}")
     if by != target.person:
-        raise ClusterError(f"{shown(item)} belongs to a session of {shown_path(str(by))}; nothing was {done}")
+        raise ClusterError(f"{shown(item)} belongs to a session of {shown_path(str(by))}; {nothing}")
 
 
 def deploy(prepared: PreparedDev) -> Deployed:
@@ -191,14 +182,9 @@ def deploy(prepared: PreparedDev) -> Deployed:
 
 
 def stop(target: Target) -> Deleted:
-    """Delete everything that a session has deployed, except claims, whose data stays.
-
-    Raises:
-        ClusterError: The workload was not deployed by a session of this person, or it cannot be deleted.
-        TimedOutError: Some objects still exist after five minutes.
-    """
+    """Delete everything that a session has deployed, except claims, whose data stays."""
     for item in look_up(target.kubectl, target.manifests.workloads).values():
-        _require_session(target, item, "was not", target.command("delete"), "deleted")
+        _require_session(target, item, is_deletion=True)
     return deleting.delete(deleting.prepare(target, keep_results=True), timeout=_REMOVAL_SECONDS)
 
 
@@ -208,12 +194,7 @@ def counted(pods: Sequence[object]) -> str:
 
 
 class DevLoop:
-    """One call of `mlpack dev`, from the first pod to Ctrl-C.
-
-    Args:
-        prepared: The deployed workloads.
-        patience: See `packager.cluster.follow`.
-    """
+    """One call of `mlpack dev`, from the first pod to Ctrl-C."""
 
     def __init__(self, prepared: PreparedDev, patience: float) -> None:
         self._prepared = prepared
@@ -225,12 +206,7 @@ class DevLoop:
         self._copied = ""
 
     def parts(self) -> Iterator[Part]:
-        """Yield the logs of all pods, and remarks, without end; the code is copied whenever it changes.
-
-        Raises:
-            ClusterError: The workload cannot run, was deleted or has ended, or a pod cannot be changed.
-            MlpackError: The code cannot be used at the beginning.
-        """
+        """Yield the logs of all pods, and remarks, without end; the code is copied whenever it changes."""
         folder, runner = self._prepared.code, self._target.kubectl.runner
         self._code, state = folder.read(), folder.state()
         asked, failures, prefixes = runner.clock(), 0, Prefixes()

@@ -3,27 +3,21 @@
 Nothing outside of the folder is read: a spec names no file outside, and no link in a package is followed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import tarfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from pathlib import Path
 
 from packager.base import plainfiles
 from packager.base.errors import SpecError, UsageError, VerificationError
 from packager.base.limits import Limits
 from packager.kubernetes.configmap import CODE_BYTES, CODE_PARTS
 from packager.modelspec.load import load
+from packager.modelspec.settings import Setting
 from packager.package import layout, tree
 from packager.package.path_checks import ContentError, inactive
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from packager.modelspec.settings import Setting
 
 _LIMITS = Limits(size=CODE_PARTS * CODE_BYTES, files=10_000)
 
@@ -43,7 +37,7 @@ class Code:
         parts = (f"{hashlib.sha256(content).hexdigest()} {path}\n" for path, content in sorted(self.files.items()))
         return hashlib.sha256("".join(parts).encode(errors="surrogateescape")).hexdigest()
 
-    def changes(self, earlier: Code) -> list[str]:
+    def changes(self, earlier: "Code") -> list[str]:
         """Return the paths that are new, changed or no longer exist."""
         paths = sorted({*self.files, *earlier.files})
         return [path for path in paths if self.files.get(path) != earlier.files.get(path)]
@@ -91,10 +85,7 @@ class CodeFolder:
 class ModelCode(CodeFolder):
     """The code of a variant of a model.
 
-    Args:
-        spec: The spec file.
-        settings: The changes of the spec.
-        variant: The precision and the mode of the variant.
+    `variant` are its precision and its mode.
     """
 
     def __init__(self, spec: Path, settings: Sequence[Setting], variant: tuple[str | None, str | None]) -> None:
@@ -102,11 +93,7 @@ class ModelCode(CodeFolder):
         self._spec, self._settings, self._variant = spec, settings, variant
 
     def read(self) -> Code:
-        """Return the code.
-
-        Raises:
-            SpecError: The spec is not valid, or has no such variant, or a file is missing or leads out of the folder.
-        """
+        """Return the code."""
         self._watch([self._spec, *self._paths])
         loaded = load(self._spec, self._settings)
         variants = [(variant.precision, variant.mode) for variant in loaded.spec.variants]
@@ -126,13 +113,7 @@ class PackageCode(CodeFolder):
         self.folder = folder
 
     def read(self) -> Code:
-        """Return the code.
-
-        Raises:
-            UsageError: The package has no code.
-            VerificationError: There is a link, a name that a package may not have, or more than ConfigMaps can hold.
-            ToolError: A file cannot be read.
-        """
+        """Return the code."""
         if not self.top.is_dir() or self.top.is_symlink():
             raise UsageError(f"{self.folder} has no code: {layout.SCRIPTS} not found")
         self._watch(self._paths)

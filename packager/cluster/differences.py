@@ -1,17 +1,12 @@
 """Compares objects in a cluster with their manifests."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base.masking import masked
 from packager.base.quantity import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _MISSING = object()
 

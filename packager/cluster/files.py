@@ -1,23 +1,16 @@
 """Lists and hashes the files in a folder of a running container. Tests: cluster/test_pull.py."""
 
-from __future__ import annotations
-
 import re
 import stat
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, VerificationError
-from packager.cluster.shell import BrokenOffError, ScriptError
+from packager.base.runner import Tell
+from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.package.path_checks import ContentError, normalized, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from packager.base.runner import Tell
-    from packager.cluster.shell import ContainerShell
-    from packager.kubernetes.kubectl.client import Kubectl
 
 PARTS = ".mlpack-parts"
 """The remote folder for files that arrive, in the folder that they are pushed to."""
@@ -193,33 +186,25 @@ def _listing(answer: bytes) -> Listing:
     return Listing(in_order, tuple(skipped[:_MAX_SKIPPED]), unnamed, tuple(unread[:_MAX_SKIPPED]))
 
 
-def with_retries(  # noqa: PLR0913 - what is done, and what the user sees
+def with_retries(
     kubectl: Kubectl,
     attempt: Callable[[], object],
     tell: Tell,
-    *,
     what: str,
-    hint: str,
     may_continue: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Call `attempt`, and call it again after a broken connection, some times.
+    """Call `attempt`, and call it again after a broken connection, as long as it may go on where it has ended.
 
-    Args:
-        kubectl: The user's kubectl, whose clock the pauses take.
-        attempt: Goes on where the call before has ended.
-        tell: Receives a message about each broken connection.
-        what: The beginning of the messages.
-        hint: How the user continues.
-        may_continue: Whether another attempt makes sense.
+    Raises:
+        BrokenOffError: All TRIES attempts have broken off, or no other makes sense.
     """
-    for number in range(1, TRIES + 1):
+    for number in range(2, TRIES + 2):
         try:
             attempt()
         except BrokenOffError as error:
-            if number == TRIES or not may_continue():
-                times = f" {number} times" if number > 1 else ""
-                raise ClusterError(f"{what}{times}: {error}", hint=hint) from None
-            tell(f"{what}: {error}; continuing (attempt {number + 1} of {TRIES})")
+            if number > TRIES or not may_continue():
+                raise
+            tell(f"{what}: {error}; continuing (attempt {number} of {TRIES})")
             kubectl.runner.sleep(PAUSE)
         else:
             return

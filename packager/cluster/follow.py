@@ -3,28 +3,20 @@
 The state is polled, not watched: a poll has no state to lose when the connection breaks or the API server restarts.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, TimedOutError, UnreachableError
 from packager.cluster.observe import absent, events_of
 from packager.cluster.ownership import DEPLOYED_BY, RENDERED
-from packager.cluster.podwatch import LogKeeper, PodWatch
+from packager.cluster.podwatch import LogKeeper, PodWatch, SnapshotReader
+from packager.cluster.target import Target
 from packager.diagnosis.diagnose import NOTICE, diagnose, ending_before_deletion
 from packager.diagnosis.past import Memory, Past
-from packager.kubernetes.objects import annotation, is_being_deleted, is_running, shown, uid
+from packager.kubernetes.objects import Object, annotation, is_being_deleted, is_running, shown, uid
+from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Finding, Phase, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from packager.cluster.podwatch import SnapshotReader
-    from packager.cluster.target import Target
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.snapshot import Snapshot
-    from packager.workloads.workload import Workload
+from packager.workloads.workload import Workload
 
 INTERVAL = 2.0
 """Seconds from one poll to the next, unless a poll takes more than a quarter of that."""
@@ -46,7 +38,7 @@ class Update:
     error: ClusterError | None = None  # the reason why the cluster did not answer
     is_last: bool = False  # whether the wait is over: the state is final, or only a user can fix it
     # the newest update of each of several workloads; this update is that of the worst one
-    per_workload: tuple[Update, ...] = ()
+    per_workload: "tuple[Update, ...]" = ()
 
     @property
     def index(self) -> int:
@@ -59,7 +51,7 @@ class Update:
         return self.error.why if isinstance(self.error, UnreachableError) else str(self.error or "")
 
     @property
-    def main(self) -> Update:
+    def main(self) -> "Update":
         """The result of the poll for the main workload."""
         return self.per_workload[0] if self.per_workload else self
 
@@ -146,8 +138,7 @@ _WORST_FIRST = (
 def combined(followed: Sequence[Iterator[Update]]) -> Iterator[Update]:
     """Yield the state of the worst of several workloads, with the states of all.
 
-    Args:
-        followed: The updates of each workload; none are read after a last update.
+    No update of a workload is read after its last one.
     """
     if len(followed) == 1:
         yield from followed[0]
@@ -317,11 +308,7 @@ def follow(
 
 
 def verdicts(target: Target, last: Update) -> tuple[tuple[Target, Verdict], ...]:
-    """Return the verdict of the last update on each workload; if one has failed, only on this one.
-
-    Raises:
-        UnreachableError: A workload was deleted, and the cluster does not answer.
-    """
+    """Return the verdict of the last update on each workload; if one has failed, only on this one."""
     if last.per_workload and last.verdict.phase.is_good:
         return tuple((one, update.verdict) for one, update in zip(target.per_workload, last.per_workload, strict=True))
     one, verdict = target.per_workload[last.index], last.verdict

@@ -1,32 +1,25 @@
 """Lists what is deployed, by labels of the objects: of a package, with its recorded runs, or of all packages."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 from packager.base.errors import ClusterError, DeniedError, NotServedError, ToolError
+from packager.base.values import Value, as_plain
 from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION
-from packager.cluster.record import past_runs
+from packager.cluster.record import PastRun, past_runs
 from packager.diagnosis.diagnose import diagnose
-from packager.kubernetes.objects import annotation, created, labels, name, owners
+from packager.kubernetes.kubectl.client import Kubectl
+from packager.kubernetes.objects import Object, annotation, created, labels, name, owners
 from packager.kubernetes.snapshot import Snapshot
 from packager.package.opened import opened
 from packager.workloads.kinds import kinds
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
 
-    from packager.cluster.record import PastRun
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-
-
-@dataclass(frozen=True, slots=True)
-class Deployment:
+class Deployment(Value, frozen=True, rename="camel"):
     """One deployed workload."""
 
     package: str | None  # the name of its package
@@ -40,16 +33,7 @@ class Deployment:
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields for `-o json`."""
-        return {
-            "package": self.package,
-            "namespace": self.namespace,
-            "workload": self.workload,
-            "digest": self.digest,
-            "version": self.version,
-            "deployedBy": self.deployed_by,
-            "created": self.created.isoformat(),
-            "ended": self.ended,
-        }
+        return {**as_plain(self), "created": self.created.isoformat()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +76,7 @@ def history(kubectl: Kubectl, path: Path, *, everywhere: bool = False, records: 
 def deployments(
     kubectl: Kubectl, package: str | None = None, *, everywhere: bool = False
 ) -> tuple[tuple[Deployment, ...], dict[str, str]]:
-    """Return the workloads of a package, or of all, newest first, and the refusals by resource that may not be listed.
-
-    Raises:
-        ClusterError: The cluster does not answer; or nothing was found, and the user may not list some resources.
-    """
+    """Return the workloads of a package or of all, newest first, and the refusals of kinds that may not be listed."""
     wanted = {MANAGED_BY: "mlpack", **({PACKAGE: package} if package else {})}
     where = ["--all-namespaces"] if everywhere else []
     items: list[Object] = []

@@ -1,33 +1,20 @@
 """Holds pods after their programs have ended, where results would be deleted with them, until these are copied."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, DeniedError, HungError, TimedOutError
-from packager.cluster.ownership import HOLD, RENDERED, key
-from packager.cluster.results import copied_from_held, lost_with_pods
+from packager.base.errors import ClusterError, DeniedError, HungError, MlpackError, TimedOutError
+from packager.cluster.manifests import Manifests
+from packager.cluster.ownership import HOLD, RENDERED, Key, key
+from packager.cluster.results import Results, ResultsCopy, lost_with_pods
 from packager.cluster.supervisor import ALL, STATE, mode_of, with_hold
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import at, mapping
-from packager.kubernetes.objects import annotation, is_running, main_container, name, uid
+from packager.kubernetes.objects import Object, annotation, is_running, main_container, name, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.launchers import INDEX_ANNOTATION as INDEX
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from packager.base.errors import MlpackError
-    from packager.base.runner import Tell
-    from packager.cluster.manifests import Manifests
-    from packager.cluster.ownership import Key
-    from packager.cluster.results import Results
-    from packager.cluster.target import Target
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
 
 _SECONDS = 20.0
 """The timeout of a command in a held container."""
@@ -42,12 +29,7 @@ _TRIES = 3
 def held(manifests: Manifests, live: Mapping[Key, Object], seconds: float) -> Manifests:
     """Return manifests whose pods are held where their results would be deleted with them.
 
-    A workload that is there already, and has not ended, is held as it was deployed.
-
-    Args:
-        manifests: The manifests of an overlay.
-        live: The existing objects with their names.
-        seconds: The longest hold; 0 for none.
+    A workload that is there already, and has not ended, is held as it was deployed, others for at most `seconds`.
     """
     for one in manifests.per_workload:
         existing = live.get(key(one.workload))
@@ -88,34 +70,20 @@ def _exec(kubectl: Kubectl, pod: Object, script: str, path: str) -> str:
 
 
 class HeldResults:
-    """The results of a run whose pods are held, which are copied when their programs have ended.
+    """The results of a run whose pods are held, which are copied when their programs have ended."""
 
-    Args:
-        target: The overlay as it was deployed.
-        folder: The folder to copy to.
-        patience: The longest wait in seconds for data; 0 for no limit.
-        tell: Receives messages for the user.
-    """
-
-    def __init__(self, target: Target, folder: Path, patience: float, tell: Tell) -> None:
+    def __init__(self, copy: ResultsCopy) -> None:
         # the copied results, by folder; those of a later attempt replace earlier ones
         self.copies: dict[str, Results] = {}
         self.error: MlpackError | None = None  # the reason why the last copy failed; None if it succeeded
-        self._target = target
-        self._folder = folder
-        self._patience = patience
-        self._tell = tell
+        self._copy = copy
         self._asked: dict[str, float] = {}
         self._failures: Counter[str] = Counter()
         self._released: set[str] = set()
 
     def read(self, snapshot: Snapshot) -> None:
-        """Copy the results of each held pod whose program has ended, and let it end.
-
-        Raises:
-            ToolError: The folder cannot be written.
-        """
-        kubectl, kind = self._target.kubectl, self._target.manifests.kind
+        """Copy the results of each held pod whose program has ended, and let it end."""
+        kubectl, kind = self._copy.target.kubectl, self._copy.target.manifests.kind
         for pod in filter(_is_held, kind.listed(snapshot.pods)):
             key, now = uid(pod), kubectl.runner.clock()
             if key in self._released or now - self._asked.get(key, now - _EVERY) < _EVERY:
@@ -131,9 +99,8 @@ class HeldResults:
 
     def _has_copied(self, snapshot: Snapshot, pod: Object) -> bool:
         """Copy the results of a held pod, and return whether it may end: they are copied, or cannot be."""
-        patience, tell = self._patience, self._tell
         try:
-            results = copied_from_held(self._target, snapshot, pod, self._folder, patience=patience, tell=tell)
+            results = self._copy.of_held(snapshot, pod)
         except (ClusterError, TimedOutError) as error:
             self.error = error
             self._failures[uid(pod)] += 1

@@ -5,29 +5,23 @@ A log is continued after its last line when a connection breaks off or its conta
 Tests: cluster/test_logs.py.
 """
 
-from __future__ import annotations
-
 import queue
 import re
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from packager.base.errors import ClusterError, KubeletError, MlpackError, UnreachableError
+from packager.base.process import Running
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.messages import NO_POD, NO_PREVIOUS_CONTAINER, NOT_STARTED
 from packager.kubernetes.kubectl.refusals import error_from
-from packager.kubernetes.objects import container_statuses, main_container, moment, name, status, uid
+from packager.kubernetes.objects import Object, container_statuses, main_container, moment, name, status, uid
 from packager.kubernetes.pods import LAST_LINES, last_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from packager.base.process import Running
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.verdict import Finding
+from packager.kubernetes.verdict import Finding
 
 PATIENCE = 10.0
 """Seconds without data after which a kubelet counts as not answering."""
@@ -216,10 +210,6 @@ class ContainerLog:
         Args:
             idle: Called with the seconds without data; its exception ends the reading.
             start: Receives each kubectl, which then follows the log; None to read what there is now.
-
-        Raises:
-            UnreachableError: The cluster or the pod's kubelet does not answer; bytes before that were yielded.
-            ClusterError: The cluster refuses to return the log.
         """
         restarts, earlier = int((self._status() or {}).get("restartCount") or 0), self._restarts
         if self._part.is_previous or (restarts and self._part.tail is None and restarts != earlier):
@@ -314,11 +304,7 @@ class ContainerLog:
 
 
 def read_once(log: ContainerLog, patience: float = PATIENCE) -> Iterator[bytes]:
-    """Yield the new bytes of a log that are there now; none if its container has not been started.
-
-    Raises:
-        ClusterError: See `ContainerLog.read`; or no data arrived for `patience` seconds.
-    """
+    """Yield the new bytes of a log that are there now; none if its container has not been started."""
 
     def idle(seconds: float) -> None:
         if seconds >= patience:

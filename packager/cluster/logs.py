@@ -1,30 +1,19 @@
 """Reads the logs of a deployed package's pods as they are written."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, UnreachableError, UsageError
-from packager.cluster.follow import follow_one
-from packager.cluster.logreader import WHOLE, ContainerLog, LogRange, LogStreams, Prefixes, read_once
-from packager.cluster.podwatch import PodWatch
-from packager.cluster.target import pods_by_index
+from packager.cluster.follow import Update, follow_one
+from packager.cluster.logreader import WHOLE, ContainerLog, LogPart, LogRange, LogStreams, Prefixes, read_once
+from packager.cluster.podwatch import Begin, PodWatch
+from packager.cluster.target import Target, pods_by_index
 from packager.kubernetes.manifest import Manifest, listing, mapping
-from packager.kubernetes.objects import container_names, created, name, uid
+from packager.kubernetes.objects import Object, container_names, created, name, uid
 from packager.kubernetes.pods import after_carriage_return
+from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.verdict import Verdict
 from packager.workloads.structures import pods as groups_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from packager.cluster.follow import Update
-    from packager.cluster.logreader import LogPart
-    from packager.cluster.podwatch import Begin
-    from packager.cluster.target import Target
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.snapshot import Snapshot
-    from packager.kubernetes.verdict import Verdict
 
 __all__ = ["MAIN", "Feed", "LogRange", "NewestLine", "PodSelection", "command_for_log", "follow", "logs"]
 
@@ -58,11 +47,7 @@ MAIN = PodSelection()
 class Feed:
     """The new part of the logs of the selected pods.
 
-    Args:
-        target: The opened overlay of the workload.
-        selection: The pods and containers.
-        part: The part of each log to read. `tail` applies to the pods of the first reading.
-        also: Receives the living pods that the watch has seen; None for nothing.
+    `part.tail` applies to the pods of the first reading. `also` receives the living pods that the watch has seen.
     """
 
     def __init__(

@@ -1,22 +1,17 @@
 """Parses a rendered overlay, finds its workloads, and adds the labels and annotations of a deploy."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base import yamlio
 from packager.base.errors import RenderError, UsageError
 from packager.base.problems import show, similar
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, RENDERED, VERSION
-from packager.kubernetes.objects import name
+from packager.kubernetes.objects import Object, name
 from packager.workloads.kinds import kinds
-
-if TYPE_CHECKING:
-    from packager.kubernetes.objects import Object
-    from packager.workloads.workload import Workload
+from packager.workloads.workload import Workload
 
 _MAX_BYTES = 16 << 20
 
@@ -46,7 +41,7 @@ class Manifests:
         return kinds()[self.workload["kind"]]
 
     @property
-    def per_workload(self) -> tuple[Manifests, ...]:
+    def per_workload(self) -> "tuple[Manifests, ...]":
         """The manifests with each workload selected in turn, the one that is selected in these first."""
         others = (index for index in range(len(self.workloads)) if index != self.index)
         return tuple(replace(self, index=index) for index in (self.index, *others))
@@ -60,7 +55,7 @@ class Manifests:
             for word, item in zip(names, self.workloads, strict=True)
         )
 
-    def about(self, workload: str) -> Manifests:
+    def about(self, workload: str) -> "Manifests":
         """Return the manifests with the workload of this name, or `kind/name`, selected."""
         pairs = [(name(item), f"{item['kind'].lower()}/{name(item)}") for item in self.workloads]
         matching = [index for index, words in enumerate(pairs) if workload in words]

@@ -1,24 +1,21 @@
 """kubectl get -> Snapshot: reads a workload and its objects in two or three calls. Tests: cluster/test_status.py."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from packager.base.errors import ClusterError, DeniedError, NotServedError, UnreachableError
 from packager.diagnosis.obstacles import seems_node_lost
-from packager.kubernetes.objects import created, events_about, is_being_deleted, name, owners, status, uid
+from packager.kubernetes.kubectl.client import Kubectl
+from packager.kubernetes.objects import Object, created, events_about, is_being_deleted, name, owners, status, uid
 from packager.kubernetes.snapshot import Queueing, Snapshot
+from packager.kubernetes.verdict import Verdict
 from packager.workloads import kueue
+from packager.workloads.workload import Workload
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.verdict import Verdict
-    from packager.workloads.workload import Workload
+Result = TypeVar("Result")
+Other = TypeVar("Other")
 
 
 def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True) -> Snapshot | None:
@@ -55,7 +52,14 @@ def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True)
     )
 
 
-_WORKLOADS = "workloads.kueue.x-k8s.io"
+def if_allowed(read: Callable[[], Result], otherwise: Other) -> Result | Other:
+    """Return the result of `read`, or `otherwise` if the cluster refuses to answer. Raises UnreachableError."""
+    try:
+        return read()
+    except UnreachableError:
+        raise
+    except ClusterError:
+        return otherwise
 
 
 def _queueing(kubectl: Kubectl, workload: Object, pods: Sequence[Object]) -> Queueing | None:
@@ -63,14 +67,12 @@ def _queueing(kubectl: Kubectl, workload: Object, pods: Sequence[Object]) -> Que
     queue = kueue.of(workload)
     if queue is None or not kueue.is_held(workload, pods):
         return None
-    try:
-        workloads = kubectl.items(_WORKLOADS)
-        local_queue = kubectl.get(f"localqueues.kueue.x-k8s.io/{queue}")
-    except UnreachableError:
-        raise
-    except ClusterError:
-        return None
-    return Queueing(queue, tuple(workloads), local_queue)
+
+    def read() -> Queueing | None:
+        workloads = tuple(kubectl.items("workloads.kueue.x-k8s.io"))
+        return Queueing(queue, workloads, kubectl.get(f"localqueues.kueue.x-k8s.io/{queue}"))
+
+    return if_allowed(read, None)
 
 
 _CREATED = re.compile(r"Created pod: ([a-z0-9.-]+)$")
@@ -87,19 +89,13 @@ def _strays(
 
     Only pods without other owners are returned, and only if at least _FEWEST_STRAYS created pods are not listed.
     """
-    creations = (
-        event for item in makers for event in events_about(events, item) if event.get("reason") == "SuccessfulCreate"
-    )
-    matches = [match for event in creations if (match := _CREATED.search(str(event.get("message"))))]
-    unknown = {match[1] for match in matches} - set(map(name, pods))
+    about = [event for item in makers for event in events_about(events, item)]
+    created_by = [str(event.get("message")) for event in about if event.get("reason") == "SuccessfulCreate"]
+    unknown = {match[1] for match in map(_CREATED.search, created_by) if match} - set(map(name, pods))
     if len(unknown) < _FEWEST_STRAYS:
         return ()
-    try:
-        made_pods = kubectl.items(*(f"pods/{pod}" for pod in sorted(unknown)[:_MOST_STRAYS]))
-    except UnreachableError:
-        raise
-    except ClusterError:  # a user who may list pods need not be allowed to get one
-        return ()
+    # A user who may list pods need not be allowed to get one.
+    made_pods = if_allowed(lambda: kubectl.items(*(f"pods/{pod}" for pod in sorted(unknown)[:_MOST_STRAYS])), [])
     maker_uids = set(map(uid, makers))
     return tuple(pod for pod in made_pods if not is_being_deleted(pod) and not owners(pod) - maker_uids)
 
@@ -170,11 +166,7 @@ class Events:
 
 
 def events_of(kubectl: Kubectl) -> Events:
-    """Return the events of the namespace; none, with the refusal, if the user may not list them.
-
-    Raises:
-        UnreachableError: The cluster does not answer.
-    """
+    """Return the events of the namespace; none, with the refusal, if the user may not list them."""
     try:
         return Events(tuple(kubectl.items("events")))
     except DeniedError as error:
@@ -186,23 +178,14 @@ def _namespace(kubectl: Kubectl, kind: Workload, workload: Object, pods: Sequenc
     has_begun = bool(status(workload))
     if not any(map(is_being_deleted, (workload, *pods))) and not (has_begun and kind.main(pods) is None):
         return None
-    try:
-        return kubectl.get(f"namespaces/{workload['metadata'].get('namespace')}")
-    except UnreachableError:
-        raise
-    except ClusterError:
-        return None
+    return if_allowed(lambda: kubectl.get(f"namespaces/{workload['metadata'].get('namespace')}"), None)
 
 
 def absent(kubectl: Kubectl, verdict: Verdict) -> Verdict:
     """Return the verdict on a missing workload, whose summary reports a missing namespace or one being deleted."""
     name = kubectl.default_namespace()
-    try:
-        namespace = kubectl.get(f"namespaces/{name}")
-    except UnreachableError:
-        raise
-    except ClusterError:
-        return verdict
+    unseen: Object = {"metadata": {}}
+    namespace: Object | None = if_allowed(lambda: kubectl.get(f"namespaces/{name}"), unseen)
     if namespace is None:
         return replace(verdict, summary=f"namespace {name} not found")
     if is_being_deleted(namespace):
@@ -213,9 +196,4 @@ def absent(kubectl: Kubectl, verdict: Verdict) -> Verdict:
 def _nodes(kubectl: Kubectl, pods: Sequence[Object]) -> tuple[Object, ...]:
     """Return the nodes of pods that seem to be lost; none if the user may not get nodes."""
     names = sorted({pod["spec"]["nodeName"] for pod in pods if seems_node_lost(pod) and pod["spec"].get("nodeName")})
-    try:
-        return tuple(kubectl.items(*(f"nodes/{name}" for name in names))) if names else ()
-    except UnreachableError:
-        raise
-    except ClusterError:
-        return ()
+    return tuple(if_allowed(lambda: kubectl.items(*(f"nodes/{name}" for name in names)), [])) if names else ()

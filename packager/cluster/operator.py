@@ -1,28 +1,22 @@
 """Installs the operators that workloads need, at a pinned version, and finds out whether they run."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from packager.base.errors import ClusterError, DeniedError, TimedOutError, ToolError, UnreachableError
-from packager.cluster.operator_release import Bundle, bundle
+from packager.base.runner import Tell
+from packager.cluster.operator_release import OperatorManifests, read_manifests
 from packager.cluster.ownership import FIELD_MANAGER
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import condition, moment, name, shown, true_condition
+from packager.kubernetes.objects import Object, condition, moment, name, shown, true_condition
 from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds, operators
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from packager.base.runner import Tell
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-    from packager.workloads.workload import Operator
+from packager.workloads.workload import Operator
 
 
 class Alive(StrEnum):
@@ -54,9 +48,6 @@ def check_heartbeat(kubectl: Kubectl, operator: Operator) -> Heartbeat:
 
     A lease is stronger evidence than a Deployment: an operator may run outside the cluster, and a running pod may be
     idle.
-
-    Raises:
-        UnreachableError: The cluster does not answer.
     """
     found: list[list[Object]] = []
     is_refused = False
@@ -118,7 +109,7 @@ def served(kubectl: Kubectl, operator: Operator) -> tuple[str, ...]:
     return tuple(version["name"] for version in crd["spec"]["versions"] if version.get("served"))
 
 
-def await_operator(kubectl: Kubectl, manifests: Bundle) -> Iterator[str]:
+def await_operator(kubectl: Kubectl, manifests: OperatorManifests) -> Iterator[str]:
     """Yield, about once per second, the reason why the operator is not ready, until it is."""
     while True:
         try:
@@ -131,7 +122,7 @@ def await_operator(kubectl: Kubectl, manifests: Bundle) -> Iterator[str]:
         kubectl.runner.sleep(1)
 
 
-def _pending(kubectl: Kubectl, manifests: Bundle) -> str | None:
+def _pending(kubectl: Kubectl, manifests: OperatorManifests) -> str | None:
     """Return the reason why the operator is not ready; None if it is."""
     for crd in manifests.of("CustomResourceDefinition"):
         live = kubectl.get(f"customresourcedefinitions.apiextensions.k8s.io/{name(crd)}")
@@ -170,7 +161,7 @@ class AppliedOperator:
 
     kubectl: Kubectl  # the client of the cluster
     operator: Operator  # the operator
-    manifests: Bundle  # the applied manifests
+    manifests: OperatorManifests  # the applied manifests
     output: str  # the output of kubectl for each object
 
     @property
@@ -190,7 +181,7 @@ def install(  # noqa: PLR0913 - an option each
     operator = operators()[name]
     if file is None:
         tell(f"fetching {operator.url}")
-    manifests = bundle(operator, file)
+    manifests = read_manifests(operator, file)
     if not manifests.is_pinned:
         tell(f"note: {file} differs from upstream's manifest of {operator.version}")
     for image in manifests.images if file else ():

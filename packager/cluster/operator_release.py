@@ -1,30 +1,24 @@
 """Provides the manifest of an operator: the tested release, or a site's own. Tests: cluster/test_operator.py."""
 
-from __future__ import annotations
-
 import hashlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from packager.base import workfolder, yamlio
 from packager.base.errors import UsageError, unreadable
 from packager.base.web import fetch
 from packager.kubernetes.manifest import listing, mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from packager.kubernetes.objects import Object
-    from packager.workloads.workload import Operator
+from packager.kubernetes.objects import Object
+from packager.workloads.workload import Operator
 
 _MAX_BYTES = 16 << 20
 _OTHER_WAY = "download the file another way and pass it with --from FILE"
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class OperatorManifests:
     """The manifest of an operator."""
 
     text: bytes  # the bytes of the manifest
@@ -57,7 +51,7 @@ class Bundle:
             yield path
 
 
-def bundle(operator: Operator, file: Path | None = None, *, hint: str = _OTHER_WAY) -> Bundle:
+def read_manifests(operator: Operator, file: Path | None = None, *, hint: str = _OTHER_WAY) -> OperatorManifests:
     """Return the manifest of an operator: upstream's release, or the contents of `file`."""
     if file is None:
         text = fetch(operator.url, operator.sha256, hint=hint)
@@ -72,4 +66,4 @@ def bundle(operator: Operator, file: Path | None = None, *, hint: str = _OTHER_W
     objects = tuple(item.data for item in documents if isinstance(item.data, dict) and "kind" in item.data)
     if not objects:
         raise UsageError(f"{file or operator.url} contains no manifests")
-    return Bundle(text, objects, hashlib.sha256(text).hexdigest() == operator.sha256)
+    return OperatorManifests(text, objects, hashlib.sha256(text).hexdigest() == operator.sha256)

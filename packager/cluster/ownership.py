@@ -4,19 +4,12 @@ Other owners of an object's fields are read from its managed fields
 (https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management).
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, NotServedError
-from packager.kubernetes.objects import annotation, labels, name, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
+from packager.kubernetes.kubectl.client import Kubectl
+from packager.kubernetes.objects import Object, annotation, labels, name, shown
 
 FIELD_MANAGER = "mlpack"
 
@@ -95,11 +88,7 @@ def resource(item: Object) -> str:
 
 
 def look_up(kubectl: Kubectl, manifests: Iterable[Object]) -> dict[Key, Object]:
-    """Return the existing objects with the kinds and names of `manifests`, including managed fields.
-
-    Raises:
-        ClusterError: The cluster does not answer, or refuses to.
-    """
+    """Return the existing objects with the kinds and names of `manifests`, including managed fields."""
     names = [resource(item) for item in manifests]
     while names:
         try:
@@ -119,25 +108,24 @@ def owner(item: Object) -> str:
 
 def managers(item: Object) -> set[str]:
     """Return the managers of an object's fields, except those that only write its status."""
-    return {entry["manager"] for entry in _entries(item)} - {_NO_MANAGER}
+    return {manager for manager, _ in _managed(item)} - {_NO_MANAGER}
 
 
 def sets(item: Object, field: str) -> bool:
     """Whether mlpack's last deploy has set a field of an object's spec."""
-    ours = (entry for entry in _entries(item) if entry["manager"] == FIELD_MANAGER)
-    return any(f"f:{field}" in ((entry.get("fieldsV1") or {}).get("f:spec") or {}) for entry in ours)
+    return any(
+        manager == FIELD_MANAGER and f"f:{field}" in (fields.get("f:spec") or {}) for manager, fields in _managed(item)
+    )
 
 
-def described(items: Sequence[tuple[Object, str]]) -> str:
+def described(items: Iterable[tuple[Object, str]]) -> str:
     """Return objects and their owners as a list in a sentence."""
     return ", ".join(f"{shown(item)} ({whose})" for item, whose in items)
 
 
 def refuse_taken(live: Mapping[Key, Object], identity: Identity) -> None:
     """Refuse to overwrite objects of others."""
-    taken = [(item, owner(item)) for item in live.values() if not identity.owns(item)]
-    if taken:
-        raise _taken_error(described(taken))
+    _refuse([(item, owner(item)) for item in live.values() if not identity.owns(item)])
 
 
 def foreign_objects(items: Iterable[Object], known: Mapping[Key, Object]) -> list[Object]:
@@ -146,14 +134,26 @@ def foreign_objects(items: Iterable[Object], known: Mapping[Key, Object]) -> lis
     An object that this deploy has created has no other manager yet. On an object that others created from the same
     package, they manage the labels.
     """
-    return [item for item in items if key(item) not in known and _is_only_labelled_by_us(item)]
+    foreign = []
+    for item in items:
+        of_others = [fields for manager, fields in _managed(item) if manager != FIELD_MANAGER]
+        labelled = [(fields.get("f:metadata") or {}).get("f:labels") or {} for fields in of_others]
+        if key(item) not in known and of_others and not any(f"f:{MANAGED_BY}" in entry for entry in labelled):
+            foreign.append(item)
+    return foreign
 
 
 def refuse_foreign(items: Iterable[Object]) -> None:
     """Refuse to continue if others have just created some of the objects."""
-    taken = [(item, owner({**item, "metadata": {**item["metadata"], "labels": {}}})) for item in items]
+    _refuse([(item, owner({**item, "metadata": {**item["metadata"], "labels": {}}})) for item in items])
+
+
+def _refuse(taken: Sequence[tuple[Object, str]]) -> None:
     if taken:
-        raise _taken_error(described(taken))
+        raise ClusterError(
+            f"objects with these names already exist and belong to others: {described(taken)}; nothing was applied",
+            hint="use another namespace (-n), or another nameSuffix in the overlay's kustomization.yaml",
+        )
 
 
 def foreign_data(item: Object, manifest: Object) -> list[str]:
@@ -161,37 +161,16 @@ def foreign_data(item: Object, manifest: Object) -> list[str]:
     keys_by_manager: dict[str, set[str]] = {}
     for part in ("data", "binaryData"):
         extra = set(item.get(part) or ()) - set(manifest.get(part) or ())
-        for entry in _entries(item):
-            fields = (entry.get("fieldsV1") or {}).get(f"f:{part}") or {}
-            keys_by_manager.setdefault(entry["manager"], set()).update(
-                f"{part}.{name}" for name in extra if f"f:{name}" in fields
-            )
+        for manager, fields in _managed(item):
+            keys = {f"{part}.{name}" for name in extra if f"f:{name}" in (fields.get(f"f:{part}") or {})}
+            keys_by_manager[manager] = keys_by_manager.get(manager, set()) | keys
     ours: set[str] = set().union(*(keys_by_manager.pop(manager, set()) for manager in _APPLIERS))
-    return [
-        f"{manager} has set {', '.join(sorted(keys - ours))}"
-        for manager, keys in keys_by_manager.items()
-        if keys - ours
-    ]
+    theirs = {manager: ", ".join(sorted(keys - ours)) for manager, keys in keys_by_manager.items()}
+    return [f"{manager} has set {keys}" for manager, keys in theirs.items() if keys]
 
 
-def _taken_error(listed: str) -> ClusterError:
-    return ClusterError(
-        f"objects with these names already exist and belong to others: {listed}; nothing was applied",
-        hint="use another namespace (-n), or another nameSuffix in the overlay's kustomization.yaml",
-    )
-
-
-def _is_only_labelled_by_us(item: Object) -> bool:
-    others = [entry for entry in _entries(item) if entry["manager"] != FIELD_MANAGER]
-    return bool(others) and not any(f"f:{MANAGED_BY}" in _labels_of(entry) for entry in others)
-
-
-def _labels_of(entry: Object) -> Object:
-    metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
-    return metadata.get("f:labels") or {}
-
-
-def _entries(item: Object) -> list[Object]:
-    """Return the object's managed fields, except those that controllers write in its status."""
+def _managed(item: Object) -> list[tuple[str, Object]]:
+    """Return the object's managers with their fields, except those that controllers write in its status."""
     entries = item["metadata"].get("managedFields") or ()
-    return [entry for entry in entries if not entry.get("subresource") and entry.get("manager")]
+    own = [entry for entry in entries if not entry.get("subresource") and entry.get("manager")]
+    return [(entry["manager"], entry.get("fieldsV1") or {}) for entry in own]

@@ -5,35 +5,29 @@ and end between two polls are never seen. A Job's controller counts failed pods 
 pkg/controller/job/job_controller.go), so that a log that is opened when a container starts is read to its end.
 """
 
-from __future__ import annotations
-
 import json
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Protocol, Self
+from datetime import datetime
+from typing import IO, Protocol, Self
 
 from packager.base.errors import DeniedError, MlpackError
+from packager.base.process import Running  # noqa: TC001 - a block for one type would be longer
 from packager.cluster.logreader import MOST_STREAMS, ContainerLog, LogRange, log_end
 from packager.cluster.observe import pods_of
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import mapping
-from packager.kubernetes.objects import created, is_running, uid
+from packager.kubernetes.objects import Object, created, is_running, uid
 from packager.kubernetes.pods import after_carriage_return
-from packager.kubernetes.snapshot import PodLog
+from packager.kubernetes.snapshot import PodLog, Snapshot
 from packager.kubernetes.stopped import has_ended
+from packager.workloads.workload import Workload
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
+Begin = Callable[[Sequence[Object]], object]
 
-    from packager.base.process import Running
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.snapshot import Snapshot
-    from packager.workloads.workload import Workload
-
-    Begin = Callable[[Sequence[Object]], object]
 
 _MOST_PODS = 1_000
 _OBJECT_BYTES = 8 << 20
@@ -51,9 +45,7 @@ _LOG_SECONDS = 20.0
 class PodWatch:
     """Watches pods in a thread of its own, until the block ends.
 
-    Args:
-        kubectl: The user's kubectl.
-        begin: Called in the thread of the watch with the living pods, after each event; None for nothing.
+    `begin` is called in this thread with the living pods, after each event.
     """
 
     def __init__(self, kubectl: Kubectl, begin: Begin | None = None) -> None:

@@ -4,28 +4,22 @@ What a pod sends is not trusted: only files that were asked for are written, bel
 counted. A file appears when it has arrived completely.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
 import tarfile
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import IO, Any, cast
 
 from packager.base import workfolder
 from packager.base.errors import ClusterError, VerificationError
 from packager.base.problems import Problem
-from packager.cluster.files import CHUNK, ENTER, MOST_PROBLEMS, as_lines
+from packager.cluster.files import CHUNK, ENTER, MOST_PROBLEMS, Listing, RemoteFolder, StoredEntry, as_lines
 from packager.cluster.shell import ScriptError
 from packager.package.path_checks import ContentError, normalized
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from packager.cluster.files import Listing, RemoteFolder, StoredEntry
 
 _HEADER_BYTES = 64 << 10
 """The largest extended header: a path is at most 4 KiB long, and nothing else in it is needed."""

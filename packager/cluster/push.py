@@ -4,26 +4,19 @@ Files arrive in the folder PARTS of the remote folder, under their digests. When
 digests, they are renamed.
 """
 
-from __future__ import annotations
-
 import hashlib
+import os
 import stat
 import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from packager.base.errors import ClusterError, UsageError, reason
 from packager.base.problems import Problem
-from packager.cluster.files import CHUNK, ENTER, MAX_FILES, MOST_PROBLEMS, PARTS, RemoteFolder
+from packager.cluster.files import CHUNK, ENTER, MAX_FILES, MOST_PROBLEMS, PARTS, RemoteFolder, StoredEntry
 from packager.cluster.shell import ScriptError
 from packager.package.path_checks import ContentError, normalized, shown
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from packager.cluster.files import StoredEntry
 
 # Parts older than a day belong to a push that is not continued.
 _PREPARE = (
@@ -78,10 +71,10 @@ class LocalFile:
 
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
-    """The contents of a local folder: its files, and the paths of its empty folders."""
+    """The contents of a local folder."""
 
     files: tuple[LocalFile, ...]
-    empty: tuple[str, ...]
+    empty: tuple[str, ...]  # the paths of its empty folders
 
 
 def local_folder(folder: Path) -> LocalFolder:
@@ -201,8 +194,9 @@ def send(remote: RemoteFolder, work: Push, advance: Callable[[int], object] = la
     """
     shell, where = remote.shell, (remote.root, remote.path)
     try:
-        arrived = _arrived(shell.ask(_PREPARE, *where))
-        missing = {name: file for name, file in work.parts.items() if arrived.get(name) != file.size}
+        # The sizes and names of the parts that have arrived.
+        arrived = set(shell.ask(_PREPARE, *where).decode(errors="replace").splitlines())
+        missing = {name: file for name, file in work.parts.items() if f"{file.size} ./{name}" not in arrived}
         advance(work.size - sum(file.size for file in missing.values()))
         if missing:
             size = sum(1 + -(-file.size // tarfile.BLOCKSIZE) for file in missing.values()) + 2
@@ -253,12 +247,6 @@ def commit(remote: RemoteFolder, work: Push, *, force: bool) -> None:
     if appeared := answer.decode(errors="replace").splitlines():
         message = f"{shown(appeared[0])} has appeared in {remote.path} during the push, and was not replaced"
         raise ClusterError(message, hint="--force replaces it")
-
-
-def _arrived(answer: bytes) -> dict[str, int]:
-    """Return the sizes of the parts that have arrived, by name."""
-    lines = (line.partition(" ") for line in answer.decode(errors="replace").splitlines())
-    return {name.removeprefix("./"): int(size) for size, _, name in lines if size.isdigit() and len(size) < 18}
 
 
 def _write_error(remote: RemoteFolder, error: ScriptError) -> ClusterError:

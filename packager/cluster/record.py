@@ -5,39 +5,32 @@ so that a later command on the same run continues its record. Of other followed 
 of the user's own, without results and with the ends of logs only; of these, the oldest are removed.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from packager.base import atomic, jsonio, paths, yamlio
 from packager.base.errors import ClusterError, MlpackError, ToolError, reason
+from packager.base.runner import Tell
 from packager.base.values import Value, as_dict
+from packager.cluster.follow import Update
 from packager.cluster.hold import HeldResults
 from packager.cluster.logreader import ContainerLog, LogPart, LogRange, LogStreams, log_end, read_once
 from packager.cluster.podwatch import PodWatch
-from packager.cluster.results import copied, copied_by_index
+from packager.cluster.results import Results, ResultsCopy
 from packager.cluster.status import curves_of, status_from
-from packager.kubernetes.objects import container_statuses, created, name, uid
+from packager.cluster.target import Target
+from packager.diagnosis.curves.points import Curve
+from packager.kubernetes.objects import Object, container_statuses, created, name, uid
+from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.verdict import Verdict
 from packager.package import layout
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from packager.base.runner import Tell
-    from packager.cluster.follow import Update
-    from packager.cluster.results import Results
-    from packager.cluster.target import Target
-    from packager.diagnosis.curves.points import Curve
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.snapshot import Snapshot
-    from packager.kubernetes.verdict import Verdict
 
 VERDICT = "verdict.json"
 """The file that is written last: a record without it is of a run that was not followed to its end."""
@@ -128,53 +121,37 @@ def _logs_of(target: Target, pods: Sequence[Object]) -> Iterator[ContainerLog]:
 
 
 class RunRecord:
-    """The record of one run, which grows while the run is followed.
+    """The record of one run, which grows while the run is followed; `copy` is to the folder of all records."""
 
-    Args:
-        target: The opened overlay of the workload.
-        folder: The folder of all records.
-        patience: The longest wait in seconds for data of the results; 0 for no limit.
-        tell: Receives messages for the user during a copy.
-    """
-
-    def __init__(self, target: Target, folder: Path, patience: float, tell: Tell) -> None:
-        self.streams = LogStreams(target.kubectl)
-        self._patience = patience
-        self._tell = tell
-        self._target = target
-        self._all = folder
-        self._folder: Path | None = None
-        self._held: HeldResults | None = None
+    def __init__(self, copy: ResultsCopy, snapshot: Snapshot) -> None:
+        """Write the manifests and the values. Raises OSError."""
+        self.streams = LogStreams(copy.target.kubectl)
+        self._target = copy.target
+        self._folder = _folder_of(copy.folder, copy.target, snapshot)
+        self._copy = replace(copy, folder=self._folder / "output")
+        self._held = HeldResults(self._copy)
         self._files: dict[tuple[str, str], Path] = {}  # of the logs, by the uid of the pod and the container
+        _write_files(self._folder, _inputs_of(copy.target))
 
     def begin(self, pods: Sequence[Object]) -> None:
-        """Begin with the logs of pods that the watch has seen, if the record has begun."""
-        for pod in self._target.manifests.kind.listed(pods) if self._folder else ():
+        """Begin with the logs of pods that the watch has seen."""
+        for pod in self._target.manifests.kind.listed(pods):
             if _NAME.fullmatch(name(pod)):
                 self.streams.follow(pod)
 
     def read(self, snapshot: Snapshot) -> None:
-        """Save new lines of the logs, and the results of held pods; first, also the manifests and the values.
-
-        Raises:
-            ToolError: The folder cannot be written.
-        """
-        with _explained(self._all):
-            if self._folder is None or self._held is None:
-                self._folder = _folder_of(self._all, self._target, snapshot)
-                self._held = HeldResults(self._target, self._folder / "output", self._patience, self._tell)
-                _write_files(self._folder, _inputs_of(self._target))
+        """Save new lines of the logs, and the results of held pods."""
+        with _explained(self._folder):
             self._follow(snapshot)
             self._save(self.streams.parts())
             self._held.read(snapshot)
 
     def finish(self, snapshot: Snapshot, verdict: Verdict) -> Recorded:
-        """Save the rest of the logs, copy the results, and write the verdict. Raises ToolError."""
+        """Save the rest of the logs, copy the results, and write the verdict."""
         self.read(snapshot)
-        assert self._folder is not None
         with _explained(self._folder):
             no_logs = self._finish_logs(snapshot)
-        results, no_results = self._copy(self._folder / "output")
+        results, no_results = self._copy_results()
         with _explained(self._folder):
             files = self._files.values()
             curves = curves_of((path.parent.name, _chunks(path)) for path in files)
@@ -213,7 +190,6 @@ class RunRecord:
         """Return the file of a log: a pod that is created again may have the name of an earlier one."""
         key = uid(log.pod), log.container
         if key not in self._files:
-            assert self._folder is not None
             path, number = self._folder / _LOGS / name(log.pod) / f"{log.container}.log", 2
             while path in self._files.values():
                 path, number = path.with_name(f"{log.container}.{number}.log"), number + 1
@@ -222,18 +198,16 @@ class RunRecord:
             self._files[key] = path
         return self._files[key]
 
-    def _copy(self, output: Path) -> tuple[tuple[Results, ...], MlpackError | None]:
+    def _copy_results(self) -> tuple[tuple[Results, ...], MlpackError | None]:
         """Copy the results unless held pods had them, and return the copies, or the reason why there are none."""
-        assert self._held is not None
         if self._target.manifests.kind.serves:
             return (), None
         if self._held.copies or self._held.error:
             return tuple(self._held.copies.values()), self._held.error
-        patience, tell = self._patience, self._tell
         try:
-            if copies := tuple(copied_by_index(self._target, output, patience=patience, tell=tell)):
+            if copies := tuple(self._copy.by_index()):
                 return copies, None
-            with copied(self._target, output, patience=patience, tell=tell) as answer:
+            with self._copy.of_worker() as answer:
                 return (answer,), None
         except ClusterError as error:
             return (), error
@@ -243,18 +217,27 @@ class RunRecords:
     """The records of all workloads of an overlay, whose logs are read until the block ends; see `RunRecord`."""
 
     def __init__(self, target: Target, folder: Path, *, patience: float, tell: Tell) -> None:
-        self._records = [RunRecord(one, folder, patience, tell) for one in target.per_workload]
+        self._copies = [ResultsCopy(one, folder, patience, tell) for one in target.per_workload]
+        self._records: dict[int, RunRecord] = {}
         self._last: dict[int, tuple[Snapshot, Verdict]] = {}
-        self.begin = self._records[0].begin  # begins with the logs of pods of the main workload that a watch has seen
-        self.watch = PodWatch(target.kubectl, self.begin)  # a watch that does so
+        self.watch = PodWatch(target.kubectl, self.begin)  # a watch of the main workload that begins with its logs
+
+    def begin(self, pods: Sequence[Object]) -> None:
+        """Begin with the logs of pods of the main workload that a watch has seen, if its record has begun."""
+        if main := self._records.get(0):
+            main.begin(pods)
 
     def read(self, update: Update) -> None:
-        """Save what is new in an update on the workloads. Raises ToolError."""
+        """Save what is new in an update on the workloads."""
         parts = update.per_workload or (update,)
-        for index, (record, part) in enumerate(zip(self._records, parts, strict=True)):
-            if part.snapshot is not None and not part.silence:
-                record.read(part.snapshot)
-                self._last[index] = part.snapshot, part.verdict
+        for index, (copy, part) in enumerate(zip(self._copies, parts, strict=True)):
+            if part.snapshot is None or part.silence:
+                continue
+            if index not in self._records:
+                with _explained(copy.folder):
+                    self._records[index] = RunRecord(copy, part.snapshot)
+            self._records[index].read(part.snapshot)
+            self._last[index] = part.snapshot, part.verdict
 
     def finish(self) -> Iterator[Recorded]:
         """Finish the record of each workload that was seen; see `RunRecord.finish`."""
@@ -265,7 +248,7 @@ class RunRecords:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        for record in self._records:
+        for record in self._records.values():
             record.streams.__exit__()
 
 

@@ -1,26 +1,19 @@
 """Deletes objects by their uid, so that a new object with the same name stays. Tests: cluster/test_ownership.py."""
 
-from __future__ import annotations
-
 import json
 import shlex
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from packager.base import workfolder
 from packager.base.errors import ClusterError, DeniedError, TimedOutError, UnreachableError
 from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import resource
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.messages import NO_OBJECT, UID_CHANGED
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import is_being_deleted, name, owners, shown, uid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-    from packager.workloads.workload import Workload
+from packager.kubernetes.objects import Object, is_being_deleted, name, owners, shown, uid
+from packager.workloads.workload import Workload
 
 _AT_ONCE = 4
 _INTERVAL = 0.5

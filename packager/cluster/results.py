@@ -1,37 +1,29 @@
 """Finds where a workload writes its results, and copies OUTPUT_DIR into a local folder."""
 
-from __future__ import annotations
-
 import errno
 import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base import values
 from packager.base.errors import ClusterError, ToolError, UsageError, reason
 from packager.base.paths import argument
+from packager.base.runner import Tell
 from packager.base.values import Value
 from packager.cluster.files import RemoteFolder, with_retries
-from packager.cluster.pull import compare_for_pull, pull
-from packager.cluster.shell import ContainerShell, pod_end
-from packager.cluster.target import pods_by_index
+from packager.cluster.manifests import Manifests
+from packager.cluster.pull import Pull, compare_for_pull, pull
+from packager.cluster.shell import BrokenOffError, ContainerShell, pod_end
+from packager.cluster.target import Target, pods_by_index
 from packager.cluster.temporary_pod import CONTAINER, temporary_pod
-from packager.kubernetes.objects import is_running, name
+from packager.kubernetes.objects import Object, is_running, name
+from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.stopped import has_ended
 from packager.package.options import OPTIONS
 from packager.workloads.pods import outlives_pods, writes_to_claim
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from packager.base.runner import Tell
-    from packager.cluster.manifests import Manifests
-    from packager.cluster.pull import Pull
-    from packager.cluster.target import Target
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +59,7 @@ def storage_of(volume: Object, mount: Object) -> str:
 def output_of(pod_spec: Object, objects: Sequence[Object]) -> Output:
     """Return the place to which the pods of a workload write.
 
-    Args:
-        pod_spec: The PodSpec of the pods that compute.
-        objects: The objects that are applied with the workload, including the ConfigMap of mlops.env.
-
-    Raises:
-        ClusterError: OUTPUT_DIR is not set.
+    `objects` are those that are applied with it, including the ConfigMap of mlops.env.
     """
     values = [item.get("data", {}).get("OUTPUT_DIR") for item in objects if item["kind"] == "ConfigMap"]
     path = next((value for value in values if value), None)
@@ -153,97 +140,101 @@ def has_lasting_results(target: Target) -> bool:
     return kept_results(target.manifests) is not None
 
 
-@contextmanager
-def copied(
-    target: Target, folder: Path, *, worker: int | None = None, patience: float, tell: Tell
-) -> Iterator[Results]:
-    """Copy OUTPUT_DIR, during the run or after it; with several workers, from worker 0.
+@dataclass(frozen=True, slots=True)
+class ResultsCopy:
+    """A copy of OUTPUT_DIR, during the run or after it; files of the same name are replaced."""
 
-    A temporary pod that reads a storage is deleted when the block ends; an error of this deletion is reported last.
+    target: Target  # the opened overlay of the workload
+    folder: Path  # the folder to copy to; created when missing
+    patience: float  # the longest wait in seconds without receiving data; 0 for no limit
+    tell: Tell  # receives messages for the user
 
-    Args:
-        target: The opened overlay of the workload.
-        folder: The folder to copy to; created when missing. Files of the same name are replaced.
-        worker: The index of the worker; None for worker 0, or for any running worker if they share a storage.
-        patience: The longest wait in seconds without receiving data; 0 for no limit.
-        tell: Receives messages for the user during the copy.
+    @contextmanager
+    def of_worker(self, worker: int | None = None) -> Iterator[Results]:
+        """Copy from the worker of this index; by default from worker 0, or from any running one that shares a storage.
 
-    Raises:
-        ClusterError: The results were deleted, or cannot be read.
-    """
-    kind = target.manifests.kind
-    if kind.serves:
-        raise UsageError(f"{target.shown} is a service and has no results", hint=target.command("logs"))
-    snapshot = target.observe(events=False)
-    template = kind.pod_template(snapshot.workload if snapshot else target.manifests.workload)
-    output = output_of(template, target.manifests.objects)
-    pod = _running_pod(target, snapshot, output, worker) if snapshot else None
-    if pod:
-        yield _copy(target, name(pod), str(output.container["name"]), output, folder, patience, tell)
-    elif output.volume is None or not output.outlives_pods:
-        raise _gone_error(target, snapshot, output)
-    else:
-        tell(f"no pod is running: starting a temporary pod to read {output.storage}")
-        words, mounts, volume = "the pod that reads the results", output.mounts, output.volume
-        with temporary_pod(target, template, "results", words, mounts=mounts, volume=volume, tell=tell) as reader:
-            yield _copy(target, reader, CONTAINER, output, folder, patience, tell)
+        A temporary pod that reads a storage is deleted when the block ends; an error of this deletion is reported last.
+        """
+        target, tell, kind = self.target, self.tell, self.target.manifests.kind
+        if kind.serves:
+            raise UsageError(f"{target.shown} is a service and has no results", hint=target.command("logs"))
+        snapshot = target.observe(events=False)
+        template = kind.pod_template(snapshot.workload if snapshot else target.manifests.workload)
+        output = output_of(template, target.manifests.objects)
+        pod = _running_pod(target, snapshot, output, worker) if snapshot else None
+        if pod:
+            yield self._copy(name(pod), str(output.container["name"]), output, self.folder)
+        elif output.volume is None or not output.outlives_pods:
+            raise _gone_error(target, snapshot, output)
+        else:
+            tell(f"no pod is running: starting a temporary pod to read {output.storage}")
+            words, mounts, volume = "the pod that reads the results", output.mounts, output.volume
+            with temporary_pod(target, template, "results", words, mounts=mounts, volume=volume, tell=tell) as reader:
+                yield self._copy(reader, CONTAINER, output, self.folder)
 
+    def by_index(self) -> Iterator[Results]:
+        """Copy from each running index into a subfolder named after it, and yield each result.
 
-def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell) -> Iterator[Results]:
-    """Copy OUTPUT_DIR of each running index into a subfolder named after it, and yield each result.
+        Nothing is yielded for a workload without indexes, and for one whose pods share a storage.
+        """
+        kind, snapshot = self.target.manifests.kind, self.target.observe(events=False)
+        if snapshot is None or not kind.indexes(snapshot.workload):
+            return
+        output = output_of(kind.pod_template(snapshot.workload), self.target.manifests.objects)
+        if output.outlives_pods:
+            return
+        pods = kind.indexed(snapshot.pods)
+        if ended := [str(index) for index, pod in pods.items() if has_ended(pod)]:
+            self.tell(f"no results of the indexes that have ended: {', '.join(ended)}")
+        container = str(output.container["name"])
+        for index, pod in [(index, pod) for index, pod in pods.items() if is_running(pod)]:
+            yield self._copy(name(pod), container, output, self.folder / str(index))
 
-    Nothing is yielded for a workload without indexes, and for one whose pods share a storage: use `copied` for these.
+    def of_held(self, snapshot: Snapshot, pod: Object) -> Results | None:
+        """Copy while a pod is held: one with results, or a launcher, whose workers have them.
 
-    Args:
-        target: The opened overlay of the workload.
-        folder: The folder that will contain the subfolders.
-        patience: The longest wait in seconds without receiving data; 0 for no limit.
-        tell: Receives a message about each ended index, whose results were deleted.
+        None is returned if the results are in another pod, which is held as well. Those of an index are copied to a
+        subfolder named after it.
+        """
+        target, kind = self.target, self.target.manifests.kind
+        output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)
+        own = [index for index, one in kind.indexed(snapshot.pods).items() if name(one) == name(pod)]
+        with_results = pod if own else _running_pod(target, snapshot, output, None)
+        if with_results is None:
+            raise ClusterError(f"no pod with the results of {target.shown} is running", hint=target.command("status"))
+        if name(with_results) != name(pod) and name(pod) in map(name, kind.workers(snapshot.pods)):
+            return None
+        folder = self.folder / str(own[0]) if own else self.folder
+        return self._copy(name(with_results), str(output.container["name"]), output, folder)
 
-    Raises:
-        ClusterError: The results cannot be read.
-    """
-    kind, snapshot = target.manifests.kind, target.observe(events=False)
-    if snapshot is None or not kind.indexes(snapshot.workload):
-        return
-    output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)
-    if output.outlives_pods:
-        return
-    pods = kind.indexed(snapshot.pods)
-    if ended := [str(index) for index, pod in pods.items() if has_ended(pod)]:
-        tell(f"no results of the indexes that have ended: {', '.join(ended)}")
-    container = str(output.container["name"])
-    for index, pod in [(index, pod) for index, pod in pods.items() if is_running(pod)]:
-        yield _copy(target, name(pod), container, output, folder / str(index), patience, tell)
+    def _copy(self, pod: str, container: str, output: Output, folder: Path) -> Results:
+        """Copy a folder of a container; after a broken connection, continue with the files that are missing."""
+        kubectl, path = self.target.kubectl, output.path
+        remote = RemoteFolder(ContainerShell(kubectl, pod, container, self.patience, self.tell), path, path, path)
+        work: Pull | None = None
 
+        def attempt() -> None:
+            nonlocal work
+            work = work or compare_for_pull(remote, folder, force=True)
+            pull(remote, work, folder)
 
-def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and what the user sees
-    target: Target, snapshot: Snapshot, pod: Object, folder: Path, *, patience: float, tell: Tell
-) -> Results | None:
-    """Copy OUTPUT_DIR while a pod is held; None if the results are in another pod, which is held as well.
+        def may_continue() -> bool:
+            return not pod_end(kubectl, pod)
 
-    Args:
-        target: The opened overlay of the workload.
-        snapshot: The state of the workload.
-        pod: The held pod: one with results, or a launcher, whose workers have them.
-        folder: The folder to copy to; that of an index is a subfolder named after it.
-        patience: The longest wait in seconds without receiving data; 0 for no limit.
-        tell: Receives messages for the user during the copy.
-
-    Raises:
-        ClusterError: The results cannot be read.
-        TimedOutError: No data arrived within `patience`.
-    """
-    kind = target.manifests.kind
-    output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)
-    own = [index for index, one in kind.indexed(snapshot.pods).items() if name(one) == name(pod)]
-    with_results = pod if own else _running_pod(target, snapshot, output, None)
-    if with_results is None:
-        raise ClusterError(f"no pod with the results of {target.shown} is running", hint=target.command("status"))
-    if name(with_results) != name(pod) and name(pod) in map(name, kind.workers(snapshot.pods)):
-        return None
-    folder = folder / str(own[0]) if own else folder
-    return _copy(target, name(with_results), str(output.container["name"]), output, folder, patience, tell)
+        try:
+            with_retries(kubectl, attempt, self.tell, "the copy was interrupted", may_continue)
+        except BrokenOffError as error:
+            hint = "run it again; the files copied so far are kept"
+            raise ClusterError(f"the copy was interrupted: {error}", hint=hint) from None
+        except OSError as error:
+            is_full = error.errno == errno.ENOSPC
+            how = "the files copied so far are kept; free some space and run it again" if is_full else None
+            raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=how) from None
+        assert work is not None
+        return Results(
+            *(pod, path, str(folder), len(work.arrived), work.size_of(work.arrived), len(work.unchanged)),
+            *(work.listing.odd, work.listing.unnamed, work.unread, work.changed, work.gone),
+        )
 
 
 def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int | None) -> Object | None:
@@ -257,33 +248,6 @@ def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int
     elif not output.outlives_pods:
         candidates = candidates[:1]
     return next(filter(is_running, candidates), None)
-
-
-def _copy(  # noqa: PLR0913, PLR0917 - from where, to where, and how long to wait
-    target: Target, pod: str, container: str, output: Output, folder: Path, patience: float, tell: Tell
-) -> Results:
-    """Copy a folder of a container; after a broken connection, continue with the files that are missing."""
-    kubectl, path = target.kubectl, output.path
-    remote = RemoteFolder(ContainerShell(kubectl, pod, container, patience, tell), path, path, path)
-    work: Pull | None = None
-
-    def attempt() -> None:
-        nonlocal work
-        work = work or compare_for_pull(remote, folder, force=True)
-        pull(remote, work, folder)
-
-    what, hint = "the copy was interrupted", "run it again; the files copied so far are kept"
-    try:
-        with_retries(kubectl, attempt, tell, what=what, hint=hint, may_continue=lambda: not pod_end(kubectl, pod))
-    except OSError as error:
-        is_full = error.errno == errno.ENOSPC
-        hint_of_full = "the files copied so far are kept; free some space and run it again" if is_full else None
-        raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint_of_full) from None
-    assert work is not None
-    return Results(
-        *(pod, path, str(folder), len(work.arrived), work.size_of(work.arrived), len(work.unchanged)),
-        *(work.listing.odd, work.listing.unnamed, work.unread, work.changed, work.gone),
-    )
 
 
 def _gone_error(target: Target, snapshot: Snapshot | None, output: Output) -> ClusterError:

@@ -1,36 +1,27 @@
 """Runs overlays of a package one after the other: each is deployed when the one before has reached its goal."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 from packager.base.errors import ClusterError, UnansweredError, UnreachableError, UsageError
 from packager.base.paths import is_folder
 from packager.base.problems import similar
-from packager.cluster.deploy import prepare
+from packager.base.runner import Tell
+from packager.cluster.deploy import PreparedDeploy, prepare
+from packager.cluster.logreader import with_log_end
 from packager.cluster.ownership import RENDERED
-from packager.cluster.status import status, with_logs
-from packager.cluster.target import rendered_target
+from packager.cluster.status import status
+from packager.cluster.target import Target, rendered_target
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.objects import annotation
-from packager.kubernetes.verdict import Phase
+from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.modelspec.importers.cubepaths import WORKSPACE_FOLDER
 from packager.modelspec.importers.mlcube import overlay_of
-from packager.package.opened import opened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from packager.base.runner import Tell
-    from packager.cluster.deploy import PreparedDeploy
-    from packager.cluster.target import Target
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.verdict import Finding, Verdict
-    from packager.package.opened import Package
+from packager.package.opened import Package, opened
 
 NOT_RUN = "not run"
 """The phase of a task that has not been started."""
@@ -178,11 +169,7 @@ def _chosen(package: Package, runnable: Runnable, names: Sequence[str] | None) -
 
 
 def task(target: Target, hold: float = 0) -> Task:
-    """Return a task with the workloads that an earlier run has left; see `packager.cluster.deploy.prepare` for `hold`.
-
-    Raises:
-        ClusterError: The cluster does not answer, or an object of another owner has the name of one of the task's.
-    """
+    """Return a task with the workloads of an earlier run; see `packager.cluster.deploy.prepare` for `hold`."""
     prepared = prepare(target, hold)
     target, per_workload = prepared.target, prepared.per_workload
     live = [one.situation.live for one in per_workload]
@@ -200,16 +187,7 @@ def run(
 ) -> Iterator[TaskResult]:
     """Run tasks one after the other, and yield the result of each.
 
-    Args:
-        all_targets: The overlays of the tasks, in order.
-        execute: See `Execute`.
-        resume: Whether tasks that have succeeded with the same build are skipped.
-        keep_going: Whether the remaining tasks are run after one has failed.
-        hold: See `packager.cluster.deploy.prepare`.
-
-    Raises:
-        UnreachableError: The cluster does not answer.
-        TimedOutError: The timeout has passed.
+    `resume` skips tasks that have succeeded with the same build, `keep_going` runs those after a failed one.
     """
     is_stopped = False
     for target in all_targets:
@@ -235,5 +213,9 @@ def _run(target: Target, execute: Execute, *, resume: bool, hold: float) -> Task
     except (ClusterError, UnansweredError) as error:
         return TaskResult(target, Phase.FAILED, str(error), started=started, ended=now(), error=error)
     one, verdict = verdicts[0]
-    findings = verdict.findings if verdict.phase.is_good else tuple(with_logs(one, item) for item in verdict.findings)
+    findings = (
+        verdict.findings
+        if verdict.phase.is_good
+        else tuple(with_log_end(one.kubectl, item) for item in verdict.findings)
+    )
     return TaskResult(target, verdict.phase, verdict.summary, findings, started, now(), verdicts)

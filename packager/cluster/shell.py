@@ -1,24 +1,19 @@
 """Runs shell scripts with binary input and output in a container; a mark after the output shows that it is complete."""
 
-from __future__ import annotations
-
 import re
 import secrets
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError, VerificationError
+from packager.base.process import Running  # noqa: TC001 - a block for one type would be longer
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.messages import FORBIDDEN
 from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.objects import is_being_deleted, status
 from packager.kubernetes.pods import failure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from packager.base.process import Running
-    from packager.kubernetes.kubectl.client import Kubectl
 
 MAX_ANSWER = 64 << 20
 """The largest output of a script in bytes: the names and digests of half a million files."""
@@ -83,7 +78,7 @@ class ContainerShell:
     @contextmanager
     def run(
         self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0, room: int | None = None
-    ) -> Iterator[Marked]:
+    ) -> "Iterator[Marked]":
         """Run a script, and give its stdout, the rest of which is skipped at the end of the block.
 
         Args:
@@ -95,10 +90,7 @@ class ContainerShell:
 
         Raises:
             ScriptError: The script ended with a code other than 0.
-            ClusterError: The script cannot be run.
             BrokenOffError: The connection ended before the script.
-            TimedOutError: No data was sent or received for too long.
-            VerificationError: The output is too large, or the block has raised it.
         """
         mark = secrets.token_hex(16)
         words = ["sh", "-c", _FRAME % script, "sh", mark, *arguments]

@@ -1,21 +1,16 @@
 """Checks that a cluster has the objects and node labels that a site's file names."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from packager.base.errors import ClusterError, MlpackError, NotServedError, ToolError, UnreachableError
-from packager.base.values import Value
+from packager.base.values import Value, as_plain
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.package.options import CLAIMS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.site.read import SetValue, SiteSettings
+from packager.site.read import SiteSettings
 
 _RESOURCES = {
     "queue": "localqueues.kueue.x-k8s.io",
@@ -38,7 +33,7 @@ class NamedState(StrEnum):
     UNKNOWN = "unknown"
 
 
-class SiteCheck(Value, frozen=True):
+class SiteCheck(Value, frozen=True, rename={"place": "from"}):
     """The result of one check."""
 
     state: NamedState  # whether the cluster has it
@@ -65,19 +60,12 @@ class CheckedSite:
 
     def as_json(self) -> dict[str, Any]:
         """Return the results for `-o json`."""
-        checks = [
-            {"state": result.state, "subject": result.subject, "from": result.place, "message": result.message}
-            for result in self.checks
-        ]
+        checks = as_plain(list(self.checks))
         return {"file": str(self.path), "namespace": self.namespace, "checks": checks, "exit_code": self.exit_code}
 
 
 def check(site: SiteSettings, kubectl: Kubectl) -> CheckedSite:
-    """Ask a cluster whether it has the objects and the node labels that a site's file names.
-
-    Raises:
-        UnreachableError: The cluster did not answer.
-    """
+    """Ask a cluster whether it has the objects and the node labels that a site's file names."""
     namespace = kubectl.default_namespace()
     return CheckedSite(site.path, namespace, tuple(checks(site, replace(kubectl, namespace=namespace))))
 
@@ -87,31 +75,23 @@ def checks(site: SiteSettings, kubectl: Kubectl) -> Iterator[SiteCheck]:
     values = site.entries
     option, claim = _MADE_BY_PACKAGES
     has_own_claim = any(value.key == option for value in values)
-    checked = set()
+    places: dict[str, str] = {}
     for value in values:
         name = value.key.rpartition(".")[2]
         if name == "nodeSelector":
-            subject = "nodes with " + ",".join(f"{key}={label}" for key, label in value.value.items())
+            labels = ",".join(f"{key}={label}" for key, label in value.value.items())
+            places.setdefault(f"nodes with {labels}", value.place)
         elif name in _RESOURCES and not (has_own_claim and name == claim):
-            subject = f"{_RESOURCES[name]}/{value.value}"
-        else:
-            continue
-        if subject not in checked:
-            checked.add(subject)
-            yield _checked(value, subject, kubectl)
-
-
-def _checked(value: SetValue, subject: str, kubectl: Kubectl) -> SiteCheck:
-    try:
-        if value.key == "nodeSelector":
-            labels = subject.removeprefix("nodes with ")
-            exists = bool(kubectl.items("nodes", f"--selector={labels}"))
-        else:
-            exists = kubectl.get(subject) is not None
-    except UnreachableError:
-        raise
-    except NotServedError as error:
-        return SiteCheck(NamedState.MISSING, subject, value.place, str(error))
-    except ClusterError as error:
-        return SiteCheck(NamedState.UNKNOWN, subject, value.place, str(error))
-    return SiteCheck(NamedState.OK if exists else NamedState.MISSING, subject, value.place)
+            places.setdefault(f"{_RESOURCES[name]}/{value.value}", value.place)
+    for subject, place in places.items():
+        state, message = NamedState.OK, ""
+        _, are_nodes, labels = subject.partition("nodes with ")
+        try:
+            if not (kubectl.items("nodes", f"--selector={labels}") if are_nodes else kubectl.get(subject)):
+                state = NamedState.MISSING
+        except UnreachableError:
+            raise
+        except ClusterError as error:
+            state = NamedState.MISSING if isinstance(error, NotServedError) else NamedState.UNKNOWN
+            message = str(error)
+        yield SiteCheck(state, subject, place, message)

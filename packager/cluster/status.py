@@ -1,36 +1,28 @@
 """Reports the state of a deployed package, the reasons for it, and the curves in its log."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base.errors import DeniedError
 from packager.base.values import Value, as_plain
-from packager.cluster.logreader import ContainerLog, read_once, with_log_end
+from packager.cluster.logreader import ContainerLog, read_once
 from packager.cluster.observe import absent, released_pods
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, VERSION, key, look_up
 from packager.cluster.podwatch import LogKeeper
+from packager.cluster.target import Target
 from packager.diagnosis.admitted import released
 from packager.diagnosis.curves.figure import drawn, number
-from packager.diagnosis.curves.points import added, lines_of
+from packager.diagnosis.curves.points import Curve, added, lines_of
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.manifest import listing, mapping
-from packager.kubernetes.objects import annotation, condition, name, restarts, sentence, shown
+from packager.kubernetes.objects import Object, annotation, condition, name, restarts, sentence, shown
 from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.pods import Container, containers, state
-from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
+from packager.kubernetes.snapshot import Snapshot
+from packager.kubernetes.verdict import Phase, Verdict, grouped
 from packager.workloads.structures import structures
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from packager.cluster.target import Target
-    from packager.diagnosis.curves.points import Curve
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.snapshot import Snapshot
-    from packager.workloads.workload import Role
-
+from packager.workloads.workload import Role
 
 __all__ = ["Status", "drawn", "number", "status"]
 
@@ -139,11 +131,6 @@ def pods(target: Target, snapshot: Snapshot) -> tuple[PodStatus, ...]:
         )
         for pod in listed
     )
-
-
-def with_logs(target: Target, finding: Finding) -> Finding:
-    """Return the finding with the last lines of its container's log, if it lacks them and the log can be read."""
-    return with_log_end(target.kubectl, finding)
 
 
 MOST_PODS = 8

@@ -6,26 +6,20 @@ started when it is asked for, and the container stays when it has ended; the cod
 The script's files are on the volume `run` of every pod of a package.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base.errors import UsageError
+from packager.cluster.manifests import Manifests
 from packager.cluster.ownership import DEV, HOLD
 from packager.kubernetes.manifest import Manifest, at, listing, mapping, text
-from packager.kubernetes.objects import name, shown
+from packager.kubernetes.objects import Object, name, shown
+from packager.workloads.pods import Pods
 from packager.workloads.structures import pods
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from packager.cluster.manifests import Manifests
-    from packager.kubernetes.objects import Object
-    from packager.workloads.pods import Pods
 
 MARK = "mlpack-supervisor"
 """The name of the script, by which a container with it is recognized, and of the volume with the code."""
@@ -156,11 +150,11 @@ def for_dev(manifests: Manifests) -> Manifests:
     if not has_code:
         raise UsageError("no pod has code that could be changed: the model's spec has no `files`")
     objects = tuple(changed.get(id(item), item) for item in manifests.objects)
-    others = [item for item in objects if item["kind"] != "ConfigMap" or name(item) not in config_maps]
-    content = json.dumps(others, ensure_ascii=False, sort_keys=True)
-    for config_map in config_maps:  # whose name may be made from its content
-        content = content.replace(json.dumps(config_map), "")
-    digest = f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+    others = deepcopy([item for item in objects if item["kind"] != "ConfigMap" or name(item) not in config_maps])
+    for item in others:  # the volume names the files of the code
+        for group in pods(Manifest(item)):
+            group.spec["volumes"] = [one for one in listing(group.spec.get("volumes")) if one.get("name") != _CODE]
+    digest = f"sha256:{hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()}"
     for workload in changed.values():
         _annotate(workload, DEV, digest)
     return replace(manifests, objects=objects, workloads=tuple(changed[id(item)] for item in manifests.workloads))

@@ -1,42 +1,32 @@
 """Opens a target of the verbs: a rendered overlay and a cluster. Tests: cluster/test_status.py."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from packager.base.errors import ClusterError, RenderError, UsageError, VerificationError
 from packager.base.paths import argument
-from packager.cluster.manifests import load
+from packager.base.runner import Runner, Tell
+from packager.cluster.manifests import Manifests, load
 from packager.cluster.observe import observe, selector_flag
 from packager.cluster.ownership import MANAGED_BY, PACKAGE, Identity
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.connection import Connection, pod_namespace
 from packager.kubernetes.manifest import Manifest
-from packager.kubernetes.objects import owners
+from packager.kubernetes.objects import Object, owners
+from packager.kubernetes.snapshot import Snapshot
 from packager.package import layout
-from packager.package.opened import chosen_overlays, opened
+from packager.package.opened import Package, chosen_overlays, opened
 from packager.rendering import render
 from packager.rendering.overlay import RenderedOverlay as Rendered
+from packager.rendering.sources import Sources
 from packager.workloads.kinds import kinds
 from packager.workloads.structures import structures
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from packager.base.runner import Runner, Tell
-    from packager.cluster.manifests import Manifests
-    from packager.kubernetes.objects import Object
-    from packager.kubernetes.snapshot import Snapshot
-    from packager.package.opened import Package
-    from packager.rendering.sources import Sources
-    from packager.workloads.workload import Workload
-
+from packager.workloads.workload import Workload
 
 _INSTANCE = "app.kubernetes.io/instance"
 
@@ -61,7 +51,7 @@ class Target:
         return observe(self.kubectl, self.manifests.kind, self.manifests.name, events=events)
 
     @property
-    def per_workload(self) -> tuple[Target, ...]:
+    def per_workload(self) -> "tuple[Target, ...]":
         """A target for each workload of the overlay, the main one first."""
         return tuple(replace(self, manifests=manifests) for manifests in self.manifests.per_workload)
 
@@ -122,13 +112,7 @@ def open_target(  # noqa: PLR0913 - two of them say who works here, and where
 ) -> Iterator[Target]:
     """Open the package at `path` and render its overlay.
 
-    Args:
-        path: A folder or an archive.
-        overlay: The overlay's name; None for the default one.
-        kubectl: Renders the overlay, and talks to the cluster.
-        workload: The workload to select, for commands that work on one; None for the main one.
-        person: The user: user@machine.
-        tell: Receives the warnings of kubectl.
+    `workload` is the one to select, for commands that work on one; None for the main one.
     """
     with opened(path) as package:
         target = rendered_target(package, chosen_overlays(package, overlay)[0], kubectl, person=person, tell=tell)
@@ -184,11 +168,7 @@ def _labelled(kubectl: Kubectl, labels: Mapping[str, str]) -> list[Object]:
 def pods_by_index(
     kind: Workload, workload: Object, pods: Sequence[Object], wanted: int | None = None
 ) -> Mapping[int, Object]:
-    """Return the newest pod of each index, or the workers of a kind without indexes.
-
-    Raises:
-        UsageError: There is no index `wanted`, whether its pod exists or not.
-    """
+    """Return the newest pod of each index, or the workers of a kind without indexes."""
     if indexes := kind.indexes(workload):
         if wanted is not None and wanted not in indexes:
             raise UsageError(f"index {wanted} not found", hint=f"there are 0 to {indexes[-1]}")

@@ -1,26 +1,19 @@
 """Runs a temporary pod that mounts volumes of a workload, so that commands can be run in it."""
 
-from __future__ import annotations
-
 import secrets
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, MlpackError, TimedOutError, UnreachableError
+from packager.base.errors import ClusterError, MlpackError, TimedOutError
 from packager.cluster.admission import create
-from packager.cluster.observe import events_of, selector_flag
+from packager.cluster.observe import events_of, if_allowed, selector_flag
+from packager.cluster.target import Target
 from packager.diagnosis.obstacles import obstacles
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import error_from, explained_error
 from packager.kubernetes.manifest import mapping
-from packager.kubernetes.objects import name, status
+from packager.kubernetes.objects import Object, name, status
 from packager.kubernetes.pods import failure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from packager.cluster.target import Target
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
 
 CONTAINER = "files"
 """The name of the pod's container."""
@@ -114,13 +107,8 @@ def _sweep(kubectl: Kubectl, labels: dict[str, str]) -> None:
 def _check_claim(kubectl: Kubectl, volume: Object) -> None:
     """Raise ClusterError for a claim that does not exist, for which the pod would wait until the timeout."""
     claim = mapping(volume.get("persistentVolumeClaim")).get("claimName")
-    try:
-        exists = not claim or kubectl.get(f"persistentvolumeclaims/{claim}") is not None
-    except UnreachableError:
-        raise
-    except ClusterError:  # a user who may not get claims may still mount one
-        return
-    if not exists:
+    # A user who may not get claims may still mount one.
+    if claim and if_allowed(lambda: kubectl.get(f"persistentvolumeclaims/{claim}"), {}) is None:
         hint = "create it, or let `mlpack run PACKAGE --claim-size SIZE` create it"
         raise ClusterError(f"claim {claim} not found in the namespace {kubectl.default_namespace()}", hint=hint)
 

@@ -1,33 +1,25 @@
 """Finds the storage of a workload that outlives its pods, and copies files to and from it through a temporary pod."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import Any
 
-from packager.base.errors import ToolError, UsageError, reason
+from packager.base.errors import ClusterError, ToolError, UsageError, reason
+from packager.base.runner import Progress, Tell
 from packager.cluster.claims import create_workspace, missing_claims
-from packager.cluster.files import RemoteFolder, with_retries
-from packager.cluster.pull import compare_for_pull
+from packager.cluster.files import TRIES, Listing, RemoteFolder, with_retries
+from packager.cluster.pull import Pull, compare_for_pull
 from packager.cluster.pull import pull as pull_files
 from packager.cluster.push import Push, commit, compare_for_push, local_folder, send
 from packager.cluster.results import storage_of
-from packager.cluster.shell import ContainerShell
+from packager.cluster.shell import BrokenOffError, ContainerShell
+from packager.cluster.target import Target
 from packager.cluster.temporary_pod import CONTAINER, temporary_pod
 from packager.kubernetes.manifest import mapping
+from packager.kubernetes.objects import Object
 from packager.workloads.pods import outlives_pods
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from packager.base.runner import Progress, Tell
-    from packager.cluster.files import Listing
-    from packager.cluster.pull import Pull
-    from packager.cluster.target import Target
-    from packager.kubernetes.objects import Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +35,14 @@ class LastingStorage:
         """The name of the storage in messages: `the folder resnet50 of the claim results`."""
         return storage_of(self.volume, self.mount)
 
-    def writable(self) -> LastingStorage:
+    def writable(self) -> "LastingStorage":
         """Return the storage with a mount for a pod that writes to it."""
         mount, volume = deepcopy(self.mount), deepcopy(self.volume)
         for part in (mount, *(source for source in volume.values() if isinstance(source, dict))):
             part.pop("readOnly", None)
         return LastingStorage(self.path, mount, volume)
 
-    def read_only(self) -> LastingStorage:
+    def read_only(self) -> "LastingStorage":
         """Return the storage with a mount for a pod that only reads."""
         return LastingStorage(self.path, {**self.mount, "readOnly": True}, self.volume)
 
@@ -214,8 +206,11 @@ def _in_pods(session: Session, work: Callable[[RemoteFolder], object], *, writes
             shell = ContainerShell(target.kubectl, pod, CONTAINER, session.patience, tell)
             work(RemoteFolder(shell, where.storage.path, where.path, where.storage.words))
 
-    hint = "run it again: what has arrived is kept"
-    with_retries(target.kubectl, attempt, tell, what="the connection broke off", hint=hint)
+    try:
+        with_retries(target.kubectl, attempt, tell, "the connection broke off")
+    except BrokenOffError as error:
+        hint = "run it again: what has arrived is kept"
+        raise ClusterError(f"the connection broke off {TRIES} times: {error}", hint=hint) from None
 
 
 def storages(pod_spec: Object) -> tuple[LastingStorage, ...]:

@@ -356,7 +356,7 @@ def _operators(
             tell(f"{required[name]} needs {operator.name} {operator.version}: fetching {operator.url}")
         hint = f"download it another way and pass it with --operator {name}=FILE"
         hint += "; --no-operators leaves it out, for a cluster that has it"
-        manifest = operator_release.bundle(operator, file, hint=hint)
+        manifest = operator_release.read_manifests(operator, file, hint=hint)
         if not manifest.is_pinned:
             tell(f"note: {file} differs from upstream's manifest of {operator.version}")
         work.add_files({f"{operator.name}.yaml": manifest.text}, f"{OPERATORS}{operator.name}", operator.version)

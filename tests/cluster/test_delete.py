@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.cluster.delete import delete, prepare
-from packager.cluster.deploy import apply
-from packager.cluster.deploy import prepare as prepare_deploy
 from packager.cluster.status import status
 from packager.kubernetes.pods import RELEASED
 from packager.kubernetes.verdict import Phase
@@ -14,8 +12,6 @@ from tests.fake_cluster import item
 from tests.life import JOB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from packager.cluster.target import Target
     from tests.life import Life
 
@@ -38,23 +34,6 @@ def test_delete_returns_deleted_objects_as_value(target: Target, life: Life) -> 
         "released": [],
     }
     assert life.objects == []
-
-
-def test_prepare_delete_names_author_of_workload(opened: Callable[..., Target], life: Life) -> None:
-    apply(prepare_deploy(opened()))
-    assert prepare(opened(person="bob@desk")).remark == f"{MPIJOB} was deployed by ann@desk"
-    assert life.find("MPIJob", JOB)
-
-
-def test_delete_keeps_and_names_object_of_other_owner(target: Target, life: Life) -> None:
-    metadata = {"namespace": "team", "uid": "x", "labels": {"app.kubernetes.io/managed-by": "helm"}}
-    life.objects = [item("ConfigMap", "hello-mpi-env-multi-node", metadata=metadata)]
-    deleted = delete(prepare(target), timeout=60)
-    assert deleted.objects == ()
-    [other] = deleted.as_json()["others"]
-    assert other["object"] == "configmap/hello-mpi-env-multi-node"
-    assert other["owner"] in deleted.left
-    assert len(life.objects) == 1
 
 
 def test_delete_names_pods_that_their_controller_has_released(target: Target, life: Life) -> None:

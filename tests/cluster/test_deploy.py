@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from packager.cluster.deploy import apply, dry_run, planned_changes, prepare, printed
+from packager.cluster.deploy import apply, planned_changes, prepare, printed
 from tests.life import JOB, POD
 
 if TYPE_CHECKING:
@@ -19,27 +19,10 @@ if TYPE_CHECKING:
 MPIJOB = f"mpijob/{JOB}"
 
 
-def test_deploy_returns_applied_objects_as_value(target: Target, life: Life) -> None:
-    prepared = prepare(target)
-    assert (prepared.is_new, prepared.is_same, prepared.obstacle, prepared.author) == (True, False, None, "ann@desk")
-    assert life.objects == []
-    deployed = apply(prepared)
-    assert (deployed.workload, deployed.namespace, deployed.deployed_by) == (MPIJOB, "team", "ann@desk")
-    assert len(deployed.objects) == len(life.objects) == len(target.manifests.objects)
-    assert f"mpijob.kubeflow.org/{JOB}" in deployed.objects
-
-
 def test_prepare_keeps_first_author(opened: Callable[..., Target]) -> None:
     apply(prepare(opened()))
     again = prepare(opened(person="bob@desk"))
     assert (again.is_same, again.obstacle, again.loss, again.author) == (True, None, None, "ann@desk")
-
-
-def test_dry_run_applies_nothing(opened: Callable[..., Target], life: Life) -> None:
-    target = opened("single-node")
-    dry_run(target, "client", form="name")
-    assert life.calls[-1].endswith("--dry-run=client")
-    assert life.objects == []
 
 
 def test_prepare_detects_manually_changed_workload(opened: Callable[..., Target], life: Life) -> None:

@@ -222,16 +222,6 @@ def test_follow_ends_at_a_deploy_by_another_user() -> None:
     assert last.verdict.summary == "another user deployed something else over it"
 
 
-def test_success_that_lost_a_worker_is_a_failure() -> None:
-    running, done = recorded("mpijob-unschedulable"), recorded("mpijob-succeeded")
-    done.workload["metadata"]["uid"] = running.workload["metadata"]["uid"]
-    taken = deepcopy(running)
-    taken.pods[2]["metadata"]["deletionTimestamp"] = "2026-11-21T00:20:00Z"
-    last = play("MPIJob", lambda now: running if now < 2 else taken if now < 4 else done)[-1][1]
-    assert last.verdict.phase is Phase.FAILED
-    assert [finding.subject for finding in last.verdict.findings] == ["pod/fault-cpu-multi-node-worker-1"]
-
-
 def stages(case: str) -> tuple[Snapshot, Snapshot, Snapshot]:
     """Return three snapshots of a pod that was stopped: running, terminating, and the recorded end."""
     end = recorded(case)
@@ -316,8 +306,6 @@ def test_pod_that_stays_after_its_deletion_is_stuck_and_ends_the_wait() -> None:
     ("kind", "reason", "spec", "phase", "summary"),
     [
         ("JobSet", "AllJobsCompleted", {}, Phase.SUCCEEDED, "it has succeeded, and was deleted then"),
-        ("Job", "Completed", {}, Phase.SUCCEEDED, "it has succeeded, and was deleted then"),
-        ("MPIJob", "MPIJobSucceeded", {}, Phase.SUCCEEDED, "it has succeeded, and was deleted then"),
         ("Job", "BackoffLimitExceeded", {}, Phase.FAILED, "it has failed, and was deleted then: as the event says"),
         ("JobSet", "Restarting", {}, Phase.ABSENT, "it was deleted"),
         (

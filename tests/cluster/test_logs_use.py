@@ -31,25 +31,6 @@ def running(life: Life) -> Life:
     return life
 
 
-def test_logs_iterator_can_be_closed_early(target: Target, running: Life) -> None:
-    running.logs[LAUNCHER] = line("one")
-    parts = logs(Feed(target))
-    assert next(parts) == b"one\n"
-    parts.close()  # type: ignore[attr-defined]
-
-
-def begin_and_delete_launcher(life: Life, *, log: str | None) -> None:
-    """Let a launcher run and be deleted before the first snapshot that could contain it."""
-    state = {"terminated": {"exitCode": 3, "startedAt": "2026-11-21T00:00:01Z"}}
-    deleted = launcher(state=state)
-    deleted["metadata"] |= {"uid": "early", "creationTimestamp": "2099-11-21T00:00:01Z"}
-    life.watched = b"".join(
-        json.dumps({"type": kind, "object": deleted}).encode() + b"\n" for kind in ("ADDED", "DELETED")
-    )
-    if log:
-        life.logs[LAUNCHER] = log
-
-
 def until_watched(life: Life) -> None:
     waiting = threading.Event()
     for _ in range(500):
@@ -61,19 +42,15 @@ def until_watched(life: Life) -> None:
 
 def test_follow_yields_log_of_pod_that_was_deleted_between_two_snapshots(target: Target, life: Life) -> None:
     life.deploy()
-    begin_and_delete_launcher(life, log=line("one") + line("two"))
+    # A launcher runs and is deleted before the first snapshot that could contain it.
+    deleted = launcher(state={"terminated": {"exitCode": 3, "startedAt": "2026-11-21T00:00:01Z"}})
+    deleted["metadata"] |= {"uid": "early", "creationTimestamp": "2099-11-21T00:00:01Z"}
+    watched = (json.dumps({"type": kind, "object": deleted}) for kind in ("ADDED", "DELETED"))
+    life.watched = "".join(f"{event}\n" for event in watched).encode()
+    life.logs[LAUNCHER] = line("one") + line("two")
     life.moments = [lambda: None, lambda: until_watched(life), life.end]
     parts = list(follow(Feed(target)))
     assert parts == [f"waiting for the pod of mpijob/{JOB}", b"one\ntwo\n"]
-
-
-def test_follow_reports_deleted_pod_whose_log_was_not_read(target: Target, life: Life) -> None:
-    life.deploy()
-    begin_and_delete_launcher(life, log=None)
-    life.moments = [lambda: None, lambda: until_watched(life), life.end]
-    parts = list(follow(Feed(target)))
-    missing = f"the end of the log of pod/{LAUNCHER} is missing: the pod was deleted before it was read"
-    assert parts == [f"waiting for the pod of mpijob/{JOB}", missing]
 
 
 def test_follow_reports_missing_permission_to_watch_pods(target: Target, running: Life) -> None:

@@ -54,17 +54,6 @@ def test_deploy_refuses_names_of_foreign_objects(mlpack: Mlpack, life: Life) -> 
     assert not any(call.startswith(("apply", "delete")) for call in life.calls)
 
 
-@pytest.mark.parametrize("options", [("--replace",), ("--force-conflicts",)])
-def test_deploy_refuses_foreign_objects_despite_any_flag(mlpack: Mlpack, life: Life, options: tuple[str, ...]) -> None:
-    life.objects = [foreign("MPIJob", JOB)]
-    done = mlpack(*DEPLOY, *options)
-    assert done.code == 7
-    assert done.stderr.startswith(
-        f"error: objects with these names already exist and belong to others: {MPIJOB} (managed by "
-    )
-    assert not any(call.startswith(("apply", "delete")) for call in life.calls)
-
-
 def test_deploy_refuses_an_object_of_another_package(mlpack: Mlpack, life: Life) -> None:
     labels = {"app.kubernetes.io/managed-by": "mlpack", "app.kubernetes.io/name": "other"}
     life.objects = [foreign("ConfigMap", ENV, metadata={"labels": labels, "annotations": {"mlpack/digest": "x"}})]
@@ -192,22 +181,6 @@ def test_delete_asks_on_a_terminal_before_deleting_a_job_of_another_user(
     done = mlpack(*DELETE)
     assert (done.code, len(life.objects)) == (code, left)
     assert f"{BOB}. Delete it anyway?" in done.stderr
-
-
-def test_delete_refuses_a_job_of_an_earlier_build_without_yes(mlpack: Mlpack, life: Life) -> None:
-    assert mlpack(*DEPLOY).code == 0
-    for obj in life.objects:
-        obj["metadata"]["annotations"]["mlpack/digest"] = "sha256:0123456789abcdef"
-    done = mlpack(*DELETE)
-    assert done.code == 9
-    assert done.stderr.startswith(f"error: {MPIJOB} was deployed from another build (0123456789ab); nothing was")
-
-
-def test_status_notes_that_a_pod_does_not_belong_to_the_package(mlpack: Mlpack, life: Life) -> None:
-    life.objects = [{**foreign("Pod", POD), "spec": {"containers": [{"name": "x"}]}, "status": {"phase": "Succeeded"}}]
-    life.objects[0]["metadata"]["creationTimestamp"] = "2026-11-21T12:00:00Z"
-    output = mlpack("status", "hello-mpi", "-n", "team", *SINGLE).stdout
-    assert output.splitlines()[1] == f"note: pod/{POD} does not belong to the package hello-mpi"
 
 
 def test_status_notes_that_another_user_deployed_the_job(mlpack: Mlpack, life: Life) -> None:

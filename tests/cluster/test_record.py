@@ -89,14 +89,6 @@ def test_numbers_of_the_log_are_a_table(mlpack: Mlpack) -> None:
     ]
 
 
-def test_a_failed_run_is_recorded_with_its_reason(mlpack: Mlpack, run: Life, tmp_path: Path) -> None:
-    run.moments[-1] = lambda: run.end("Failed", reason="BackoffLimitExceeded")
-    done = mlpack(*DEPLOY)
-    assert done.code == 7
-    assert f"{MPIJOB} has failed" in done.stderr
-    assert verdict(tmp_path)["phase"] == "failed"
-
-
 def test_missing_results_are_reported_after_the_end(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
     life.moments += [lambda: None, life.end_pod]
     life.logs = {POD: "hello\n"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import ClusterError
-from packager.cluster.results import copied, has_lasting_results, output_of
+from packager.cluster.results import ResultsCopy, output_of
 from tests.life import JOB
 from tests.local_pod import write
 
@@ -56,7 +56,7 @@ def test_copied_returns_result_as_value(target: Target, life: Life, tmp_path: Pa
     life.deploy()
     life.start()
     life.output = write(tmp_path / "pod", {"a.txt": b"hello"})
-    with copied(target, tmp_path / "here", patience=60, tell=pytest.fail) as results:
+    with ResultsCopy(target, tmp_path / "here", 60, pytest.fail).of_worker() as results:
         pass
     assert results.as_json() == {
         "pod": f"{JOB}-worker-0",
@@ -73,12 +73,3 @@ def test_copied_returns_result_as_value(target: Target, life: Life, tmp_path: Pa
         "gone": (),
     }
     assert (tmp_path / "here/a.txt").read_bytes() == b"hello"
-
-
-def test_copied_reports_results_deleted_with_pods(target: Target, life: Life, tmp_path: Path) -> None:
-    life.deploy()
-    life.end()
-    assert not has_lasting_results(target)
-    with pytest.raises(ClusterError) as gone, copied(target, tmp_path, patience=60, tell=pytest.fail):
-        pass
-    assert str(gone.value).startswith(f"mpijob/{JOB} has ended, and its results were deleted then: OUTPUT_DIR is on ")

@@ -144,7 +144,9 @@ def test_deadlines_are_removed() -> None:
 def test_digest_depends_on_everything_except_code() -> None:
     def change_code(objects: list[dict[str, Any]]) -> None:
         (scripts,) = (item for item in objects if item["metadata"]["name"].startswith("hello-mpi-scripts"))
-        scripts["data"] = {"hello.sh": "other"}
+        scripts["data"] = {"hello.sh": "other", "new.sh": ""}
+        (volume,) = (one for one in objects[-1]["spec"]["volumes"] if one["name"] == "scripts")
+        volume["configMap"]["items"] = [{"key": "new.sh", "path": "new.sh"}]
 
     def change_values(objects: list[dict[str, Any]]) -> None:
         (values,) = (item for item in objects if item["metadata"]["name"].startswith("hello-mpi-env"))

@@ -3,24 +3,19 @@
 Tests: cli/test_doctor.py.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base import values
 from packager.base.errors import ClusterError, DeniedError, MlpackError, ToolError, UnreachableError
 from packager.cluster.doctor import admission, capacity, reference, server
 from packager.cluster.doctor.case import Case, CheckResult, CheckState, fails, unknown
+from packager.cluster.target import Target
+from packager.kubernetes.podsecurity import Level
 from packager.verify import Checks, trust
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from packager.cluster.target import Target
-    from packager.kubernetes.podsecurity import Level
 
 CHECKS: dict[str, Callable[[Case], Iterator[CheckResult]]] = {
     "server": server.versions,
@@ -61,7 +56,7 @@ class Examination:
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
-        return {"findings": values.as_plain(self.findings), "exit_code": self.exit_code}
+        return {"findings": values.as_plain(list(self.findings)), "exit_code": self.exit_code}
 
 
 def doctor(target: Target, allowed: frozenset[str], level: Level | None) -> Iterator[CheckResult]:

@@ -3,24 +3,15 @@
 Tests: cli/test_doctor.py.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-from packager.base.errors import DeniedError, MissingNamespaceError, NotEvaluatedError, NotServedError
-from packager.cluster.admission import object_changes, pod_changes
-from packager.cluster.doctor.case import fails, note, ok
+from packager.base.errors import DeniedError, MissingNamespaceError, MlpackError, NotEvaluatedError, NotServedError
+from packager.cluster.admission import AdmissionChange, object_changes, pod_changes
+from packager.cluster.doctor.case import Case, CheckResult, fails, note, ok
 from packager.kubernetes.kubectl.refusals import PREREQUISITE
 from packager.kubernetes.remedy import Action
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from packager.base.errors import MlpackError
-    from packager.cluster.admission import AdmissionChange
-    from packager.cluster.doctor.case import Case, CheckResult
-    from packager.kubernetes.verdict import Finding
+from packager.kubernetes.verdict import Finding
 
 _POLICIES = "admissionregistration.k8s.io"
 

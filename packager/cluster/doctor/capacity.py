@@ -1,26 +1,16 @@
 """Checks whether the pods fit into the quotas of the namespace, and on the nodes. Tests: cli/test_doctor.py."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from shlex import quote
-from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, UnreachableError
 from packager.base.quantity import parse
-from packager.cluster.doctor.case import fails, ok, unknown
-from packager.cluster.doctor.demand import of_pod, shown
+from packager.cluster.doctor.case import Case, CheckResult, fails, ok, unknown
+from packager.cluster.doctor.demand import Amounts, Demand, of_pod, shown
+from packager.cluster.observe import if_allowed
 from packager.kubernetes.manifest import listing, mapping
-from packager.kubernetes.objects import labels, name, status, true_condition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from packager.cluster.doctor.case import Case, CheckResult
-    from packager.cluster.doctor.demand import Amounts, Demand
-    from packager.cluster.manifests import Manifests
-    from packager.kubernetes.objects import Object
+from packager.kubernetes.objects import Object, labels, name, status, true_condition
 
 _ALIASES = {"cpu": "requests.cpu", "memory": "requests.memory", "count/pods": "pods"}
 _EVERY_POD = {"NotTerminating", "NotBestEffort"}
@@ -59,12 +49,8 @@ def quotas(case: Case) -> Iterator[CheckResult]:
 def nodes(case: Case) -> Iterator[CheckResult]:
     """Check that all pods fit on the nodes at the same time, beside the pods that already run."""
     all_nodes = case.kubectl.items("nodes")
-    try:
-        running = case.kubectl.items("pods", "--all-namespaces", "--field-selector=status.phase!=Succeeded")
-    except UnreachableError:
-        raise
-    except ClusterError:
-        running = None
+    flags = ("--all-namespaces", "--field-selector=status.phase!=Succeeded")
+    running = if_allowed(lambda: case.kubectl.items("pods", *flags), None)
     taken = [pod for pod in running or () if status(pod).get("phase") != "Failed" and not _is_own_pod(pod, case)]
     free = [_Room(node, [pod for pod in taken if pod["spec"].get("nodeName") == name(node)]) for node in all_nodes]
     empty = [_Room(node, ()) for node in all_nodes]
@@ -152,13 +138,11 @@ def _reasons(demand: Demand, rooms: list[_Room]) -> str:
 
 def _is_own_pod(pod: Object, case: Case) -> bool:
     """Whether the pod belongs to an earlier run of one of the workloads, which the next run replaces."""
-    is_here = pod["metadata"]["namespace"] == case.namespace
-    return is_here and any(_is_pod_of(pod, one) for one in case.manifests.per_workload)
-
-
-def _is_pod_of(pod: Object, manifests: Manifests) -> bool:
-    selector = manifests.kind.selector(manifests.workload)
-    return name(pod) == manifests.name if selector is None else selector.items() <= labels(pod).items()
+    for one in case.manifests.per_workload if pod["metadata"]["namespace"] == case.namespace else ():
+        selector = one.kind.selector(one.workload)
+        if name(pod) == one.name if selector is None else selector.items() <= labels(pod).items():
+            return True
+    return False
 
 
 def _shown_amounts(amounts: Amounts) -> str:

@@ -1,27 +1,21 @@
 """Case and CheckResult: the input and the output of a check. Tests: cluster/test_doctor.py."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, MlpackError, ToolError
 from packager.base.values import Value
 from packager.cluster import apply as deploy
 from packager.cluster.admission import Trial, try_pods
 from packager.cluster.doctor.demand import Demand, demands
-from packager.cluster.ownership import look_up
-
-if TYPE_CHECKING:
-    from packager.cluster.manifests import Manifests
-    from packager.cluster.ownership import Identity, Key
-    from packager.cluster.target import Target
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
-    from packager.rendering.overlay import RenderedOverlay
+from packager.cluster.manifests import Manifests
+from packager.cluster.ownership import Identity, Key, look_up
+from packager.cluster.target import Target
+from packager.kubernetes.kubectl.client import Kubectl
+from packager.kubernetes.objects import Object
+from packager.rendering.overlay import RenderedOverlay
 
 
 class CheckState(StrEnum):

@@ -1,27 +1,21 @@
 """Checks that the claims and other objects of pods exist, and that no name is taken. Tests: cli/test_doctor.py."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterator
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base.errors import DeniedError
 from packager.base.paths import argument
 from packager.cluster import apply as deploy
 from packager.cluster.apply import DeployState
-from packager.cluster.doctor.case import fails, ok
+from packager.cluster.doctor.case import Case, CheckResult, fails, ok
+from packager.cluster.manifests import Manifests
 from packager.cluster.ownership import DEPLOYED_BY, owner
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import annotation, owners, shown, uid
 from packager.package import layout
 from packager.package.options import SECRETS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from packager.cluster.doctor.case import Case, CheckResult
-    from packager.cluster.manifests import Manifests
 
 _FROM = {"configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap", "secretRef": "Secret", "secretKeyRef": "Secret"}
 _CREATE = {"Secret": "secret generic", "ConfigMap": "configmap", "ServiceAccount": "serviceaccount"}

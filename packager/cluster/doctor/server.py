@@ -3,16 +3,15 @@
 Tests: cli/test_doctor.py.
 """
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterator
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packager.base.errors import ClusterError, UnreachableError
 from packager.cluster.admission import create
-from packager.cluster.doctor.case import fails, note, ok, unknown
+from packager.cluster.doctor.case import Case, CheckResult, fails, note, ok, unknown
 from packager.cluster.operator import Alive, check_heartbeat
 from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.objects import labels, status
@@ -20,11 +19,6 @@ from packager.kubernetes.podsecurity import Level
 from packager.verify import security
 from packager.workloads.kinds import kinds as known_kinds
 from packager.workloads.kinds import operators
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from packager.cluster.doctor.case import Case, CheckResult
 
 _SECONDS = 30.0
 
@@ -50,11 +44,7 @@ _APPLY_VERBS = ("get", "create", "patch", "delete")
 
 
 def versions(case: Case) -> Iterator[CheckResult]:
-    """Check that kubectl is new enough, and that the server answers.
-
-    Raises:
-        UnreachableError: The server does not answer, so that no other check is possible.
-    """
+    """Check kubectl and the server. Raises UnreachableError if no other check is possible."""
     done = case.kubectl.run("version", "--output=json", "--request-timeout=20s", timeout=_SECONDS)
     try:
         version_info: dict[str, Any] = json.loads(done.stdout)
