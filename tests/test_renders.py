@@ -98,21 +98,6 @@ def test_kubectl_renders_again_after_change_of_a_file_that_the_overlay_reads(
         shutil.rmtree(renders.CACHE)
 
 
-def test_kubectl_renders_again_after_change_of_a_patch_of_a_transformer(package: Path, tmp_path: Path) -> None:
-    """The transformer, a manifest, names the patch."""
-    folder = package / SINGLE
-    (folder / "transformers/folder").mkdir(parents=True)
-    (folder / "transformers/kustomization.yaml").write_text("resources: [one.yaml]\n")
-    (folder / "transformers/one.yaml").write_text("kind: PatchTransformer\npath: folder/patch.yaml\n")
-    (folder / "transformers/folder/patch.yaml").write_text("a: 1\n")
-    replace(folder / "kustomization.yaml", "resources:\n", "transformers: [transformers]\nresources:\n")
-    other = shutil.copytree(package, tmp_path / "other")
-    assert not _rendered_twice(folder, other / SINGLE)
-    shutil.rmtree(renders.CACHE)
-    (other / SINGLE / "transformers/folder/patch.yaml").write_text("a: 2\n")
-    assert _rendered_twice(folder, other / SINGLE)
-
-
 @pytest.mark.thorough
 def test_overlay_renders_from_the_files_of_its_digest_alone(
     mlpack: Callable[..., Outcome], tmp_path: Path, kubectl: Path

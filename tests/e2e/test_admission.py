@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import pytest
 from cryptography import x509
 
-from tests import kinds
 from tests.certificates import self_signed
 from tests.e2e.faults import faulty
 
@@ -130,24 +129,3 @@ def test_doctor_lists_fields_that_a_webhook_changes(site: Site) -> None:
     ]:
         assert [finding[:2] for finding in findings if words in finding[2]] == [(check, state)], findings
     assert examined.code == 1
-
-
-@pytest.mark.thorough
-def test_relabelled_pods_of_a_job_end_the_deploy_and_are_left_by_delete(site: Site) -> None:
-    """The Job controller does not find relabelled pods, and creates more without end."""
-    package = faulty(site, "sleep:300", *kinds.SET, overlay="one-job")
-    patch = operation("/metadata/labels/batch.kubernetes.io~1controller-uid", "other", "replace")
-    with mutating(site, [patch]):
-        deployed = package.run("deploy")
-    assert deployed.code == 7, deployed.err
-    assert "its controller does not find this pod, and makes others: the cluster has changed batch." in deployed.err
-    deleted = package.run("delete")
-    assert deleted.code == 7, deleted.err
-    assert "left: pod/fault-one-job-" in deleted.err
-    released = "its controller has released it, because its labels were changed, and nothing deletes it"
-    assert released in deleted.err
-    assert deleted.err.endswith("job/fault-one-job is deleted\n")
-    assert released in package.run("status").out
-    site.run("kubectl delete pods --all --now")
-    assert package.run("delete").code == 0
-    assert site.left() == []
