@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pytest_golden.plugin import GoldenTestFixture
 
-    from packager.verify.report import Report
+    from packager.verify.case import Report
     from tests.conftest import Outcome
 
 FOLDERS = tuple(f"--set={argument}" for argument in kinds.FOLDERS)

@@ -27,8 +27,8 @@ from packager.cli.signature_arguments import SignatureOptions, with_signatures
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from packager.verify.case import Report, Security
     from packager.verify.command import Further
-    from packager.verify.report import Report, Security
 
 _MOST_FILES = 200 * DEFAULT.files
 """Python cannot count the entries of a folder beyond sys.maxsize."""
