@@ -25,13 +25,11 @@ class Line:
     Attributes:
         port: The port of the proxy.
         whole: An event; while it is not set, no bytes pass, and no connection is closed or refused.
-        is_cut: Whether connections are closed at once, as if the API server had ended.
     """
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.whole = threading.Event()
         self.whole.set()
-        self.is_cut = False
         self._server = server
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -52,9 +50,6 @@ class Line:
 
     def _pass(self, client: socket.socket) -> None:
         self.whole.wait()
-        if self.is_cut:
-            client.close()
-            return
         with client, socket.create_connection(self._server) as server, selectors.DefaultSelector() as ready:
             ready.register(client, selectors.EVENT_READ, server)
             ready.register(server, selectors.EVENT_READ, client)
@@ -68,8 +63,6 @@ class Line:
                         return
                     if not data:
                         return
-                if self.is_cut:
-                    return
 
 
 @contextmanager
