@@ -54,29 +54,26 @@ _changed = partial(changed, model=MODEL)
 _appended = partial(appended, model=MODEL)
 
 FAULTS_OF_KINDS = (
-    _fault("long-pod-name", "JobSet refuses the set", _rename, JOBSET, "name: every-kind-of-workload-here"),
-    _changed("success-of-no-role", "JobSet refuses the set", JOBSET, "      - worker\n", "      - workers\n"),
+    _fault("long-pod-name", _rename, JOBSET, "name: every-kind-of-workload-here"),
+    _changed("success-of-no-role", JOBSET, "      - worker\n", "      - workers\n"),
     _changed(
         "waits-for-a-later-role",
-        "JobSet refuses the set",
         JOBSET,
         "    - name: scheduler\n",
         "    - name: scheduler\n      dependsOn: [{name: worker, status: Ready}]\n",
         line="dependsOn:",
     ),
-    _fault("ordered-twice", "JobSet refuses the set", _order_twice, JOBSET, "dependsOn:"),
+    _fault("ordered-twice", _order_twice, JOBSET, "dependsOn:"),
     _changed(
         "more-pods-than-a-number-holds",
-        "JobSet refuses the set",
         JOBSET,
         "    - name: server\n      replicas: 1 ",
         "    - name: server\n      replicas: 2000000000 ",
         line="replicas: 2000000000",
     ),
-    _changed("misspelt-operator", "the API server refuses the set", JOBSET, "operator: All", "operator: all"),
+    _changed("misspelt-operator", JOBSET, "operator: All", "operator: all"),
     _changed(
         "long-address-of-a-coordinator",
-        "JobSet refuses the set",
         JOBSET,
         "  replicatedJobs:\n",
         "  coordinator: {replicatedJob: scheduler}\n  replicatedJobs:\n",
@@ -84,7 +81,6 @@ FAULTS_OF_KINDS = (
     ),
     _fault(
         "fewer-completions-than-pods",
-        "the last worker never starts, and the others wait for it",
         edits(
             (f"{SET}/wiring.yaml", "        - spec.replicatedJobs.[name=^worker$].template.spec.completions\n", ""),
             (JOBSET, "completions: 3 # WORKERS in mlops.env", "completions: 2"),
@@ -92,23 +88,10 @@ FAULTS_OF_KINDS = (
         JOBSET,
         "completions: 2",
     ),
-    _changed(
-        "restarted-in-place",
-        "a failed pod is deleted, and its log with it",
-        JOBSET,
-        "restartPolicy: Never",
-        "restartPolicy: OnFailure",
-    ),
-    _fault(
-        "service-of-the-set",
-        "our Service takes the name of the one that gives the pods their names",
-        _service,
-        f"{SET}/service.yaml",
-        f"name: {MODEL}",
-    ),
+    _changed("restarted-in-place", JOBSET, "restartPolicy: Never", "restartPolicy: OnFailure"),
+    _fault("service-of-the-set", _service, f"{SET}/service.yaml", f"name: {MODEL}"),
     _fault(
         "number-of-other-pods",
-        "the pods wait without end, or leave the new one out",
         edits(
             *((f"{SET}/wiring.yaml", f"        - {variable}\n", "") for variable in COUNTED),
             (f"{SET}/mlops.env", "WORKERS=3", "WORKERS=4"),
@@ -116,20 +99,11 @@ FAULTS_OF_KINDS = (
         JOBSET,
         'value: "3"',
     ),
-    _appended(
-        "variable-of-the-rendezvous", "the pods ignore a value that was set", f"{SET}/mlops.env", "DMLC_NUM_WORKER=8\n"
-    ),
-    _changed("job-without-end", "the API server refuses the Job", JOB, "restartPolicy: Never", "restartPolicy: Always"),
-    _changed(
-        "job-without-a-log",
-        "the failed pod is deleted, and its log with it",
-        JOB,
-        "restartPolicy: Never",
-        "restartPolicy: OnFailure",
-    ),
+    _appended("variable-of-the-rendezvous", f"{SET}/mlops.env", "DMLC_NUM_WORKER=8\n"),
+    _changed("job-without-end", JOB, "restartPolicy: Never", "restartPolicy: Always"),
+    _changed("job-without-a-log", JOB, "restartPolicy: Never", "restartPolicy: OnFailure"),
     _fault(
         "array-without-a-size",
-        "the API server refuses the Job",
         edits(
             (f"{SHARDS}/wiring.yaml", "- spec.completions\n", "- spec.parallelism\n"),
             (JOB, "  completions: 4 # COMPLETIONS in mlops.env\n", ""),
@@ -137,30 +111,9 @@ FAULTS_OF_KINDS = (
         JOB,
         "completionMode: Indexed",
     ),
-    _appended(
-        "index-for-all", "the pods ignore a value that was set", f"{SHARDS}/mlops.env", "JOB_COMPLETION_INDEX=0\n"
-    ),
-    _changed(
-        "selector-of-other-pods",
-        "the API server refuses the Deployment",
-        DEPLOYMENT,
-        "instance: every-kind-serving",
-        "instance: every-kind-server",
-    ),
-    _changed(
-        "no-room-to-roll",
-        "the API server refuses the Deployment",
-        DEPLOYMENT,
-        "maxSurge: 1",
-        "maxSurge: 0",
-        line="maxUnavailable: 0",
-    ),
-    _changed("probe-of-no-port", "no pod ever becomes ready", DEPLOYMENT, "port: http\n", "port: htpp\n"),
-    _changed(
-        "service-to-no-port",
-        "no request reaches the pods",
-        f"{SERVING}/service.yaml",
-        "targetPort: http",
-        "targetPort: htpp",
-    ),
+    _appended("index-for-all", f"{SHARDS}/mlops.env", "JOB_COMPLETION_INDEX=0\n"),
+    _changed("selector-of-other-pods", DEPLOYMENT, "instance: every-kind-serving", "instance: every-kind-server"),
+    _changed("no-room-to-roll", DEPLOYMENT, "maxSurge: 1", "maxSurge: 0", line="maxUnavailable: 0"),
+    _changed("probe-of-no-port", DEPLOYMENT, "port: http\n", "port: htpp\n"),
+    _changed("service-to-no-port", f"{SERVING}/service.yaml", "targetPort: http", "targetPort: htpp"),
 )
