@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import re
 import resource
@@ -18,7 +19,7 @@ import pytest
 
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.limits import Limits
-from packager.package import archive, tarheader, tree
+from packager.package import archive, tree
 from packager.package.opened import opened
 from tests.fuzz.tars import Item, extended, record
 from tests.fuzz.tars import archive as archive_of
@@ -113,7 +114,7 @@ VARIANTS = [
     (_tar(_A)[: 512 + 1000], ": the archive ends too early"),
     (_tar(_A) + _tar(_file("p/late")), "unexpected data after the end"),
     (
-        tarheader.of_file("p/x", 1 << 50, 0o644, 0),
+        archive.header("p/x", 1 << 50),
         ": the files are larger than 68,719,476,736 bytes in total",
     ),
     # Python 3.11's reader needs quadratic time for such a header (CVE-2024-6232).
@@ -242,34 +243,31 @@ def test_tree_refuses_folder_beyond_limits(package: Path) -> None:
         tree.read(package, Limits(size=100))
 
 
+def _inventory(path: str = "a", mode: str = "0644", digest: str = "0" * 64, **values: object) -> bytes:
+    files = {path: {"mode": mode, "sha256": digest}}
+    return json.dumps({"manifest": 1, "package": "x", "files": files, "editable": {}, **values}).encode()
+
+
 INVENTORIES = [
     (b"", "Expecting value"),
+    (b"[]", "Expected `object`"),
     (b"{}", "expected version 1, found None"),
-    (b'{"manifest": 1, "package": "../x"}', "expected the package's name"),
-    (b'{"manifest": 1, "package": "x"}', "expected digests"),
-    (
-        b'{"manifest": 1, "package": "x", "files": {}}',
-        "expected lists of lines, of files that have a digest, at 'editable'",
-    ),
-    (b'{"manifest": 1, "package": "x", "editable": {}, "files": {"../a": {}}}', "leads out of the package"),
-    (b'{"manifest": 1, "package": "x", "editable": {}, "files": {"a/./b": {}}}', "is not a plain path"),
-    (b'{"manifest": 1, "package": "x", "editable": {}, "files": {"\\ud800": {}}}', "not UTF-8"),
-    (
-        b'{"manifest": 1, "package": "x", "editable": {}, "files": {"a": 1}}',
-        "expected a mode of 0644 or 0755 and a sha256",
-    ),
-    (
-        b'{"manifest": 1, "package": "x", "editable": {}, "files": {"a": {"mode": "4755", "sha256": "%s"}}}'
-        % (b"0" * 64),
-        "expected a mode",
-    ),
-    *(
-        (
-            b'{"manifest": 1, "package": "x", "editable": {}, "files": {}, "sequence": %s}' % sequence,
-            "expected different names of overlays at 'sequence'",
-        )
-        for sequence in (b'["../x"]', b'["a", "a"]', b"[[]]", b"null")
-    ),
+    (_inventory(manifest=True), "Expected `int`"),
+    (_inventory(manifest=2), "expected version 1, found 2"),
+    (b'{"manifest": 1}', "missing required field `package`"),
+    (_inventory(package="../x"), "at `$.package`"),
+    (_inventory(package="x\n"), "at `$.package`"),
+    (_inventory(editable={"b": ["x"]}), "expected lists of lines, of files that have a digest, at 'editable'"),
+    (_inventory("../a"), "leads out of the package"),
+    (_inventory("a/./b"), "is not a plain path"),
+    (_inventory("\ud800"), "not UTF-8"),
+    (_inventory(files={"a": 1}), "at `$.files[...]`"),
+    (_inventory(mode="4755"), "at `$.files[...].mode`"),
+    (_inventory(digest="0" * 63), "at `$.files[...].sha256`"),
+    (_inventory(**{"\ud800": 1}), "is not the inventory of a package"),
+    *((_inventory(sequence=value), "at `$.sequence") for value in ("train", [1], ["../x"], ["a" * 64], [[]], None)),
+    (_inventory(sequence=["a", "a"]), "expected different names of overlays at 'sequence'"),
+    (_inventory(workspace="A b"), "expected the name of a claim"),
     (b'{"manifest": 1, "manifest": 1}', "duplicate key"),
     (b"[" * 100_000, "is not the inventory of a package: "),
     (b"9" * 5000, "is not the inventory of a package: "),

@@ -80,4 +80,4 @@ def test_inventory_with_invalid_claim_name_is_refused(mlpack: Mlpack, shared: Pa
         inventory = shared / "manifest.json"
         inventory.write_text(json.dumps({**json.loads(inventory.read_text()), "workspace": claim}))
         done = mlpack("verify", shared)
-        assert (done.code, "expected the name of a claim at 'workspace'" in done.stderr) == (5, True)
+        assert (done.code, "workspace" in done.stderr) == (5, True)
