@@ -103,7 +103,7 @@ FACES = {
     },
     "values": {"modelspec": "conversion", "modelspec.validation": "form validate"},
 }
-"""What the task service imports from the core, beside `base/`: by face, the names in each module."""
+"""The imports of the task service from the core, beside `base/`: by face, the names in each module."""
 
 USERS = {
     "judging": {"service/registry/policy.py", "service/jobs/apply.py"},

@@ -63,7 +63,7 @@ class Task(Value, frozen=True):
 
 
 class Judged(Value, frozen=True):
-    """What is wrong with an object."""
+    """A fault of an object."""
 
     message: str
     hint: str | None = None
@@ -84,7 +84,7 @@ def _overlay(items: Sequence[Object]) -> RenderedOverlay:
 
 
 def judge(rendered: Sequence[Object], completed: Sequence[Object], task: Task) -> Iterator[Judged]:
-    """Yield what is wrong with the objects of a task.
+    """Yield the faults of the objects of a task.
 
     Args:
         rendered: The objects as their author wrote them, whose fields, labels and annotations must be in the table.
