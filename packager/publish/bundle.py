@@ -37,7 +37,7 @@ from packager.publish.registry import MANIFEST, Repository
 from packager.publish.signatures import bundles_beside, check_file, find, judge, stored
 from packager.publish.upload import Descriptor
 from packager.verify import Checks
-from packager.workloads import scripts
+from packager.workloads import program
 from packager.workloads.kinds import kinds, operators
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from packager.publish.client import Access
     from packager.publish.keys import Trust
     from packager.publish.layout import Copy, Layout
-    from packager.workloads.scripts import FetchedSource
+    from packager.workloads.program import FetchedSource
 
     Source = Repository | BundledRepository
 
@@ -139,7 +139,7 @@ def needed(inventory: Mapping[str, Any]) -> dict[str, str]:
 def sources_of(inventory: Mapping[str, Any]) -> tuple[FetchedSource, ...]:
     """Return the sources that the pods of a package fetch, as it was built; each once."""
     commands = [command for document in _documents(inventory) for command in _lists(document)]
-    return tuple(dict.fromkeys(source for command in commands for _, source in scripts.fetched(command)))
+    return tuple(dict.fromkeys(source for command in commands for _, source in program.fetched(command)))
 
 
 def _documents(inventory: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Sixty-one packages with one fault each, made from good ones."""
+"""Fifty-two packages with one fault each, made from good ones."""
 
 from __future__ import annotations
 

@@ -169,24 +169,6 @@ def test_bundle_of_an_unsigned_file_is_refused_if_a_signature_is_required(
 
 
 @pytest.mark.thorough
-def test_bundle_has_the_same_bytes_every_time(mlpack: Mlpack, pushed: str) -> None:
-    for name in ("one.tar", "two.tar"):
-        assert mlpack("bundle", pushed, "--no-operators", "-d", name).code == 0
-    assert Path("one.tar").read_bytes() == Path("two.tar").read_bytes()
-    assert mlpack("bundle", pushed, "--no-operators", "-d", "one.tar").code == 2
-    assert mlpack("bundle", pushed, "--no-operators", "-d", "one.tar", "--force").code == 0
-
-
-@pytest.mark.thorough
-def test_loading_again_sends_nothing(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
-    assert mlpack("bundle", pushed, "--no-operators").code == 0
-    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
-    before = len(other.requests)
-    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
-    assert {method for method, _, _ in other.requests[before:]} == {"GET", "HEAD"}
-
-
-@pytest.mark.thorough
 def test_bundle_of_a_file_has_the_artefact_that_push_stores(
     mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
 ) -> None:
@@ -329,13 +311,6 @@ def test_load_requires_signatures_of_all_that_pull_takes_for_a_package(
         done = mlpack(*command, "--key", "prod.pub")
         assert (done.code, "hello-mpi is not signed by prod" in done.stderr) == (5, True), done.stderr
     assert other.requests == []
-
-
-def test_image_archive_without_a_list_of_manifests_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "image.tar"
-    path.write_bytes(tar([LAYOUT, ("index.json", MANIFEST), blob(b"{}")]))
-    with pytest.raises(VerificationError, match="expected a list of manifests"):
-        layout.read(path, is_ours=False)
 
 
 def test_nested_indexes_are_read_once(tmp_path: Path) -> None:
@@ -512,18 +487,6 @@ def test_image_of_this_machine_comes_from_an_archive(
 
 
 @pytest.mark.thorough
-def test_archive_of_another_image_is_not_used(mlpack: Mlpack, archive: Path, pushed: str) -> None:
-    assert pushed
-    assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
-    saved_image(Path("image.tar"), "localhost/other:openmpi")
-    done = mlpack("bundle", "local.tar.gz", "--no-operators", "--image-archive", "image.tar")
-    assert (done.code, "has no registry: localhost is this machine" in done.stderr) == (2, True)
-    saved_image(Path("image.tar"), "openmpi", extra=("etc/passwd",))
-    hostile = mlpack("bundle", "local.tar.gz", "--no-operators", "--image-archive", "image.tar")
-    assert (hostile.code, "unexpected entry 'etc/passwd'" in hostile.stderr) == (5, True)
-
-
-@pytest.mark.thorough
 def test_package_in_a_volume_is_bundled_and_moved(
     mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
 ) -> None:
@@ -631,13 +594,6 @@ def test_inspect_of_a_bundle_lists_images_operators_and_signatures(mlpack: Mlpac
     assert (refused.code, "from registries only" in refused.stderr) == (2, True)
 
 
-@pytest.mark.thorough
-def test_verify_of_a_bundle_names_missing_images(mlpack: Mlpack, registry: FakeRegistry, pushed: str) -> None:
-    assert mlpack("bundle", pushed, "--no-images").code == 0
-    done = mlpack("verify", "hello-mpi.bundle.tar")
-    assert (done.code, f"the bundle has no image {registry.host}/{IMAGE}:openmpi\n" in done.stderr) == (0, True)
-
-
 def contents(path: Path) -> tuple[layout.Layout, dict[Descriptor, bytes]]:
     """Return the layout of a bundle, and its blobs."""
     content = layout.read(path)
@@ -651,20 +607,6 @@ def contents(path: Path) -> tuple[layout.Layout, dict[Descriptor, bytes]]:
 
 def writing(content: bytes) -> Callable[[IO[bytes]], object]:
     return lambda stream: stream.write(content)
-
-
-@pytest.mark.thorough
-def test_verify_of_a_bundle_names_images_that_nothing_uses(mlpack: Mlpack, pushed: str) -> None:
-    """The bundle is not signed as a whole: `load` would store an image that someone has added."""
-    assert mlpack("bundle", pushed, "--no-operators").code == 0
-    content, blobs = contents(Path("hello-mpi.bundle.tar"))
-    added = Root(KIND, artefact.descriptor(MANIFEST), "team/stray", "1", "example.com/team/stray:1")
-    blobs |= {artefact.descriptor(part): part for part in (MANIFEST, b"{}")}
-    with Path("more.tar").open("wb") as stream:
-        layout.write(stream, [*content.roots, added], {one: writing(part) for one, part in blobs.items()})
-    done = mlpack("verify", "more.tar")
-    expected = "neither the package nor an operator in the bundle uses example.com/team/stray:1\n"
-    assert (done.code, expected in done.stderr) == (0, True)
 
 
 @pytest.mark.thorough
