@@ -43,17 +43,6 @@ def test_check_names_line_words_and_advice_of_docstrings_and_test_names() -> Non
     ]
 
 
-def test_check_reads_messages_and_comments_of_the_product() -> None:
-    source = '"""Whoever reads."""\nMESSAGE = "files are gone"\n# a limit that nobody reaches\n'
-    places = [(violation.place, violation.words) for violation in check_words.in_product(source, "x.py")]
-    assert places == [("x.py:2", "are gone"), ("x.py:1", "Whoever"), ("x.py:3", "nobody")]
-
-
-def test_check_of_documents_ignores_quoted_code() -> None:
-    text = "Use `mend`.\nThe file is there already.\n"
-    assert [violation.place for violation in check_words.in_document(text, "a.md")] == ["a.md:2"]
-
-
 def test_check_of_titles_requires_an_imperative_of_72_characters() -> None:
     for title, words in {
         "Reject JobSets with duplicate role names": [],

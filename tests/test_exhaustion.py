@@ -166,10 +166,6 @@ SEALED: dict[str, tuple[Change, str]] = {
         append(f"{SINGLE}/pod.yaml", "".join(f"field{n}: 1\n" for n in range(900))),
         "more problems are not listed",
     ),
-    "many values": (
-        append(f"{SINGLE}/pod.yaml", "".join(f"x{n}: [{'1, ' * 1_000}]\n" for n in range(20))),
-        "more than 20,000 values",
-    ),
     "components twice in each other": (_doubling, "more than 300 objects and patches"),
     "many variables": (
         append(ENV, "".join(f"KEY_{n}=1\n" for n in range(60_000))),
@@ -185,10 +181,6 @@ UNSEALED: dict[str, tuple[Change, str]] = {
     "an inventory of many files": (
         inventory(lambda: {"files": {f"f{n}": {"mode": "0644", "sha256": "0" * 64} for n in range(50_000)}}),
         "more problems",
-    ),
-    "an inventory of many edits": (
-        inventory(lambda: {"editable": {f"f{n}": [""] for n in range(500_000)}}),
-        "expected lists of lines, of files that have a digest, at 'editable'",
     ),
     "an inventory of a long version": (
         inventory(lambda: {"manifest": "x" * 10_000_000}),

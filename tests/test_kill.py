@@ -65,24 +65,6 @@ def _copies(specs: Path, count: int) -> None:
         spec.write_text(spec.read_text().replace("name: hello-mpi", f"name: hello-{index}", 1))
 
 
-@pytest.mark.parametrize("packages", [0, 3])
-def test_killed_build_of_all_leaves_complete_packages(packages: int, tmp_path: Path) -> None:
-    specs, out = tmp_path / "specs", tmp_path / "out"
-    _copies(specs, 12)
-    argv = [*MLPACK, "build", "--all", "--specs", str(specs), "-d", str(out)]
-    build = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    while len(list(out.glob("*.tar.gz"))) < packages:
-        assert build.poll() is None
-        time.sleep(0.001)
-    build.kill()
-    build.communicate()
-    for path in out.glob("*.tar.gz"):
-        with opened(path) as package:
-            assert_sealed(package)
-    subprocess.run([*argv, "--force"], check=True, stdout=subprocess.DEVNULL)
-    assert sorted(path.name for path in out.iterdir()) == sorted(f"hello-{index}.tar.gz" for index in range(12))
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_build_prints_one_line_and_leaves_complete_packages(
     number: signal.Signals, code: int, tmp_path: Path

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pytest_golden.plugin import GoldenTestFixture
 
-    from packager.verify.report import Report
+    from packager.verify.case import Report
     from tests.conftest import Outcome
 
 FOLDERS = tuple(f"--set={argument}" for argument in kinds.FOLDERS)
@@ -265,30 +265,6 @@ def test_uncommented_line_equals_build_with_option(build: Callable[..., Path], n
         edited.append(text)
     build("all", *names, settings=FOLDERS)
     assert [file.read_text() for file in files] == edited
-
-
-def test_options_for_single_folders_mount_their_volumes(
-    build: Callable[..., Path], mlpack: Callable[..., Outcome], kubectl: Path
-) -> None:
-    """The mount path is the one in mlops.env, independent of the path on the storage."""
-    package = build("output-nfs", "dataset-host-path", "checkpoint-pvc", settings=FOLDERS)
-    paths = ("OUTPUT_NFS_PATH=/export/a b", "DATASET_HOST_PATH=/disk/imagenet", "DATASET_DIR=/data", "OUTPUT_DIR=/out")
-    assert mlpack("configure", package, *(f"--set={path}" for path in paths)).code == 0
-    assert checked(package, kubectl).problems == ()
-    for overlay in overlays(package):
-        pods = [pods for pods in structures.pods(workload(overlay, kubectl)) if pods.stores and pods.mounts("output")]
-        assert pods
-        for spec in (pod.spec for pod in pods):
-            volumes = {volume["name"]: volume for volume in spec["volumes"]}
-            mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] != "run"}
-            assert volumes["output"]["nfs"] == {"server": "nfs.example.com", "path": "/export/a b"}
-            assert volumes["dataset"]["hostPath"] == {"path": "/disk/imagenet", "type": "Directory"}
-            assert volumes["checkpoint"]["persistentVolumeClaim"] == {"claimName": "checkpoints"}
-            assert [mounts[name]["mountPath"] for name in ("output", "checkpoint")] == ["/out", "/checkpoints"]
-            assert (mounts["dataset"]["mountPath"], mounts["dataset"]["readOnly"]) == ("/data", True)
-            folders = [mounts[name]["subPath"] for name in ("output", "dataset", "checkpoint")]
-            assert folders == ["PACKAGE", ".", "PACKAGE"]
-            assert "model" not in mounts
 
 
 def test_pvc_option_needs_no_claim_for_absent_dataset(

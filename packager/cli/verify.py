@@ -18,9 +18,9 @@ from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import SignatureOptions, package_or_bundled, tag_of
 from packager.verify import Checks
+from packager.verify.case import Report, Security
 from packager.verify.command import Further, expected_digest, kubernetes_versions
 from packager.verify.command import verify as judge
-from packager.verify.report import Report, Security
 
 _MOST_FILES = 200 * DEFAULT.files
 """Python cannot count the entries of a folder beyond sys.maxsize."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from packager.base.runner import Runner
     from packager.package.opened import Package
-    from packager.verify.report import Report
+    from packager.verify.case import Report
 
 _MODES = {"0644": 0o644, "0755": 0o755}
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from packager.publish.reference import PackageReference
     from packager.publish.signer import Signer
     from packager.verify import Checks
-    from packager.verify.report import Report
+    from packager.verify.case import Report
 
 _ARGO_BYTES = 1_000_000_000
 """The most bytes that Argo CD unpacks, unless it is configured otherwise."""

@@ -29,8 +29,7 @@ from packager.verify import (
     security,
     taken,
 )
-from packager.verify.case import MOST_NOTES, Case, Checks, OverlayCase
-from packager.verify.report import Finding, FindingKind, Report
+from packager.verify.case import MOST_NOTES, Case, Checks, Finding, FindingKind, OverlayCase, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
     from packager.package.opened import Package
     from packager.rendering.overlay import RenderedOverlay
-    from packager.verify.report import OverlayReport
+    from packager.verify.case import OverlayReport
 
 __all__ = ["MOST_NOTES", "Checks", "Report", "trust", "verify"]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
-    from packager.verify.original import Original
+    from packager.verify.changes import Original
 
 
 CODE = "code"

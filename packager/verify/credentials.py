@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
     from packager.rendering.overlay import RenderedOverlay
-    from packager.verify.original import Original
+    from packager.verify.changes import Original
     from packager.workloads.pods import Pods
 
 _TOKEN = "a token of the namespace's service account is mounted, with its rights"  # noqa: S105 - a message

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from packager.base.yamlio import Location
     from packager.rendering.overlay import RenderedOverlay
-    from packager.verify.original import Original
+    from packager.verify.changes import Original
     from packager.workloads.pods import Pods
 
 

@@ -9,7 +9,7 @@ from packager.base import workfolder
 from packager.base.problems import Problem
 from packager.kubernetes.kubectl import KLOG
 from packager.kubernetes.kubectl.refusals import could_not_evaluate
-from packager.verify.report import Finding
+from packager.verify.case import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

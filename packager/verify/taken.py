@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
-    from packager.verify.original import Original
-    from packager.verify.report import Report
+    from packager.verify.case import Report
+    from packager.verify.changes import Original
     from packager.verify.security import Exceeded
     from packager.workloads.pods import Pods
 

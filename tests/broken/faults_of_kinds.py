@@ -46,19 +46,17 @@ _changed = partial(changed, model=MODEL)
 _appended = partial(appended, model=MODEL)
 
 FAULTS_OF_KINDS = (
-    _fault("long-pod-name", "JobSet refuses the set", _rename, JOBSET, "name: every-kind-of-workload-here"),
+    _fault("long-pod-name", _rename, JOBSET, "name: every-kind-of-workload-here"),
     _changed(
         "waits-for-a-later-role",
-        "JobSet refuses the set",
         JOBSET,
         "    - name: scheduler\n",
         "    - name: scheduler\n      dependsOn: [{name: worker, status: Ready}]\n",
         line="dependsOn:",
     ),
-    _changed("misspelt-operator", "the API server refuses the set", JOBSET, "operator: All", "operator: all"),
+    _changed("misspelt-operator", JOBSET, "operator: All", "operator: all"),
     _changed(
         "long-address-of-a-coordinator",
-        "JobSet refuses the set",
         JOBSET,
         "  replicatedJobs:\n",
         "  coordinator: {replicatedJob: scheduler}\n  replicatedJobs:\n",
@@ -66,7 +64,6 @@ FAULTS_OF_KINDS = (
     ),
     _fault(
         "fewer-completions-than-pods",
-        "the last worker never starts, and the others wait for it",
         edits(
             (f"{SET}/wiring.yaml", "        - spec.replicatedJobs.[name=^worker$].template.spec.completions\n", ""),
             (JOBSET, "completions: 3 # WORKERS in mlops.env", "completions: 2"),
@@ -74,23 +71,10 @@ FAULTS_OF_KINDS = (
         JOBSET,
         "completions: 2",
     ),
-    _changed(
-        "restarted-in-place",
-        "a failed pod is deleted, and its log with it",
-        JOBSET,
-        "restartPolicy: Never",
-        "restartPolicy: OnFailure",
-    ),
-    _fault(
-        "service-of-the-set",
-        "our Service takes the name of the one that gives the pods their names",
-        _service,
-        f"{SET}/service.yaml",
-        f"name: {MODEL}",
-    ),
+    _changed("restarted-in-place", JOBSET, "restartPolicy: Never", "restartPolicy: OnFailure"),
+    _fault("service-of-the-set", _service, f"{SET}/service.yaml", f"name: {MODEL}"),
     _fault(
         "number-of-other-pods",
-        "the pods wait without end, or leave the new one out",
         edits(
             *((f"{SET}/wiring.yaml", f"        - {variable}\n", "") for variable in COUNTED),
             (f"{SET}/mlops.env", "WORKERS=3", "WORKERS=4"),
@@ -98,17 +82,7 @@ FAULTS_OF_KINDS = (
         JOBSET,
         'value: "3"',
     ),
-    _appended(
-        "variable-of-the-rendezvous", "the pods ignore a value that was set", f"{SET}/mlops.env", "DMLC_NUM_WORKER=8\n"
-    ),
-    _changed(
-        "job-without-a-log",
-        "the failed pod is deleted, and its log with it",
-        JOB,
-        "restartPolicy: Never",
-        "restartPolicy: OnFailure",
-    ),
-    _appended(
-        "index-for-all", "the pods ignore a value that was set", f"{SHARDS}/mlops.env", "JOB_COMPLETION_INDEX=0\n"
-    ),
+    _appended("variable-of-the-rendezvous", f"{SET}/mlops.env", "DMLC_NUM_WORKER=8\n"),
+    _changed("job-without-a-log", JOB, "restartPolicy: Never", "restartPolicy: OnFailure"),
+    _appended("index-for-all", f"{SHARDS}/mlops.env", "JOB_COMPLETION_INDEX=0\n"),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,28 +64,6 @@ def test_claim_of_an_overlay_is_kept_by_delete_with_keep_results(site: Site, vol
     assert f"found in output: {workers}" in site.run(f"mlpack logs {package.name}")
     site.run(f"mlpack delete {package.name}")
     assert site.left() == ["persistentvolumeclaim/dataset"]
-
-
-@pytest.mark.thorough
-def test_gpus_of_any_vendor_are_given_to_workers_only(site: Site) -> None:
-    [node] = [item["metadata"]["name"] for item in site.get("nodes")["items"]]
-    vendor = f"{site.namespace}.example"
-    patch = json.dumps({"status": {"capacity": {f"{vendor}/gpu.large": "4"}}})
-    site.run(f"kubectl patch node {node} --subresource=status --patch '{patch}'")
-    site.until(lambda: f"{vendor}/gpu.large" in site.get(f"node {node}")["status"]["allocatable"], "the devices")
-    try:
-        values = {"GPU_VENDOR": vendor, "GPU_RESOURCE": "gpu.large", "GPU_COUNT": "2"}
-        given = " ".join(f"--site {key}={value}" for key, value in values.items())
-        package = site.build(str(SPEC), f"--with gpu {given}")
-        site.run(commands(package, "multi-node")[0], cwd=package)
-        workers = site.until(lambda: len(pods := workers_of(site)) == 2 and pods, "both workers")
-        asked = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in workers]
-        assert [limits.get(f"{vendor}/gpu.large") for limits in asked] == ["2", "2"]
-        assert site.end_of("storage-multi-node") == "Succeeded", site.log(site.launcher())
-        assert vendor not in json.dumps(site.get(f"pod {site.launcher()}")["spec"])
-    finally:
-        gone = json.dumps([{"op": "remove", "path": f"/status/capacity/{vendor}~1gpu.large"}])
-        site.run(f"kubectl patch node {node} --subresource=status --type=json --patch '{gone}'")
 
 
 @pytest.mark.thorough

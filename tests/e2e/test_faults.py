@@ -6,14 +6,12 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import testbed
 from tests.e2e.faults import component, faulty
-from tests.e2e.network import line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,20 +151,6 @@ def test_deploy_survives_compactions_and_a_restart_of_the_api_server(site: Site,
     assert "the cluster is reachable again" in stderr
     assert sorted(line for line in out.splitlines() if line.endswith("slept")) == ["rank 0: slept", "rank 1: slept"]
     package.delete()
-
-
-def test_deploy_survives_a_connection_lost_for_20_seconds(site: Site) -> None:
-    package = faulty(site, "sleep:30")
-    with line(Path(site.environment["KUBECONFIG"])) as connection:
-        with package.running("deploy", "--follow") as deploy:
-            package.until_running()
-            connection.whole.clear()
-            time.sleep(20)
-            connection.whole.set()
-            out, stderr = deploy.communicate(timeout=120)
-        assert deploy.returncode == 0, stderr
-        assert sorted(line for line in out.splitlines() if line.endswith("slept")) == ["rank 0: slept", "rank 1: slept"]
-        package.delete()
 
 
 @pytest.mark.thorough

@@ -22,7 +22,7 @@ ALONE = ("ignores", "no-client", "no-server", "server-elsewhere", "wrong-port", 
 """Some pod works alone, and ends as if it had done its part."""
 
 RULE = ("FORWARD", "-p", "tcp", "-m", "multiport", "--dports", "29500,8476,9091,2222", "-j", "DROP")
-"""What a network policy becomes on a node; the network of the tests' cluster has none."""
+"""The rule on a node that a network policy becomes; the network of the tests' cluster has none."""
 
 
 @pytest.mark.thorough

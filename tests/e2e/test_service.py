@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import socket
 import subprocess
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +16,6 @@ import httpx
 import pytest
 import yaml
 
-from tests.e2e.network import line
 from tests.e2e.site import MPI_IMAGE, create_later
 from tests.e2e.storage import storage_class
 from tests.service import original
@@ -30,9 +27,6 @@ if TYPE_CHECKING:
 
     from tests.e2e.site import Images, Site
 
-OUTAGE = 60.0
-"""Seconds for which the API server is unreachable."""
-
 # The image of the original's definition; its program prints its three configs.
 DOCKERFILE = """\
 FROM docker.io/library/debian:trixie-slim
@@ -40,30 +34,6 @@ USER 1000:1000
 CMD ["sh", "-c", "for name in GLOBALCFG DATASETCFG PROCESSCFG; do printenv $name; done; touch $STORAGE/done"]
 """
 
-# A job that prints metrics for some seconds, waits for a file if one is set, and ends with an exit code.
-LEARNING = """\
-apiVersion: batch/v1
-kind: Job
-metadata: {name: "{{ global.release }}"}
-spec:
-  backoffLimit: 0
-  template:
-    spec:
-      containers:
-      - name: main
-        image: "{{ image.repository }}:{{ image.tag }}"
-        command:
-        - bash
-        - -c
-        - |
-          for step in $(seq {{ process.train.steps | int }})
-          do printf '{"step": %d, "loss": %d}\\n' $step $((1000 / step)); sleep 1
-          done
-          {% if process.train.file is defined %}
-          until test -e {{ process.train.file | sh }}; do sleep 1; done
-          {% endif %}
-          exit {{ process.train.code | default(0) | int }}
-"""
 # A JobSet of two pods that wait for a file; the first ends with the given exit code, the second with 0.
 SET = """\
 apiVersion: jobset.x-k8s.io/v1alpha2
@@ -92,16 +62,6 @@ spec:
                 until test -e /tmp/go; do sleep 1; done
                 test $JOB_COMPLETION_INDEX = 1 || exit {{ process.train.code | int }}
 """
-DEFINITION = {
-    "name": "learning",
-    "task_template_name": "learning-task",
-    "user_values_description": "process:\n  train:\n    steps: (Required:integer) Seconds\n"
-    "    file: (Optional) What it waits for\n"
-    "    code: (Optional:integer) Exit code\n"
-    "endpoints:\n  - endpoint: (Optional) Where to report\n    type: (Optional) event\n",
-    "user_values_example": "taskDef: learning\nprocess:\n  train:\n    steps: 3\n",
-    "system_values": "image:\n  repository: {}\n  tag: {}\n".format(*MPI_IMAGE.rsplit(":", 1)),
-}
 
 
 class Hooks(ThreadingHTTPServer):
@@ -118,10 +78,6 @@ class Hooks(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
-
-    def told(self, release: str) -> list[str]:
-        """Return the statuses in the callbacks of a job, in order."""
-        return [body["status"] for _, body in self.got if body["task_id"] == release]
 
 
 class Hook(BaseHTTPRequestHandler):
@@ -185,12 +141,6 @@ def send(client: httpx.Client, path: str, body: bytes) -> Any:
     answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 201, answer.text
     return answer.json()
-
-
-def register(client: httpx.Client) -> None:
-    """Register the template and the definition of the jobs that print metrics."""
-    send(client, "/v1/templates", json.dumps({"name": "learning-task", "template": LEARNING}).encode())
-    send(client, "/v1/definitions", json.dumps(DEFINITION).encode())
 
 
 def job_of(client: httpx.Client, release: str) -> dict[str, Any]:
@@ -263,7 +213,7 @@ def test_workloads_of_operators_are_followed(site: Site) -> None:
     with served(site) as client:
         send(client, "/v1/templates", json.dumps({"name": "set", "template": SET}).encode())
         values = {"user_values_description": "process:\n  train:\n    code: (Required:integer) Exit code\n"}
-        values["system_values"] = str(DEFINITION["system_values"])
+        values["system_values"] = "image:\n  repository: {}\n  tag: {}\n".format(*MPI_IMAGE.rsplit(":", 1))
         example = "taskDef: set\nprocess:\n  train:\n    code: 0\n"
         body = {"name": "set", "task_template_name": "set", "user_values_example": example, **values}
         send(client, "/v1/definitions", json.dumps(body).encode())
@@ -299,65 +249,3 @@ def test_workloads_of_operators_are_followed(site: Site) -> None:
         log = client.get(f"/v1/jobs/{hello}/logs").text
         assert "rank 1 of 2: host " in log
         assert "rank 1: OUTPUT_DIR=/results\\ of\\ \\{\\{7\\*7\\}\\}\\ \\$\\(HOME\\)" in log
-
-
-@pytest.mark.thorough
-@pytest.mark.usefixtures("mpi_image")
-def test_jobs_that_end_during_an_outage_of_the_api_server_are_reported_correctly(site: Site) -> None:
-    own = Path(site.environment["KUBECONFIG"])
-    direct = f"kubectl --kubeconfig={shutil.copy(own, site.folder / 'direct')}"
-    with line(own) as connection, hooked() as hooks, served(site) as client:
-        register(client)
-        endpoint = {
-            "endpoint": f"{hooks.address}/",
-            "type": "event",
-            "events": ["running", "succeeded", "failed", "deleted"],
-        }
-
-        def create(key: str, code: int) -> httpx.Response:
-            train = {"steps": 2, "code": code, "file": "/tmp/go"}
-            body = {"taskDef": "learning", "process": {"train": train}, "endpoints": [endpoint]}
-            return client.post("/v1/jobs", json=body, headers={"Idempotency-Key": key})
-
-        def created(key: str, code: int = 0) -> str:
-            return str(
-                site.until(lambda: (made := create(key, code)).status_code == 201 and made, key).json()["release"]
-            )
-
-        def let_end(release: str) -> None:
-            site.let_end(f"job/{release}", "/tmp/go", direct)
-
-        good, bad, late, gone = (
-            created(key, code) for key, code in (("good", 0), ("bad", 3), ("late", 0), ("gone", 0))
-        )
-        old = [good, bad, late, gone]
-        site.until(lambda: {job_of(client, release)["status"] for release in old} == {"running"}, "all to run")
-        connection.is_cut = True
-        end = time.monotonic() + OUTAGE
-        refused = create("new", 0)
-        assert (refused.status_code, "retry-after" in refused.headers) == (503, True), refused.text
-        site.until(lambda: client.get("/readyz").status_code == 503, "the server not to be ready", OUTAGE)
-        let_end(good)
-        let_end(bad)
-        site.run(f"{direct} delete job {gone} --wait=false")
-        time.sleep(max(0.0, end - time.monotonic()))
-        jobs = client.get("/v1/jobs").json()["items"]
-        assert {job["release"]: job["status"] for job in jobs} == dict.fromkeys(old, "running")
-        connection.is_cut = False
-        new = created("new")
-        for release in (late, new):
-            site.until(lambda release=release: job_of(client, release)["status"] == "running", "it to run")
-            let_end(release)
-        ends = {good: "succeeded", bad: "failed", late: "succeeded", gone: "deleted", new: "succeeded"}
-        for release, status in ends.items():
-            job = site.until(lambda release=release: ended(client, release), f"the end that is {status}")
-            assert job["status"] == status, job
-            site.until(lambda release=release: len(hooks.told(release)) == 2, "callbacks")
-            assert hooks.told(release) == ["running", status]
-        assert job_of(client, gone)["reason"] == "DeletedInCluster"
-        assert "exit code 3" in job_of(client, bad)["message"]
-        for release in (good, bad, late, new):
-            (curve,) = client.get(f"/v1/jobs/{release}/metrics").json()["items"]
-            assert curve["points"] == [[1, 1000.0], [2, 500.0]]
-        listed = {job["release"] for job in client.get("/v1/jobs").json()["items"]}
-        assert listed == ends.keys()

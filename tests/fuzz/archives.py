@@ -1,4 +1,4 @@
-"""Malicious archives and folders, and tars from pods: opened, read and edited in this process.
+"""Malicious archives and folders: opened, read and edited in this process.
 
 Every stage that reads a package runs on the archives and folders that can be opened, except kubectl, which the subject
 "packages" starts or replaces.
@@ -6,15 +6,12 @@ Every stage that reads a package runs on the archives and folders that can be op
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 from typing import TYPE_CHECKING
 
 from packager.base.errors import MlpackError
 from packager.base.limits import DEFAULT, Limits
-from packager.cluster.files import Listing, StoredEntry
-from packager.cluster.pull import Pull, unpack
 from packager.configure import changes as configure
 from packager.configure import settings
 from packager.package import integrity as files
@@ -42,10 +39,8 @@ def subject(work: Path) -> Judge:
 
     def judge(random: Random) -> str | None:
         with packages.emptied(work) as (folder, _):
-            kind = random.random()
-            if kind < 0.3:
-                return _received(random, seeds, folder)
-            return _opened(_archive(random, seeds, folder) if kind < 0.7 else _folder(random, seeds, folder))
+            make = random.choice((_archive, _folder))
+            return _opened(make(random, seeds, folder))
 
     return judge
 
@@ -139,26 +134,3 @@ def _read(package: Package) -> None:
 def _unclear(error: MlpackError) -> str | None:
     text = str(error)
     return None if text and "\n" not in text and text.isprintable() else f"the message is {text!r}"
-
-
-def _received(random: Random, seeds: Seeds, folder: Path) -> str | None:
-    """Receive a tar in `folder`, and return a message about a fault in the result, or None."""
-    items = _items(random, seeds)
-    tar = tars.harmed(random, items)
-    asked = {f"package/{name}": StoredEntry(f"package/{name}", "file", 1, 0) for name in _files(random, seeds)}
-    work = Pull(Listing(tuple(asked.values())), asked, list(asked), (), ())
-    if random.random() < 0.3:
-        tar = mutate.raw(random, tar)
-    into = folder / "into"
-    into.mkdir()
-    try:
-        unpack(io.BytesIO(tar), work, into)
-    except MlpackError as error:
-        return _unclear(error)
-    finally:
-        present = [path for path in folder.rglob("*") if path != into]
-    if any(path.is_symlink() or not path.is_relative_to(into) for path in present):
-        return f"there is something that may not be: {present}"
-    if {str(path.relative_to(into)) for path in present if path.is_file()} - asked.keys():
-        return f"a file was written that was not asked for: {present}"
-    return None

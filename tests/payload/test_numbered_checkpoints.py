@@ -74,17 +74,6 @@ def names(output: Path) -> list[str]:
     return sorted(path.stem for path in (output / "checkpoints").iterdir())
 
 
-def test_checkpoint_is_on_the_disk_before_it_gets_its_name(
-    save: Callable[[int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-    monkeypatch.setattr(os, "fsync", lambda _file: seen.append(names(tmp_path)))
-    save(1)
-    assert seen == [["unfinished"]]
-    assert len(names(tmp_path)) == 1
-    assert names(tmp_path) != ["unfinished"]
-
-
 def test_processes_killed_while_they_save_leave_one_file(
     save: Callable[[int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,6 @@ class Build:
 
 
 PAUSE = Build("pause", (".",), "seconds", is_busy=True)
-MOUNT_NFS = Build("mount.nfs", (".",), "seconds", is_busy=True)
 # A separate module, because these need later versions of Kubernetes' libraries than Kueue does.
 OPERATORS = Build(
     "operators",
@@ -129,7 +128,7 @@ CONTAINERD = Build(
     ),
     "about 3 minutes",
 )
-BUILDS = (PAUSE, MOUNT_NFS, OPERATORS, KUBERNETES, *((CONTAINERD,) if IMAGE_VOLUMES else ()))
+BUILDS = (PAUSE, OPERATORS, KUBERNETES, *((CONTAINERD,) if IMAGE_VOLUMES else ()))
 
 
 def build_all(builds: tuple[Build, ...] = BUILDS) -> None:

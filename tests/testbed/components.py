@@ -21,8 +21,6 @@ _OPERATORS = "/run/bin/operators"
 _PATIENCE = 180.0
 """The timeout in seconds for a component on a busy machine; a component that ends is detected at once."""
 _LOOKS = 5
-_MOUNT_PROGRAM = "100005"
-"""The number of the program in RPC (RFC 1813); some machines lack the list with its name."""
 _LINES_SHOWN = 15
 
 
@@ -106,11 +104,6 @@ def _containerd_answers(node: Node) -> bool:
     return bool(run(node.enter("ctr", "version")))
 
 
-def _folders_can_be_mounted(node: Node) -> bool:
-    """Return whether the program that clients ask to mount a folder is registered at rpcbind and answers."""
-    return bool(run(node.enter("rpcinfo", "-T", "tcp", "127.0.0.1", _MOUNT_PROGRAM, "3")))
-
-
 def _api_server_is_ready(_: Node) -> bool:
     return bool(kubectl("get", "--raw=/readyz"))
 
@@ -155,12 +148,6 @@ CONTAINERD = Component(
         "--config=/run/config/containerd.toml",
     ),
     ready=_containerd_answers,
-)
-NFS_SERVER = Component(
-    "nfs-server",
-    ("/usr/bin/ganesha.nfsd", "-F", "-f", "/run/config/ganesha", "-L", "STDERR", "-p", "/run/nfs-server.pid"),
-    port=2049,
-    ready=_folders_can_be_mounted,
 )
 API_SERVER = Component(
     "kube-apiserver",
@@ -247,7 +234,6 @@ KUEUE = Component(
 COMPONENTS = (
     ETCD,
     CONTAINERD,
-    NFS_SERVER,
     API_SERVER,
     CONTROLLER_MANAGER,
     SCHEDULER,

@@ -22,7 +22,6 @@ from tests.testbed.components import (
     KUEUE,
     LWS,
     MPI_OPERATOR,
-    NFS_SERVER,
     SCHEDULER,
     Component,
 )
@@ -142,7 +141,7 @@ def _definition() -> str:
 
 def _start_all(running: Node) -> None:
     """Start all components except those that were stopped, in the order of their dependencies."""
-    _wait(running, _start(running, ETCD, CONTAINERD, NFS_SERVER))
+    _wait(running, _start(running, ETCD, CONTAINERD))
     images.load_pause(running)
     _wait(running, _start(running, API_SERVER))
     started = _start(running, CONTROLLER_MANAGER, SCHEDULER, KUBELET, COREDNS)

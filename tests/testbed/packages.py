@@ -15,10 +15,7 @@ NODE = {
     "containernetworking-plugins": "/usr/lib/cni/bridge",
     "etcd-server": "etcd",
     "iproute2": "ip",
-    "nfs-ganesha": "ganesha.nfsd",
-    "nfs-ganesha-vfs": "/usr/share/doc/nfs-ganesha-vfs",  # what is in it lies in a folder for each architecture
     "openssl": "openssl",
-    "rpcbind": "rpcbind",
     "runc": "runc",
     "util-linux": "nsenter",
 }
@@ -87,7 +84,7 @@ def _found(sign: str) -> bool:
 
 @contextmanager
 def _no_service_starts() -> Iterator[None]:
-    """Prevent packages from starting their services, such as etcd or an NFS server, on the machine.
+    """Prevent packages from starting their services, such as etcd, on the machine.
 
     For this, Debian uses a program `policy-rc.d` that exits with 101 (invoke-rc.d(8)). An existing program is kept.
     """

@@ -15,10 +15,6 @@ _REQUIRED = {
         "sigs.k8s.io/jobset": versions.JOBSET,
         "sigs.k8s.io/lws": versions.LWS,
     },
-    "mount.nfs": {
-        "github.com/hanwen/go-fuse/v2": versions.GO_FUSE,
-        "github.com/willscott/go-nfs-client": versions.GO_NFS_CLIENT,
-    },
     "cosign": {
         "github.com/sigstore/cosign/v3": versions.COSIGN,
     },

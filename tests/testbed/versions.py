@@ -21,10 +21,6 @@ SCHEDULER_PLUGINS, ITS_KUBERNETES = "0.34.7", "1.34.7"
 VOLCANO, VOLCANO_APIS = "1.14.1", "1.14.0"
 """Another one, built with the same libraries, and the newest release of its types that can be had as a module."""
 
-GO_FUSE = "2.12.1"
-GO_NFS_CLIENT = "0.0.0-20240104095149-b44639837b00"
-"""The modules of the node's NFS client; the second has no releases."""
-
 COSIGN = "3.1.3"
 """The program that checks our signatures, and whose signatures we check."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -17,7 +16,7 @@ from packager.kubernetes.manifest import Manifest
 from packager.package.opened import opened
 from packager.rendering import kustomization
 from packager.rendering.overlay import RenderedOverlay
-from packager.verify import Checks, allowed_fields, containers, names, objects, options, references, verify
+from packager.verify import Checks, allowed_fields, containers, names, objects, options, verify
 from tests.broken import build
 
 if TYPE_CHECKING:
@@ -47,44 +46,16 @@ def of_container(**fields: Any) -> Callable[[dict[str, Any]], object]:
     return lambda pod: pod["spec"]["containers"][0].update(fields)
 
 
-def mounted(*paths: str) -> Callable[[dict[str, Any]], object]:
-    return of_container(volumeMounts=[{"name": "output", "mountPath": path} for path in paths])
-
-
-def doubled(key: str) -> Callable[[dict[str, Any]], object]:
-    return lambda pod: pod["spec"][key].append(deepcopy(pod["spec"][key][0]))
-
-
-def volume(entry: dict[str, Any]) -> Callable[[dict[str, Any]], object]:
-    return lambda pod: pod["spec"]["volumes"].append(entry)
-
-
 def test_invalid_pod_field_is_reported(package: Path) -> None:
     for change, message in [
         (of_container(image=None), "the container has no image"),
         (of_container(image="a b"), "invalid image 'a b'"),
-        (
-            of_container(image="example/a"),
-            "has no tag or digest, so a later pull may get a different image (name a tag)",
-        ),
         (of_container(resources={"requests": {"cpu": "-1"}}), "-1 is negative"),
         (of_container(resources={"limits": {"cpu": "much"}}), "expected a quantity such as 500m or 4Gi, found 'much'"),
         (of_container(securityContext={"runAsUser": 0}), "(choose another user)"),
-        (of_container(securityContext={"runAsUser": -5}), "expected 0 to 2147483647, found -5"),
-        (doubled("containers"), "duplicate container 'main'"),
-        (doubled("volumes"), "duplicate volume 'output'"),
-        (mounted("/a", "/a"), "two volumes are mounted at /a"),
-        (mounted("/a:b"), "'/a:b' contains ':', which is not allowed in a mountPath"),
-        (of_container(volumeMounts=[{"name": "outputs", "mountPath": "/a"}]), "volume 'outputs' not found"),
-        (of_container(envFrom=[{"configMapRef": {"name": "mine"}}]), "the overlay has no ConfigMap 'mine'"),
-        (
-            volume({"name": "own", "persistentVolumeClaim": {"claimName": "mine"}}),
-            "none; or --allow pod.spec.volumes[].persistentVolumeClaim.claimName permits",
-        ),
     ]:
         overlay = changed(package, SINGLE, "pod.yaml", change)
-        problems = [str(problem) for check in (containers.check, references.check) for problem in check(overlay)]
-        problems += [str(problem) for problem in allowed_fields.check(overlay, ())]
+        problems = [str(problem) for problem in containers.check(overlay)]
         assert any(message in problem for problem in problems), problems
 
 
@@ -113,7 +84,6 @@ def test_invalid_mpijob_field_is_reported(package: Path) -> None:
         (replica("Launcher", 2), "expected 1, found the number 2"),
         (replica("Worker", 0), "expected at least 1, found 0"),
         (processes("0"), "expected at least 1 process, found 0"),
-        (processes("3"), "3 processes, and 2 workers x 1 slots hold 2"),
         (lambda job: job["metadata"].update(name="a" * 300), "300 characters, the limit is "),
     ]:
         overlay = changed(package, MULTI, "mpi-job.yaml", change)

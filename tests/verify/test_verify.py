@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.runner import Runner
-from packager.kubernetes.kubectl import kustomize
 from packager.package.opened import opened
 from packager.verify import Checks, verify
 from tests.broken import pack, seal
@@ -99,14 +98,6 @@ def test_tarball_findings_name_paths_in_the_tarball(mlpack: Run, package: Path, 
     where = _line(package / SINGLE / "pod.yaml", "other-env")
     assert f"{path}:{SINGLE}/pod.yaml:{where}: Pod hello-mpi-single-node: " in done.stdout
     assert all(line.startswith(f"{path}:") for line in done.stdout.splitlines())
-
-
-def test_output_folder_is_accepted_and_similar_name_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
-    (package / "output/logs").mkdir(parents=True)
-    (package / "output/logs/rank-0.txt").touch()
-    (package / "outputs").touch()
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (5, f"{package}/outputs: the package was not sealed with this file\n")
 
 
 def test_verify_reports_all_findings_at_once_with_their_lines(mlpack: Run, package: Path, kubectl: Path) -> None:
@@ -206,17 +197,6 @@ def test_kubectl_with_endless_output_is_stopped(mlpack: Run, package: Path, tmp_
     assert mlpack("status", package, "--kubectl", stub).code == 6
 
 
-def test_kubectl_that_does_not_end_is_stopped(
-    mlpack: Run, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert kustomize._SECONDS == 30  # noqa: SLF001
-    monkeypatch.setattr(kustomize, "_SECONDS", 0.2)
-    stub = _stub(tmp_path / "stub", "exec sleep 60")
-    done = mlpack("verify", package, "--kubectl", stub)
-    assert (done.code, done.stdout) == (6, "")
-    assert f"not checked: {stub} " in done.stderr
-
-
 def test_unknown_field_names_the_versions_without_it(mlpack: Run, package: Path, kubectl: Path) -> None:
     replace(
         package / SINGLE / "pod.yaml", "    - name: identity\n", "    - name: identity\n      restartPolicy: Always\n"
@@ -295,17 +275,6 @@ def test_max_size_and_max_files_limit_archives(mlpack: Run, package: Path, tmp_p
         done = mlpack("verify", path, option, value)
         assert (done.code, done.stdout) == (5, "")
         assert done.stderr.count("\n") == 1
-
-
-def test_sealed_file_that_is_missing_is_reported_at_its_line(mlpack: Run, package: Path, kubectl: Path) -> None:
-    """A sealed path that does not exist is a finding; the file is not looked up elsewhere."""
-    path = package / "manifest.json"
-    inventory: dict[str, Any] = json.loads(path.read_text())
-    inventory["files"]["quickstart/absent"] = {"mode": "0644", "sha256": "0" * 64}
-    path.write_text(json.dumps(inventory, indent=2))
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    number = path.read_text().splitlines().index('    "quickstart/absent": {') + 1
-    assert done.stdout == f"{path}:{number}:5: quickstart/absent is listed here but missing\n"
 
 
 def test_hint_to_fix_a_mode_runs_in_a_shell(mlpack: Run, package: Path, kubectl: Path, tmp_path: Path) -> None:

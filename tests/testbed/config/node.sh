@@ -6,7 +6,6 @@
 #   /run/bin/*    the programs built; /run/config this folder; /run/credentials keys and kubeconfigs
 #   /var          the run folder's var: so that also the paths hard-coded in the kubelet, the container runtime and CNI
 #                 (/var/log/containers, /run/containerd/s, /var/lib/cni …) touch nothing of the machine's
-#   /var/export   what the NFS server exports
 set -eu
 folder=$1
 shift
@@ -32,15 +31,8 @@ mount --bind "$folder/var" "$run/var"
 mkdir -p "$run/etc/upper/kueue/metrics" "$run/etc/work"
 ln -s /run/credentials/kueue "$run/etc/upper/kueue/metrics/certs"
 mount -t overlay -o "lowerdir=/etc,upperdir=$run/etc/upper,workdir=$run/etc/work" node /etc
-# `mount -t nfs` starts /sbin/mount.nfs: ours, which needs no NFS client in the kernel, whether the machine has one or not.
-mkdir -p "$run/sbin/upper" "$run/sbin/work"
-ln -s /run/bin/mount.nfs/mount.nfs "$run/sbin/upper/mount.nfs"
-mount -t overlay -o "lowerdir=/sbin,upperdir=$run/sbin/upper,workdir=$run/sbin/work" node /sbin
 mount --rbind "$run" /run
 mount --bind /run/var /var
-# The folder that the NFS server exports. Not every file system has the handles by which it finds files; tmpfs does.
-mkdir -p /var/export
-mount -t tmpfs -o mode=755 export /var/export
 
 # The kubelet sets these six for the whole kernel (setupKernelTunables in pkg/kubelet/cm/container_manager_linux.go). A test
 # cluster has no business there: it finds files that already say what it wants to hear.
@@ -59,8 +51,6 @@ ip link add cni0 address 0a:58:0a:f4:00:01 type bridge
 ip address add 10.244.0.1/24 dev cni0
 ip address add 10.96.0.1/32 dev cni0 # of the Service `kubernetes`: there is no kube-proxy to lead pods to the API server
 ip link set cni0 up
-
-/sbin/rpcbind # tells NFS clients the server's ports
 
 touch /run/ready
 exec /run/bin/pause/pause
