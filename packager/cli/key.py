@@ -35,7 +35,7 @@ def new(
     The password of NAME.key is asked for, or read from MLPACK_KEY_PASSWORD. Existing files are never replaced.
     """
     try:
-        from packager.publish.signer import new_key
+        from packager.publish.keys import new_key
     except ModuleNotFoundError as error:
         raise missing_extra("a key pair", error, "sign") from None
 
@@ -44,7 +44,7 @@ def new(
         emit_output(made.as_json(), [str(made.private), str(made.public)], output)
     else:
         emit_data(f"{made.private}\n{made.public}")
-    say(f"{made.key.kind} {made.key.fingerprint}")
+    say(f"{made.kind} {made.key.fingerprint}")
     say(f"keep {made.private} secret{'' if made.is_encrypted else ': it is not encrypted'}; publish {made.public}")
 
 

@@ -20,7 +20,7 @@ from packager.cli.registry_arguments import RegistryOptions, with_registry
 
 if TYPE_CHECKING:
     from packager.publish.push import PushedPackage
-    from packager.publish.signer import Signer
+    from packager.publish.keys import Signer
 
 
 @with_registry
@@ -106,7 +106,7 @@ def _signers(files: list[Path]) -> tuple[Signer, ...]:
     from packager.cli.signature_arguments import password_of
 
     try:
-        from packager.publish.signer import signers
+        from packager.publish.keys import signers
     except ModuleNotFoundError as error:
         raise missing_extra("--sign-key", error, "sign") from None
     return signers(files, password_of, say)

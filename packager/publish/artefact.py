@@ -6,7 +6,6 @@ package and options give the same bytes.
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 import hashlib
 import re
@@ -181,7 +180,7 @@ def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mappi
 
     Args:
         kind: The type of the manifest and of its only layer.
-        content: The layer, which the manifest contains too, so readers need not ask for it.
+        content: The layer.
         subject: The manifest that it refers to.
         annotations: The annotations.
     """
@@ -190,7 +189,7 @@ def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mappi
         "mediaType": MANIFEST,
         "artifactType": kind,
         "config": _entry(EMPTY_CONFIG, descriptor(EMPTY)),
-        "layers": [_entry(kind, descriptor(content)) | {"data": base64.b64encode(content).decode()}],
+        "layers": [_entry(kind, descriptor(content))],
         "subject": _entry(MANIFEST, subject),
         "annotations": dict(annotations),
     }

@@ -27,14 +27,14 @@ from packager.cluster import operator_release
 from packager.package.inventory import parsed
 from packager.package.layout import OVERLAYS
 from packager.package.opened import opened
-from packager.publish import artefact, layout, referrers
+from packager.publish import artefact, layout
 from packager.publish.artefact import ArtefactChoices
 from packager.publish.images import check_pushable, image_reference
 from packager.publish.layout import BundledRepository, Root
 from packager.publish.push import facts_of, images_of, packed
 from packager.publish.reference import dashed, is_digest, is_reference, parse
 from packager.publish.registry import MANIFEST, Repository
-from packager.publish.signatures import bundles_beside, check_file, find, judge, stored
+from packager.publish.signatures import bundles_beside, check_file, find, judge, referring
 from packager.publish.upload import Descriptor
 from packager.verify import Checks
 from packager.workloads import scripts
@@ -225,7 +225,7 @@ class _Collected:
         self.roots.append(Root(kind, Descriptor(digest, len(content)), repository, tag, name))
         tags = [f"{dashed(digest)}{end}" for end in _COSIGN]
         attached: list[tuple[str | None, tuple[bytes, str] | None]] = [(tag, source.find_manifest(tag)) for tag in tags]
-        listed = [str(entry.get("digest")) for entry in referrers.listed(source, digest)]
+        listed = [str(entry.get("digest")) for entry in source.referrers(digest)]
         attached += [(None, source.manifest(name)) for name in listed if is_digest(name)]
         for other, found in attached:
             if found is not None:
@@ -321,7 +321,7 @@ def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell)
         if judge(content, made.digest, ()).problem is None:
             work.add_bytes(artefact.EMPTY)
             work.add_bytes(content)
-            work.add_made(stored(content, blob), name, None, is_attached=True)
+            work.add_made(referring(content, blob), name, None, is_attached=True)
     return _Subject(package.name, tuple(images), package.inventory, package.version)
 
 

@@ -255,8 +255,8 @@ class BundledRepository:
         """Return the tags of the repository."""
         return tuple(root.tag for root in self._roots if root.tag is not None)
 
-    def referrers(self, digest: str) -> bytes:
-        """Return the index of the manifests that refer to another one."""
+    def referrers(self, digest: str) -> list[dict[str, Any]]:
+        """Return the descriptors of the manifests that refer to another one."""
         entries = []
         for root in self._roots:
             content, manifest = self._layout.manifests[root.blob.digest]
@@ -264,7 +264,7 @@ class BundledRepository:
                 entry = {"mediaType": manifest.kind, "digest": root.blob.digest, "size": len(content)}
                 copied = {key: manifest.content.get(key) for key in ("artifactType", "annotations")}
                 entries.append(entry | {key: value for key, value in copied.items() if value is not None})
-        return jsonio.compact_bytes({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries})
+        return entries
 
     def content(self, blob: Descriptor) -> bytes:
         """Return a blob of at most MANIFEST_BYTES bytes. Raises VerificationError if it is larger, or missing."""

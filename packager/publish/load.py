@@ -23,7 +23,7 @@ from packager.package import integrity
 from packager.package.inventory import parsed
 from packager.package.layout import env
 from packager.package.opened import opened
-from packager.publish import artefact, layout, referrers
+from packager.publish import artefact, layout
 from packager.publish.artefact import TAR
 from packager.publish.bundle import OPERATORS, SOURCES, sources_of
 from packager.publish.layout import BundledRepository
@@ -496,17 +496,13 @@ def _blobs(content: Layout, roots: list[Root]) -> list[Descriptor]:
 
 
 def _put(registry: Repository, content: Layout, digest: str) -> None:
-    """Store a manifest by its digest, unless it is there, and list it as one that refers to another manifest."""
+    """Store a manifest by its digest, unless it is there, and is listed if it refers to another manifest."""
     text, manifest = content.manifests[digest]
     is_there = registry.digest_of(digest) is not None
-    is_listed = False if is_there else registry.put_manifest(digest, text, manifest.kind)
-    if manifest.subject is not None and not is_listed:
-        entry = {"mediaType": manifest.kind, "digest": digest, "size": len(text)}
-        kind = manifest.content.get("artifactType") or (manifest.content.get("config") or {}).get("mediaType")
-        entry |= {"artifactType": kind} if kind else {}
-        entry |= {"annotations": manifest.content["annotations"]} if manifest.content.get("annotations") else {}
-        if all(other.get("digest") != digest for other in referrers.listed(registry, manifest.subject)):
-            referrers.add(registry, manifest.subject, entry)
+    if is_there and manifest.subject is not None:
+        is_there = any(other.get("digest") == digest for other in registry.referrers(manifest.subject))
+    if not is_there:
+        registry.put_manifest(digest, text, manifest.kind)
 
 
 def _check_signatures(contents: BundleContents, trust: Trust, tell: Tell) -> None:

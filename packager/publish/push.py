@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from packager.package.opened import Package
     from packager.publish.artefact import Artefact
     from packager.publish.client import Access
+    from packager.publish.keys import Signer
     from packager.publish.reference import PackageReference
-    from packager.publish.signer import Signer
     from packager.verify import Checks
     from packager.verify.report import Report
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import io
 from functools import wraps
-from typing import IO, TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from packager.base import jsonio
 from packager.base.errors import ToolError, VerificationError
 from packager.base.web import PIECE, Content, TransientError
 from packager.publish.client import RegistryClient
-from packager.publish.reference import is_digest, is_tag
+from packager.publish.reference import dashed, is_digest, is_tag
 from packager.publish.upload import Descriptor, Upload
 
 if TYPE_CHECKING:
@@ -47,6 +47,25 @@ _WITHOUT_REFERRERS = (400, 404, 405)
 
 _TAGS_BYTES = 1 << 20
 _MOST_TAGS = 1_000
+_TRIES = 3
+_MOST_VALUES = 50_000  # of a list of referrers
+
+
+def digest_of(content: bytes) -> str:
+    """Return the digest of some bytes."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _entries(content: bytes, digest: str) -> list[dict[str, Any]]:
+    """Return the entries of a list of referrers. Raises VerificationError."""
+    try:
+        index = jsonio.read(content, max_values=_MOST_VALUES)
+    except jsonio.JsonError as error:
+        raise VerificationError(f"{digest}: the list of what refers to it is not valid: {error}") from None
+    entries = index.get("manifests") if isinstance(index, dict) else None
+    if not isinstance(entries, list):
+        raise VerificationError(f"{digest}: the list of what refers to it is not valid: expected an index")
+    return [entry for entry in entries if isinstance(entry, dict)]
 
 
 def _retried(
@@ -94,7 +113,7 @@ class Repository:
             self._client.expect(response, (200,), version)
             content = response.read(MANIFEST_BYTES, "the manifest")
             claimed = response.header("docker-content-digest")
-        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        digest = digest_of(content)
         for expected in (version, claimed):
             if is_digest(expected) and expected != digest:
                 raise VerificationError(
@@ -103,14 +122,36 @@ class Repository:
                 )
         return content, digest
 
+    def referrers(self, digest: str) -> list[dict[str, Any]]:
+        """Return the descriptors of the manifests that refer to another one, as others have written them.
+
+        A registry without the API has them in an index with a tag (distribution-spec 1.1, "Referrers Tag Schema").
+        """
+        listed = self._referrers(digest)
+        return self._tagged_referrers(digest) if listed is None else _entries(listed, digest)
+
     @_retried
-    def referrers(self, digest: str) -> bytes | None:
-        """Return the index of the manifests that refer to another one; None if the registry does not list them."""
+    def _referrers(self, digest: str) -> bytes | None:
         with self._client.opened("GET", f"referrers/{digest}", {"Accept": INDEX}) as response:
             if response.status in _WITHOUT_REFERRERS:
                 return None
             self._client.expect(response, (200,), digest)
             return response.read(MANIFEST_BYTES, "the list of referrers")
+
+    def _tagged_referrers(self, digest: str) -> list[dict[str, Any]]:
+        present = self.find_manifest(dashed(digest))
+        return [] if present is None else _entries(present[0], digest)
+
+    def _add_referrer(self, digest: str, entry: dict[str, Any]) -> None:
+        """Add a manifest to the tag that lists those which refer to `digest`."""
+        for _ in range(_TRIES):
+            entries = self._tagged_referrers(digest)
+            if any(other.get("digest") == entry["digest"] for other in entries):
+                return
+            index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*entries, entry]}
+            self._put_manifest(dashed(digest), jsonio.compact_bytes(index), INDEX)
+        if all(other.get("digest") != entry["digest"] for other in self._tagged_referrers(digest)):
+            raise ToolError(f"the tag {dashed(digest)} is changed by other programs again and again", hint="push again")
 
     @_retried
     def digest_of(self, tag: str) -> str | None:
@@ -125,13 +166,25 @@ class Repository:
         present = self.find_manifest(tag)
         return None if present is None else present[1]
 
+    def put_manifest(self, version: str, content: bytes, kind: str = MANIFEST) -> None:
+        """Store a manifest, so that it is listed as one that refers to another manifest if it names one."""
+        is_listed = self._put_manifest(version, content, kind)
+        manifest = jsonio.read_object(content)
+        subject = manifest.get("subject")
+        if not is_listed and isinstance(subject, dict):
+            entry = {"mediaType": kind, "digest": digest_of(content), "size": len(content)}
+            artefact_type = manifest.get("artifactType") or (manifest.get("config") or {}).get("mediaType")
+            entry |= {"artifactType": artefact_type} if artefact_type else {}
+            entry |= {"annotations": manifest["annotations"]} if manifest.get("annotations") else {}
+            self._add_referrer(str(subject.get("digest")), entry)
+
     @_retried
-    def put_manifest(self, version: str, content: bytes, kind: str = MANIFEST) -> bool:
+    def _put_manifest(self, version: str, content: bytes, kind: str) -> bool:
         """Store a manifest, and return whether the registry lists it as one that refers to another manifest."""
         headers, body = {"Content-Type": kind}, Content(content, len(content))
         with self._client.opened("PUT", f"manifests/{version}", headers, body) as response:
             self._client.expect(response, (201,), version)
-            self._client.expect_digest(response, f"sha256:{hashlib.sha256(content).hexdigest()}")
+            self._client.expect_digest(response, digest_of(content))
             return bool(response.header("oci-subject"))
 
     @_retried
