@@ -39,14 +39,6 @@ def bundle(
     no_operators: Annotated[
         bool, typer.Option("--no-operators", help="Leave out the operators that the package needs.")
     ] = False,
-    image_archive: Annotated[
-        list[Path],
-        typer.Option(
-            metavar="FILE",
-            help="An archive with an image that is in no registry, of podman save --format oci-archive, buildah push … "
-            "oci-archive:FILE or docker save. Repeatable.",
-        ),
-    ] = [],  # noqa: B006
     no_sources: Annotated[
         bool, typer.Option("--no-sources", help="Leave out the files that pods fetch: the `sources` of the spec.")
     ] = False,
@@ -79,7 +71,6 @@ def bundle(
         signatures.trust(),
         tuple(operator),
         not no_operators,
-        tuple(image_archive),
         not no_sources,
         tuple(secret),
     )

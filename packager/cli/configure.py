@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def configure(
-    ctx: typer.Context,
     package: PackagePath,
     overlay: OnlyOverlay = None,
     root: Annotated[
@@ -87,8 +86,7 @@ def configure(
         typer.Option(
             "--with",
             metavar="OPTION|DIR",
-            help="A site option to switch on, or a folder with a component of your own, or oci://HOST/REPOSITORY:TAG "
-            "with one. Repeatable.",
+            help="A site option to switch on, or a folder with a component of your own. Repeatable.",
             autocompletion=completing.options,
         ),
     ] = [],  # noqa: B006
@@ -127,10 +125,8 @@ def configure(
     """
     from packager.base import paths
     from packager.cli import configure_questions
-    from packager.cli.registry_arguments import component_folders
     from packager.configure import configure as use_case
 
-    folders = ctx.with_resource(component_folders(ctx, [name for name in switch_on if "/" in name]))
     amounts = {"--workers": workers, "--memory": memory, "--cpu": cpu, "--gpus": gpus}
     answers = use_case.Answers(
         site=None if check else announced_site(site_file),
@@ -147,7 +143,7 @@ def configure(
             *(_assignment("--site", text) for text in site),
         ),
         switch_on=tuple(name for name in switch_on if "/" not in name),
-        components=use_case.own_components(folders),
+        components=use_case.own_components(tuple(name for name in switch_on if "/" in name)),
         switch_off=tuple(switch_off),
         storage=tuple(storage),
     )

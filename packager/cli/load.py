@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annot
 from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, with_registry
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @with_registry
@@ -52,7 +49,7 @@ def load(
 
     request = LoadRequest(bundle, registry, force, dry_run, signatures.trust(), extract)
     check_answers(Answers(registry=registry))
-    loaded = load_bundle(request, at.access(ctx), _configure, progress=progress, tell=say)
+    loaded = load_bundle(request, at.access(ctx), progress=progress, tell=say)
     if output is not None:
         emit_output(loaded.as_json(), map(str, loaded.manifests), output, is_bounded=False)
         return
@@ -72,12 +69,3 @@ def load(
         for variable, files in loaded.sources.items():
             say(f"next: mlpack workspace push {path} {files} --folder {variable}")
         say(f"next: mlpack doctor {path}")
-
-
-def _configure(package: Path, overlay: str, registry: str, values: Mapping[str, str]) -> None:
-    from packager.configure.configure import Answers, Assignment, prepared, write
-
-    assignments = tuple(Assignment("--set", key, value) for key, value in values.items())
-    answers = Answers(registry=registry, assignments=assignments)
-    with prepared(package, overlay, answers, ask=lambda *_: Answers()) as edits:
-        list(write(edits, tell=lambda _: None))

@@ -19,8 +19,8 @@ from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, with_registry
 
 if TYPE_CHECKING:
-    from packager.publish.push import PushedPackage
     from packager.publish.keys import Signer
+    from packager.publish.push import PushedPackage
 
 
 @with_registry

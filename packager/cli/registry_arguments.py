@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +18,7 @@ from packager.cli.console import progress, say, show_as
 from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from packager.base.limits import Limits
     from packager.publish.client import Access
@@ -71,7 +71,7 @@ class RegistryOptions:
     def access(self, ctx: typer.Context) -> Access:
         """Return the access to registries. Raises UsageError if the options do not go together."""
         from packager.cli.host import host
-        from packager.publish.client import AccessRequest, access
+        from packager.publish.client import access
 
         if (self.username is not None) != self.password_stdin:
             raise UsageError("--username and --password-stdin go together")
@@ -79,11 +79,15 @@ class RegistryOptions:
         if self.username is not None:
             password = sys.stdin.buffer.read(_PASSWORD_BYTES).decode(errors="replace")
             user = self.username, password.rstrip("\r\n")
-        home = None
-        with suppress(RuntimeError):  # a user without a home folder
-            home = Path.home()
-        request = AccessRequest(os.environ, home, user, self.plain_http, self.ca_file)
-        return access(request, show=self._show, tell=say, runner=host(ctx).runner)
+        return access(
+            os.environ,
+            user,
+            plain_http=self.plain_http,
+            ca_file=self.ca_file,
+            show=self._show,
+            tell=say,
+            runner=host(ctx).runner,
+        )
 
     def _show(self, line: str) -> None:
         if self.verbose:
@@ -96,11 +100,6 @@ with_registry = with_options("at", RegistryOptions)
 
 _REFERENCE = "oci:/"
 """The beginning of a reference as a path, which has joined the slashes of `oci://`."""
-
-
-def is_reference(name: str) -> bool:
-    """Return whether a name is a reference `oci://…`."""
-    return name.startswith(f"{_REFERENCE}/")
 
 
 def is_remote(package: Path) -> bool:
@@ -139,25 +138,6 @@ def tag_of(package: Path) -> str | None:
 
     reference = parse(f"oci://{str(package).removeprefix(_REFERENCE)}")
     return None if reference.digest else reference.tag
-
-
-@contextmanager
-def component_folders(ctx: typer.Context, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the folders of a site's own components; those of registries are unpacked until the block ends."""
-    if not any(map(is_reference, names)):
-        yield tuple(names)
-        return
-    from packager.publish.pull import component
-    from packager.publish.reference import parse
-
-    with ExitStack() as stack:
-        folders = list(names)
-        for at, name in enumerate(names):
-            if is_reference(name):
-                work = stack.enter_context(workfolder.temporary())
-                access = RegistryOptions().access(ctx)
-                folders[at] = str(component(parse(name), access, work, tell=say, progress=progress))
-        yield tuple(folders)
 
 
 @contextmanager

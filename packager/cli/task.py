@@ -81,20 +81,20 @@ def create(
     with at.connected("1m" if wait else None) as to:
         if dry_run:
             preview = use_case.preview(to, filled)
-            for warning in preview.warnings:
+            for warning in preview["warnings"]:
                 say(f"warning: {warning}")
             if output is OutputFormat.name:
-                for manifest in preview.manifests:
+                for manifest in preview["manifests"]:
                     emit(_object_name(manifest))
             elif output is OutputFormat.json:
-                emit_json(preview.as_json(), is_bounded=False)
+                emit_json(preview, is_bounded=False)
             else:
-                emit_yaml(preview.manifests)
+                emit_yaml(preview["manifests"])
             return
         job = use_case.create(to, filled, host(ctx).runner, key)
     if wait:
-        say(f"{job.summary.release} created")
-        _wait(ctx, to, job.summary.release, at.timeout, output)
+        say(f"{job.release} created")
+        _wait(ctx, to, job.release, at.timeout, output)
     else:
         _created(job, output)
 
@@ -117,26 +117,23 @@ def list_jobs(
     output: Output = None,
 ) -> None:
     """List jobs, the newest first."""
-    from packager.tasks.jobs import JobFilters
     from packager.tasks.jobs import jobs as ask_jobs
 
-    filters = JobFilters(status, definition, creator, application, project, since, until, part)
+    filters = {"definition": definition, "creator": creator, "application": application, "project": project}
     with at.connected() as to:
-        answer = ask_jobs(to, filters, limit)
-    names = [job.summary.release for job in answer.jobs]
+        jobs, are_all = ask_jobs(to, limit, status=status, **filters, since=since, until=until, q=part)
     if output is not None:
-        emit_output(answer.as_json(), names, output, is_bounded=False)
-    elif answer.jobs:
+        emit_output([job.answer for job in jobs], [job.release for job in jobs], output, is_bounded=False)
+    elif jobs:
         now = datetime.now(UTC)
         rows = [("JOB", "STATUS", "REASON", "DEFINITION", "CREATOR", "AGE")]
-        for job in answer.jobs:
-            one = job.summary
-            name = str(one.definition.get("name") or "-")
-            rows.append((one.release, one.status, one.reason or "-", name, one.creator or "-", _age(one.created, now)))
+        for job in jobs:
+            name = str(job.definition.get("name") or "-")
+            rows.append((job.release, job.status, job.reason or "-", name, job.creator or "-", _age(job.created, now)))
         emit_table(rows, gap="  ")
     else:
         say("no jobs")
-    if not answer.are_all:
+    if not are_all:
         say(f"there are more than {limit}: --limit 0 lists all")
 
 
@@ -183,11 +180,18 @@ def logs(
 ) -> None:
     """Print the log of a job; that of several pods with their names. It is kept when the pods are deleted."""
     from packager.cli.host import host
-    from packager.tasks.jobs import LogPart, log
+    from packager.tasks.jobs import log
 
-    part = LogPart(pod, container, tail, since, previous, timestamps, follow)
+    part = {
+        "pod": pod,
+        "container": container,
+        "tail": tail,
+        "since": since,
+        "previous": "true" if previous else None,
+        "timestamps": "true" if timestamps else None,
+    }
     with at.connected(at.timeout or "0") as to:
-        for text in log(to, release, host(ctx).runner, part, say):
+        for text in log(to, release, host(ctx).runner, say, is_following=follow, **part):
             emit_log(text)
 
 
@@ -203,9 +207,9 @@ def cancel(
     with at.connected() as to:
         job = ask_cancel(to, release)
     if output is None:
-        say(f"{job.summary.release} is being stopped")
+        say(f"{job.release} is being stopped")
     else:
-        emit_output(job.as_json(), [job.summary.release], output, is_bounded=False)
+        emit_output(job.answer, [job.release], output, is_bounded=False)
 
 
 @with_server
@@ -226,8 +230,8 @@ def rerun(
     with at.connected("1m" if wait else None) as to:
         job = ask_rerun(to, release, host(ctx).runner, is_pinned=pinned)
     if wait:
-        say(f"{job.summary.release} created")
-        _wait(ctx, to, job.summary.release, at.timeout, output)
+        say(f"{job.release} created")
+        _wait(ctx, to, job.release, at.timeout, output)
     else:
         _created(job, output)
 
@@ -251,7 +255,7 @@ def delete(
     with at.connected() as to:
         if dry_run:
             job = ask_job(to, release)
-            emit_output(job.as_json(), [release], output or OutputFormat.name, is_bounded=False)
+            emit_output(job.answer, [release], output or OutputFormat.name, is_bounded=False)
             say("dry run: nothing was deleted")
             return
         ask_delete(to, release, with_storage=storage is Storage.delete)
@@ -291,10 +295,10 @@ def export(
 
 def _created(job: TaskJob, output: OutputFormat | None) -> None:
     if output is None:
-        emit_data(job.summary.release)
-        say(f"created; follow it with: mlpack task logs -f {job.summary.release}")
+        emit_data(job.release)
+        say(f"created; follow it with: mlpack task logs -f {job.release}")
     else:
-        emit_output(job.as_json(), [job.summary.release], output, is_bounded=False)
+        emit_output(job.answer, [job.release], output, is_bounded=False)
 
 
 def _wait(
@@ -323,22 +327,22 @@ def _wait(
 
 def _sentence(job: TaskJob) -> str:
     """Return status, reason and message on one line."""
-    reason = f" ({job.summary.reason})" if job.summary.reason else ""
-    message = f": {job.summary.message}" if job.summary.message else ""
-    return f"{job.summary.status}{reason}{message}"
+    reason = f" ({job.reason})" if job.reason else ""
+    message = f": {job.message}" if job.message else ""
+    return f"{job.status}{reason}{message}"
 
 
 def _show(job: TaskJob, output: OutputFormat | None) -> None:
     """Print a job; exit with 7 if it has failed."""
     if output is not None:
-        emit_output(job.as_json(), [job.summary.release], output, is_bounded=False)
+        emit_output(job.answer, [job.release], output, is_bounded=False)
     else:
-        emit(f"{job.summary.release}  {_sentence(job)}")
-        if job.summary.pods:
-            rows = [tuple(str(pod.get(key, "-")) for key in ("name", "state", "restarts")) for pod in job.summary.pods]
+        emit(f"{job.release}  {_sentence(job)}")
+        if job.pods:
+            rows = [tuple(str(pod.get(key, "-")) for key in ("name", "state", "restarts")) for pod in job.pods]
             emit_table([("POD", "STATE", "RESTARTS"), *rows], gap="  ")
-        if job.summary.hint:
-            emit(f"hint: {job.summary.hint}")
+        if job.hint:
+            emit(f"hint: {job.hint}")
     if job.has_failed:
         raise typer.Exit(7)
 

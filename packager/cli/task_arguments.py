@@ -47,7 +47,7 @@ class ServerOptions:
     @contextmanager
     def connected(self, limit: str | None = None) -> Iterator[RestServer]:
         """Give a client of the server, whose requests end after `limit`, --timeout or a minute."""
-        from packager.tasks.requests import connect
+        from packager.base.rest import server
 
         if not self.server:
             raise UsageError("a server is missing: --server URL, or MLPACK_SERVER in the environment")
@@ -55,7 +55,7 @@ class ServerOptions:
         shown = self.server.rpartition("@")[2]
         error = TimedOutError(f"{shown} has not answered after {limit}", hint="--timeout waits longer")
         with limited(seconds(limit), error):
-            yield connect(self.server, self._token(), is_insecure=self.insecure)
+            yield server(self.server, self._token(), is_insecure=self.insecure)
 
     def _token(self) -> str | None:
         if self.token_file is None:

@@ -136,22 +136,14 @@ def _show(to: RestServer, kind: Kind, name: str | None, revision: int | None, ou
         emit_output(answer, [str(item.get("name")) for item in items], output or OutputFormat.yaml, is_bounded=False)
     elif items:
         over = kind == "definitions"
-        rows = [("NAME", "REVISION", *(("MADE FROM",) if over else ()), "DESCRIPTION")]
+        rows = [("NAME", "REVISION", *(("TEMPLATE",) if over else ()), "DESCRIPTION")]
         for item in items:
             description = str(item.get("description") or "-").split("\n")[0]
-            made_from = (_made_from(item),) if over else ()
-            rows.append((str(item.get("name")), str(item.get("revision")), *made_from, description))
+            template = (str(item.get("task_template_name")),) if over else ()
+            rows.append((str(item.get("name")), str(item.get("revision")), *template, description))
         emit_table(rows, gap="  ")
     else:
         say(f"no {kind}")
-
-
-def _made_from(definition: dict[str, Any]) -> str:
-    """Return the template or the package of a definition."""
-    origin = definition.get("origin")
-    if isinstance(origin, dict):
-        return f"package {origin.get('name')}, {origin.get('overlay')}"
-    return str(definition.get("task_template_name"))
 
 
 def _apply(at: ServerOptions, kind: Kind, file: str, output: OutputFormat | None, *, is_trial: bool) -> None:
@@ -170,7 +162,7 @@ def _apply(at: ServerOptions, kind: Kind, file: str, output: OutputFormat | None
         done.append(applied)
         if output is None:
             emit(_outcome(kind, applied, is_trial=is_trial))
-    answers = [applied.as_json() for applied in done]
+    answers = [applied.answer for applied in done]
     if output is not None:
         emit_output(
             answers if len(answers) > 1 else answers[0], [applied.name for applied in done], output, is_bounded=False

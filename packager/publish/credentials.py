@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from packager.publish.reference import PackageReference
 
-_MAX_BYTES = 1 << 20
 _HELPER_SECONDS = 30.0
 _HELPER_BYTES = 1 << 20
 _HELPER = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -53,17 +53,20 @@ class Login(Value, frozen=True):
         return tuple(text for text in forms if text)
 
 
-def given(username: str, password: str, source: str) -> Login:
-    """Return the credentials of a user."""
+def given(username: str, password: str) -> Login:
+    """Return the credentials of a user, whose password was read from stdin. Raises UsageError."""
     if not username or ":" in username or not username.isprintable():
         raise UsageError("--username: expected the name of a user, without a colon")
     if not password or not password.isprintable():
-        raise UsageError(f"expected one line with the password for {username}, on {source}")
-    return Login(username, password, source=source)
+        raise UsageError(f"expected one line with the password for {username}, on stdin")
+    return Login(username, password, source="stdin")
 
 
-def files(environment: Mapping[str, str], home: Path | None) -> tuple[Path, ...]:
+def files(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the files that may have credentials, in the order in which they are read."""
+    home = None
+    with suppress(RuntimeError):  # a user without a home folder
+        home = Path.home()
     docker = environment.get("DOCKER_CONFIG")
     runtime = environment.get("XDG_RUNTIME_DIR")
     listed = (
@@ -88,14 +91,11 @@ def find(
 def _config(path: Path) -> dict[str, Any] | None:
     """Return the content of a file; None if there is no such file."""
     try:
-        with path.open("rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
+        config = jsonio.read(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise unreadable(path, error) from None
-    try:
-        config = jsonio.read(content) if len(content) <= _MAX_BYTES else None
     except jsonio.JsonError:
         config = None
     if not isinstance(config, dict):

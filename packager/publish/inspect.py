@@ -67,8 +67,7 @@ class Inspected(Value, frozen=True):
     @property
     def options(self) -> tuple[str, ...]:
         """The site options that the package was built with."""
-        about = (self._sealed or {}).get("spec", {})
-        return tuple(about.get("with") or ())
+        return tuple((self._sealed or {}).get("spec", {}).get("with") or ())
 
     @property
     def _sealed(self) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from packager.base.names import split_registry
 from packager.base.problems import Problem
 from packager.base.values import Value, replace
 from packager.base.web import PIECE
+from packager.configure.configure import Answers, Assignment, prepared, write
 from packager.configure.settings import Files, site_files
 from packager.package import integrity
 from packager.package.inventory import parsed
@@ -27,6 +28,7 @@ from packager.publish import artefact, layout
 from packager.publish.artefact import TAR
 from packager.publish.bundle import OPERATORS, SOURCES, sources_of
 from packager.publish.layout import BundledRepository
+from packager.publish.manifest import MANIFEST_BYTES
 from packager.publish.pull import PullRequest, pull_from
 from packager.publish.reference import dashed, parse
 from packager.publish.registry import Repository
@@ -35,7 +37,6 @@ from packager.workloads.kinds import operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Protocol
 
     from packager.base.limits import Limits
     from packager.base.runner import Progress, Tell
@@ -44,20 +45,10 @@ if TYPE_CHECKING:
     from packager.publish.layout import Layout, Root
     from packager.publish.reference import PackageReference
     from packager.publish.signatures import Signature, Trust
-    from packager.publish.upload import Descriptor
     from packager.verify import Report
-
-    class Configure(Protocol):
-        """Writes the registry and values of site options into an overlay of a package."""
-
-        def __call__(self, package: Path, overlay: str, registry: str, values: Mapping[str, str]) -> None:
-            """Write them."""
-
 
 _IMAGE_LINE = re.compile(rb"""(?m)^([ ]*(?:- )?image:[ ]*)["']?([^\s"'#]+)["']?(?=[ ]*\r?$)""")
 """A line of YAML that names the image of a container."""
-
-_CONFIG_BYTES = 4 << 20
 
 
 class BundledImage(Value, frozen=True):
@@ -76,7 +67,6 @@ class BundledOperator(Value, frozen=True):
     digest: str  # of its manifest
     text: bytes  # its manifest
     is_pinned: bool  # whether it is upstream's manifest, which mlpack knows by its digest
-    images: tuple[str, ...]  # those that its manifest names
 
 
 class BundleContents(Value, frozen=True):
@@ -105,7 +95,8 @@ class BundleContents(Value, frozen=True):
     def images(self) -> tuple[BundledImage, ...]:
         """The images; also packages that another one mounts."""
         main = self.main
-        others = [root for root in self.roots if root not in main and not _is_ours(root)]
+        others = [root for root in self.roots if root not in main]
+        others = [root for root in others if not root.repository.startswith((OPERATORS, SOURCES))]
         return tuple(BundledImage(root.image or root.name, root.blob.digest, self._size(root)) for root in others)
 
     @property
@@ -118,10 +109,6 @@ class BundleContents(Value, frozen=True):
         """The operators. Raises VerificationError if one is something else than a tar with its manifest."""
         return tuple(self._operator(root) for root in self.roots if root.repository.startswith(OPERATORS))
 
-    def repository(self, root: Root) -> BundledRepository:
-        """Return the repository of a manifest."""
-        return BundledRepository(self.layout, root.repository)
-
     def described(self, root: Root, kinds: tuple[str, ...] = ()) -> Described:
         """Return the content of the manifest of a package, or of something whose layer has one of these types.
 
@@ -131,7 +118,7 @@ class BundleContents(Value, frozen=True):
         return artefact.described(self.layout.manifests[root.blob.digest][0], f"{self.path}: {root.name}", kinds)
 
     def _operator(self, root: Root) -> BundledOperator:
-        content = self.repository(root).content(self.described(root, (TAR,)).layer)
+        content = BundledRepository(self.layout, root.repository).content(self.described(root, (TAR,)).layer)
         name = root.repository.removeprefix(OPERATORS)
         try:
             with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
@@ -142,8 +129,7 @@ class BundleContents(Value, frozen=True):
             raise VerificationError(f"{self.path}: {root.name}: expected a manifest in UTF-8") from None
         digest = hashlib.sha256(text).hexdigest()
         is_pinned = any(one.name == name and one.sha256 == digest for one in operators().values())
-        images = tuple(dict.fromkeys(match[2].decode() for match in _IMAGE_LINE.finditer(text)))
-        return BundledOperator(name, root.tag or "", f"sha256:{digest}", text, is_pinned, images)
+        return BundledOperator(name, root.tag or "", f"sha256:{digest}", text, is_pinned)
 
     def _size(self, root: Root) -> int:
         """Return the number of bytes of a manifest, of those below it and of their blobs."""
@@ -212,19 +198,12 @@ class Loaded(Value, frozen=True):
         }
 
 
-def _is_ours(root: Root) -> bool:
-    """Whether a manifest is that of an operator or of sources."""
-    return root.repository.startswith((OPERATORS, SOURCES))
-
-
 def _is_signature(content: Layout, root: Root) -> bool:
-    """Whether a manifest is stored for another one: without a tag, or with one of cosign's.
+    """Whether a manifest is stored for another one.
 
     A package may name another manifest as its subject, too: with a tag of its own, it is what the tag is pulled for.
     """
-    if root.tag is not None:
-        return root.tag.startswith("sha256-")
-    return content.manifests[root.blob.digest][1].subject is not None
+    return root.tag is None and content.manifests[root.blob.digest][1].subject is not None
 
 
 def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> BundleContents:
@@ -252,7 +231,7 @@ def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> 
 
 def signatures(contents: BundleContents, root: Root, trust: Trust) -> tuple[Signature, ...]:
     """Return the signatures of a package. Raises ToolError if they cannot be checked."""
-    return find(contents.repository(root), root.blob.digest, trust.keys)
+    return find(BundledRepository(contents.layout, root.repository), root.blob.digest, trust.keys)
 
 
 def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:
@@ -268,7 +247,7 @@ def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:
         try:
             path.parent.mkdir()
             with path.open("wb") as stream:
-                contents.repository(root).download(described.layer, stream)
+                BundledRepository(contents.layout, root.repository).download(described.layer, stream)
         except OSError as error:
             raise ToolError(f"{contents.path} cannot be unpacked: {reason(error)}") from None
         if root != contents.package:
@@ -293,25 +272,18 @@ def compared(contents: BundleContents, report: Report) -> tuple[list[Problem], l
 
 
 def _notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
-    """Yield a note for missing images and sources, for images that nothing uses, and for each changed operator.
-
-    `images` are those of the package.
-    """
+    """Yield a note for missing images and sources, and for each changed operator; `images` are those of the package."""
     present = [image.name for image in contents.images]
-    used = dict.fromkeys(images)
-    if missing := [image for image in used if image not in present]:
+    if missing := [image for image in dict.fromkeys(images) if image not in present]:
         yield f"note: the bundle has no image {', '.join(missing)}"
     if not contents.sources and (sources := _sources_of(contents.packages[contents.package.blob.digest])):
         yield f"note: the bundle lacks what pods fetch: {', '.join(source.address for source in sources)}"
-    used |= dict.fromkeys(image for operator in contents.operators for image in operator.images)
-    if stray := [image for image in present if image not in used]:
-        yield f"note: neither the package nor an operator in the bundle uses {', '.join(stray)}"
     for operator in contents.operators:
         if not operator.is_pinned:
             yield f"note: the manifest of {operator.name} is not upstream's of {operator.version}"
 
 
-def load(request: LoadRequest, access: Access, configure: Configure, *, progress: Progress, tell: Tell) -> Loaded:
+def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell) -> Loaded:
     """Check a bundle, and store its content in a registry; the tags are set last."""
     contents = read(request.bundle, request.trust, progress=progress, tell=tell)
     content, roots = contents.layout, contents.roots
@@ -325,7 +297,7 @@ def load(request: LoadRequest, access: Access, configure: Configure, *, progress
     if request.folder is None or request.dry_run:
         return loaded
     moves = {root.image: str(references[root]).removeprefix("oci://") for root in roots if root.image}
-    packages = tuple(_extract(request, contents, root, moves, configure, progress) for root in contents.main)
+    packages = tuple(_extract(request, contents, root, moves, progress) for root in contents.main)
     return replace(
         loaded,
         packages=packages,
@@ -334,33 +306,30 @@ def load(request: LoadRequest, access: Access, configure: Configure, *, progress
     )
 
 
-def _extract(  # noqa: PLR0913, PLR0917 - what is unpacked, and where
-    request: LoadRequest,
-    contents: BundleContents,
-    root: Root,
-    moves: Mapping[str, str],
-    configure: Configure,
-    progress: Progress,
+def _extract(
+    request: LoadRequest, contents: BundleContents, root: Root, moves: Mapping[str, str], progress: Progress
 ) -> Path:
     """Unpack a package, and let its overlays pull their images from the registry; return its folder."""
     assert request.folder is not None
     reference = _reference(request.registry, root)
     pull = PullRequest(reference, request.folder, extract=True, force=request.force, trust=request.trust)
-    path = pull_from(contents.repository(root), pull, progress=progress, tell=lambda _: None).path
+    repository = BundledRepository(contents.layout, root.repository)
+    path = pull_from(repository, pull, progress=progress, tell=lambda _: None).path
     with opened(path) as package:
         files = Files(package)
-        former = {overlay: _registry_of(files.read(env(overlay))) for overlay in package.overlays}
         lines = [line for file in site_files(package) for line in envfile.lines(files.read(file))]
-    volumes = {line.key: moves[line.value] for line in lines if line.value in moves}
-    for overlay, registry in former.items():
-        if registry is not None:
-            configure(path, overlay, moved(request.registry, registry), volumes)
+        registries = {
+            overlay: line.value
+            for overlay in package.overlays
+            for line in envfile.lines(files.read(env(overlay)))
+            if line.key == "REGISTRY"
+        }
+    volumes = tuple(Assignment("--set", line.key, moves[line.value]) for line in lines if line.value in moves)
+    for overlay, registry in registries.items():
+        answers = Answers(registry=moved(request.registry, registry), assignments=volumes)
+        with prepared(path, overlay, answers, ask=lambda *_: Answers()) as edits:
+            list(write(edits, tell=lambda _: None))
     return path
-
-
-def _registry_of(content: bytes) -> str | None:
-    """Return the registry that an overlay pulls its image from; None if its env file names none."""
-    return next((line.value for line in envfile.lines(content) if line.key == "REGISTRY"), None)
 
 
 def moved(registry: str, former: str) -> str:
@@ -462,17 +431,17 @@ def _store(request: LoadRequest, content: Layout, access: Access, progress: Prog
         with Repository(_reference(request.registry, roots[0]), access, may_push=True) as registry:
             _refuse_moves(registry, request, roots)
     for name, roots in by_repository.items():
-        blobs = _blobs(content, roots)
+        digests = [digest for root in roots for digest in content.children_first(root.blob.digest)]
+        blobs = {blob for digest in digests for blob in content.manifests[digest][1].blobs}
         with (
             Repository(_reference(request.registry, roots[0]), access, may_push=True) as registry,
             progress(name, sum(blob.size for blob in blobs), unit="bytes") as advance,
         ):
-            for blob in blobs:
+            for blob in sorted(blobs, key=lambda blob: blob.digest):
                 registry.upload(blob, content.path, advance, start=content.blobs[blob])
-            for root in sorted(roots, key=lambda root: _is_signature(content, root)):
-                for digest in content.children_first(root.blob.digest):
-                    _put(registry, content, digest)
-            for root in sorted(roots, key=lambda root: not _is_signature(content, root)):
+            for digest in sorted(dict.fromkeys(digests), key=lambda one: content.manifests[one][1].subject is not None):
+                _put(registry, content, digest)
+            for root in roots:
                 if root.tag is not None and registry.digest_of(root.tag) != root.blob.digest:
                     text, manifest = content.manifests[root.blob.digest]
                     registry.put_manifest(root.tag, text, manifest.kind)
@@ -488,19 +457,12 @@ def _refuse_moves(registry: Repository, request: LoadRequest, roots: list[Root])
             raise VerificationError(message, hint="--force moves the tag")
 
 
-def _blobs(content: Layout, roots: list[Root]) -> list[Descriptor]:
-    """Return the blobs of manifests, in a fixed order, without the manifests."""
-    digests = {digest for root in roots for digest in content.children_first(root.blob.digest)}
-    blobs = {blob for digest in digests for blob in content.manifests[digest][1].blobs}
-    return sorted(blobs, key=lambda blob: blob.digest)
-
-
 def _put(registry: Repository, content: Layout, digest: str) -> None:
     """Store a manifest by its digest, unless it is there, and is listed if it refers to another manifest."""
     text, manifest = content.manifests[digest]
     is_there = registry.digest_of(digest) is not None
     if is_there and manifest.subject is not None:
-        is_there = any(other.get("digest") == digest for other in registry.referrers(manifest.subject))
+        is_there = any(other.get("digest") == digest for other in registry.referrers(manifest.subject.digest))
     if not is_there:
         registry.put_manifest(digest, text, manifest.kind)
 
@@ -525,19 +487,16 @@ def _may_be_pulled(contents: BundleContents, root: Root) -> bool:
 
 
 def _packages(content: Layout, roots: Iterable[Root]) -> dict[str, ArtefactFacts]:
-    """Return the facts about each package, by its digest; each config is read once."""
+    """Return the facts about each package, by its digest."""
     packages: dict[str, ArtefactFacts] = {}
-    facts_by_config: dict[Descriptor, ArtefactFacts | None] = {}
     for root in roots:
-        blobs = content.manifests[root.blob.digest][1].blobs
-        if not blobs or blobs[0].size > _CONFIG_BYTES:
-            continue
-        if blobs[0] not in facts_by_config:
-            text = BundledRepository(content, root.repository).content(blobs[0])
+        config = content.manifests[root.blob.digest][1].config
+        if config is not None and config.media_type == artefact.CONFIG and config.size <= MANIFEST_BYTES:
+            text = BundledRepository(content, root.repository).content(config.blob)
             try:
-                facts_by_config[blobs[0]] = artefact.facts(text, root.repository)
+                facts = artefact.facts(text, root.repository)
             except VerificationError:
-                facts_by_config[blobs[0]] = None
-        if (facts := facts_by_config[blobs[0]]) is not None:
-            packages[root.blob.digest] = facts
+                continue
+            if facts is not None:
+                packages[root.blob.digest] = facts
     return packages

@@ -6,11 +6,11 @@ Tests: cli/test_lock.py.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.problems import Problem
+from packager.base.values import Value
 from packager.configure import configure
 from packager.configure import lock as stage
 from packager.configure.configure import Answers, PreparedEdits
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from packager.publish.client import Access
 
 
-@dataclass(frozen=True, slots=True)
-class LockRequest:
+class LockRequest(Value, frozen=True):
     """A package whose images are locked, and the options."""
 
     package: Path
@@ -42,8 +41,7 @@ class LockRequest:
     kubectl: str = "kubectl"  # the kubectl that renders
 
 
-@dataclass(frozen=True, slots=True)
-class LockedImage:
+class LockedImage(Value, frozen=True):
     """An image of an overlay, with the digest that its tag has now."""
 
     overlay: str
@@ -63,8 +61,7 @@ class LockedImage:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedLock:
+class PreparedLock(Value, frozen=True):
     """The lock of a package that is not written yet."""
 
     edits: PreparedEdits  # the edits of the package, for `packager.configure.configure.write`
@@ -100,15 +97,12 @@ def prepared(request: LockRequest, access: Access, runner: Runner) -> Iterator[P
         yield PreparedLock(PreparedEdits.of(edits.files), tuple(images))
 
 
-@dataclass(slots=True)
 class _Lock:
     """Locks overlays in the files of a package; each image is looked up once."""
 
-    files: Files
-    request: LockRequest
-    access: Access
-    runner: Runner
-    manifests: dict[str, ImageManifest] = field(default_factory=dict)
+    def __init__(self, files: Files, request: LockRequest, access: Access, runner: Runner) -> None:
+        self.files, self.request, self.access, self.runner = files, request, access, runner
+        self.manifests: dict[str, ImageManifest] = {}
 
     def overlay(self, overlay: str) -> list[LockedImage]:
         """Lock an overlay, and return its images."""

@@ -12,16 +12,20 @@ from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from packager.base import jsonio
 from packager.base.errors import ToolError, VerificationError
+from packager.base.values import as_dict
 from packager.base.web import PIECE, Content, TransientError
+from packager.publish import manifest
 from packager.publish.client import RegistryClient
+from packager.publish.manifest import INDEX, MANIFEST, MANIFEST_BYTES, descriptor
 from packager.publish.reference import dashed, is_digest, is_tag
-from packager.publish.upload import Descriptor, Upload
+from packager.publish.upload import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from packager.publish.client import Access
+    from packager.publish.manifest import Descriptor
     from packager.publish.reference import PackageReference
 
     Advance = Callable[[int], object]
@@ -29,8 +33,6 @@ if TYPE_CHECKING:
 Options = ParamSpec("Options")
 Result = TypeVar("Result")
 
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-INDEX = "application/vnd.oci.image.index.v1+json"
 _ACCEPTED = ", ".join(
     (
         *(MANIFEST, INDEX),
@@ -39,9 +41,6 @@ _ACCEPTED = ", ".join(
     )
 )
 
-MANIFEST_BYTES = 4 << 20
-"""The most bytes of a manifest, and of a config."""
-
 _WITHOUT_REFERRERS = (400, 404, 405)
 """The answers of registries that do not list referrers; the specification names 404."""
 
@@ -49,11 +48,6 @@ _TAGS_BYTES = 1 << 20
 _MOST_TAGS = 1_000
 _TRIES = 3
 _MOST_VALUES = 50_000  # of a list of referrers
-
-
-def digest_of(content: bytes) -> str:
-    """Return the digest of some bytes."""
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def _entries(content: bytes, digest: str) -> list[dict[str, Any]]:
@@ -113,7 +107,7 @@ class Repository:
             self._client.expect(response, (200,), version)
             content = response.read(MANIFEST_BYTES, "the manifest")
             claimed = response.header("docker-content-digest")
-        digest = digest_of(content)
+        digest = descriptor(content).digest
         for expected in (version, claimed):
             if is_digest(expected) and expected != digest:
                 raise VerificationError(
@@ -168,15 +162,15 @@ class Repository:
 
     def put_manifest(self, version: str, content: bytes, kind: str = MANIFEST) -> None:
         """Store a manifest, so that it is listed as one that refers to another manifest if it names one."""
-        is_listed = self._put_manifest(version, content, kind)
-        manifest = jsonio.read_object(content)
-        subject = manifest.get("subject")
-        if not is_listed and isinstance(subject, dict):
-            entry = {"mediaType": kind, "digest": digest_of(content), "size": len(content)}
-            artefact_type = manifest.get("artifactType") or (manifest.get("config") or {}).get("mediaType")
-            entry |= {"artifactType": artefact_type} if artefact_type else {}
-            entry |= {"annotations": manifest["annotations"]} if manifest.get("annotations") else {}
-            self._add_referrer(str(subject.get("digest")), entry)
+        found = manifest.read(content, self._client.shown(version))
+        if self._put_manifest(version, content, kind) or found.subject is None:
+            return
+        entry: dict[str, Any] = {"mediaType": kind, **as_dict(descriptor(content))}
+        if artifact_type := found.artifact_type or (found.config and found.config.media_type):
+            entry["artifactType"] = artifact_type
+        if found.annotations:
+            entry["annotations"] = found.annotations
+        self._add_referrer(found.subject.digest, entry)
 
     @_retried
     def _put_manifest(self, version: str, content: bytes, kind: str) -> bool:
@@ -184,7 +178,7 @@ class Repository:
         headers, body = {"Content-Type": kind}, Content(content, len(content))
         with self._client.opened("PUT", f"manifests/{version}", headers, body) as response:
             self._client.expect(response, (201,), version)
-            self._client.expect_digest(response, digest_of(content))
+            self._client.expect_digest(response, descriptor(content).digest)
             return bool(response.header("oci-subject"))
 
     @_retried
@@ -272,6 +266,7 @@ class _Part:
     def __init__(self, stream: IO[bytes], advance: Advance) -> None:
         self.count = 0  # the number of bytes
         self._stream = stream
+        self._start = stream.tell()
         self._advance = advance
         self._hashed = hashlib.sha256()
 
@@ -290,7 +285,7 @@ class _Part:
     def restart(self) -> None:
         """Forget what has been received."""
         if self.count:
-            self._stream.seek(0)
+            self._stream.seek(self._start)
             self._stream.truncate()
             self._advance(-self.count)
             self.count, self._hashed = 0, hashlib.sha256()

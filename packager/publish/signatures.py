@@ -20,6 +20,7 @@ from packager.base.problems import show
 from packager.base.values import FieldsError, Value, field, from_json
 from packager.base.web import digest_of
 from packager.publish import artefact
+from packager.publish.manifest import descriptor
 from packager.publish.reference import is_digest
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from packager.base.runner import Tell
     from packager.publish.keys import PublicKey, Signer
     from packager.publish.layout import BundledRepository
+    from packager.publish.manifest import Descriptor
     from packager.publish.registry import Repository
-    from packager.publish.upload import Descriptor
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 SIGNATURE = "https://sigstore.dev/cosign/sign/v1"
@@ -215,11 +216,11 @@ def attach(registry: Repository, signed: SignedArtefact, signers: Sequence[Signe
 
 def _attach(registry: Repository, signed: SignedArtefact, content: bytes) -> bool:
     manifest = referring(content, signed.manifest, signed.created)
-    digest = artefact.descriptor(manifest).digest
+    digest = descriptor(manifest).digest
     if any(entry.get("digest") == digest for entry in registry.referrers(signed.manifest.digest)):
         return False
     for blob in (artefact.EMPTY, content):
-        registry.upload(artefact.descriptor(blob), blob)
+        registry.upload(descriptor(blob), blob)
     registry.put_manifest(digest, manifest)
     return True
 

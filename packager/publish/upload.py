@@ -9,9 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.base import rest
-from packager.base.values import Value
 from packager.base.web import PIECE, Content, TransientError, address
-from packager.publish.client import TooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +17,11 @@ if TYPE_CHECKING:
 
     from packager.base.web import Address, Response
     from packager.publish.client import RegistryClient
+    from packager.publish.manifest import Descriptor
 
-IN_PIECES_FROM = 64 << 20
-"""Blobs of this size are sent in several requests: proxies limit the size of one."""
+PIECE_BYTES = 32 << 20
+"""Larger blobs are sent in several requests of this size: proxies limit the size of one."""
 
-_PIECE_BYTES = 32 << 20
 _LARGEST_PIECE = 1 << 30
 _FINISH_SECONDS = 600.0
 """The seconds that a registry may take to check and store a large blob."""
@@ -31,13 +29,6 @@ _FINISH_SECONDS = 600.0
 _BYTES = "application/octet-stream"
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _RANGE = re.compile(r"(?:bytes=)?0-([0-9]{1,15})")
-
-
-class Descriptor(Value, frozen=True):
-    """A blob: its digest, and its size in bytes."""
-
-    digest: str
-    size: int
 
 
 class LostUploadError(TransientError):
@@ -68,7 +59,7 @@ class Upload:
         self._source = source
         self._start = start
         self._advance = advance
-        self._is_in_pieces = blob.size >= IN_PIECES_FROM
+        self._is_in_pieces = blob.size > PIECE_BYTES
         self._is_begun = False
         self._place: Address | None = None
         self._offset = 0
@@ -82,10 +73,6 @@ class Upload:
             begin = self._offset
             try:
                 return self._attempt()
-            except TooLargeError:
-                if self._is_in_pieces:
-                    raise
-                self._is_in_pieces, self._place, self._offset = True, None, 0
             except TransientError as error:
                 if self._offset - begin >= PIECE:
                     retries.begin()
@@ -106,7 +93,7 @@ class Upload:
             self._finish(self._place, Content(self._source, self._blob.size, self._start, self._sent))
             return True
         while self._offset < self._blob.size:
-            size = min(max(_PIECE_BYTES, self._smallest), self._blob.size - self._offset)
+            size = min(max(PIECE_BYTES, self._smallest), self._blob.size - self._offset)
             self._show(self._offset)
             self._place, reached = self._send(self._place, self._content(size))
             if not self._offset < reached <= self._blob.size:

@@ -10,21 +10,14 @@ from packager.base.errors import UsageError
 from packager.base.names import is_label_value
 from packager.base.problems import show
 from packager.base.values import Value
-from packager.tasks.requests import (
-    Body,
-    checked_name,
-    mapping,
-    no_task_service,
-    pointer_steps,
-    refusal,
-    send,
-)
+from packager.tasks.requests import checked_name, no_task_service, pointer_steps, refusal, send
 
 if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.rest import RestServer
 
 Kind = Literal["templates", "definitions"]
+Outcome = Literal["created", "changed", "unchanged"]
 
 _MADE_BY_SERVER = ("revision", "created", "author", "required_values", "warnings")
 """The keys that the server adds to its response; they are removed, so that the output of show can be applied."""
@@ -39,11 +32,6 @@ class Registration(Value, frozen=True):
     content: dict[str, Any]  # the template or definition with all its keys
     document: yamlio.Document  # the document in the file, with its lines
     text: bytes  # the text of the file
-
-    @property
-    def body(self) -> Body:
-        """The body of the request that registers the content."""
-        return Body(self.content, self.problem)
 
     def problem(self, pointer: str, message: str, hint: str | None) -> Problem:
         """Return a problem with the value at a JSON pointer, at its line, also inside a text of several lines."""
@@ -64,14 +52,10 @@ class Registered(Value, frozen=True):
     """The result of registering a template or definition."""
 
     name: str  # the name of the template or definition
-    outcome: Literal["created", "changed", "unchanged"]  # the change that was made, or would be made
-    answer: dict[str, Any]  # the server's response
+    outcome: Outcome  # the change that was made, or would be made
+    answer: dict[str, Any]  # the server's response, which `-o json` prints
     warnings: tuple[str, ...] = ()  # a warning about each resource that the cluster lacks
     problems: tuple[str, ...] = ()  # the definitions of the template whose examples fail, each with the reasons
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the server's response."""
-        return self.answer
 
 
 def registrations(kind: Kind, file: tuple[bytes, str]) -> list[Registration]:
@@ -107,8 +91,8 @@ def registered(server: RestServer, kind: Kind, name: str | None = None, revision
     if name is not None:
         steps.append(checked_name(name))
         steps += [] if revision is None else ["revisions", str(revision)]
-        return mapping(server, send(server, "GET", rest.path(*steps)))
-    items = mapping(server, send(server, "GET", rest.path(*steps))).get("items")
+        return send(server, "GET", rest.path(*steps))
+    items = send(server, "GET", rest.path(*steps)).get("items")
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise no_task_service(server)
     return items
@@ -116,7 +100,7 @@ def registered(server: RestServer, kind: Kind, name: str | None = None, revision
 
 def schema(server: RestServer, definition: str) -> dict[str, Any]:
     """Return the JSON Schema of the values that a definition takes. Raises ClusterError."""
-    return mapping(server, send(server, "GET", rest.path("v1", "definitions", checked_name(definition), "schema")))
+    return send(server, "GET", rest.path("v1", "definitions", checked_name(definition), "schema"))
 
 
 def apply(server: RestServer, kind: Kind, source: Registration) -> Registered:
@@ -125,51 +109,34 @@ def apply(server: RestServer, kind: Kind, source: Registration) -> Registered:
     Raises:
         ClusterError: The server refuses, or someone else has registered a revision at the same moment.
     """
-    revision = _revision(server, kind, source.name)
-    if revision is None:
-        answer = send(server, "POST", rest.path("v1", kind), source.body)
-    else:
-        where, headers = rest.path("v1", kind, source.name), {"If-Match": f'"{revision}"'}
-        answer = send(server, "PUT", where, source.body, headers)
-    answer = mapping(server, answer)
-    is_same = answer.get("revision") == revision
-    outcome: Literal["created", "changed", "unchanged"] = (
-        "created" if revision is None else "unchanged" if is_same else "changed"
-    )
-    return Registered(str(answer.get("name")), outcome, answer, _warnings(answer))
-
-
-def _revision(server: RestServer, kind: Kind, name: str) -> int | None:
-    """Return the current revision; None if the name is not registered. Raises ClusterError."""
-    answer = rest.ask(server, "GET", rest.path("v1", kind, name))
-    if answer.status == 404:
-        return None
-    if not answer.is_ok:
-        raise refusal(server, answer)
-    revision = mapping(server, answer.body).get("revision")
+    where = rest.path("v1", kind, source.name)
+    present = rest.ask(server, "GET", where)
+    if present.status == 404:
+        answer = send(server, "POST", rest.path("v1", kind), source.content, source.problem)
+        return Registered(source.name, "created", answer, _warnings(answer))
+    if not present.is_ok:
+        raise refusal(server, present)
+    revision = present.body.get("revision") if isinstance(present.body, dict) else None
     if not isinstance(revision, int):
         raise no_task_service(server)
-    return revision
+    answer = send(server, "PUT", where, source.content, source.problem, {"If-Match": f'"{revision}"'})
+    outcome: Outcome = "unchanged" if answer.get("revision") == revision else "changed"
+    return Registered(source.name, outcome, answer, _warnings(answer))
 
 
 def trial(server: RestServer, kind: Kind, source: Registration) -> Registered:
     """Return the result that registering would have, after all checks. Raises ClusterError."""
     where = rest.path("v1", kind, dry_run="true")
-    answer = mapping(server, send(server, "POST", where, source.body))
+    answer = send(server, "POST", where, source.content, source.problem)
     outcome, users = answer.get("outcome"), answer.get("definitions", {})
     if outcome not in ("created", "changed", "unchanged") or not isinstance(users, dict):
         raise no_task_service(server)
-    problems = tuple(
-        f"{name}: {problem}"
-        for name, listed in users.items()
-        for problem in (listed if isinstance(listed, list) else ())
-    )
+    problems = tuple(f"{name}: {problem}" for name, listed in users.items() for problem in listed)
     return Registered(source.name, outcome, answer, _warnings(answer), problems)
 
 
 def _warnings(answer: dict[str, Any]) -> tuple[str, ...]:
-    warnings = answer.get("warnings", [])
-    return tuple(map(str, warnings)) if isinstance(warnings, list) else ()
+    return tuple(map(str, answer.get("warnings") or ()))
 
 
 def delete(server: RestServer, kind: Kind, name: str) -> None:

@@ -300,12 +300,11 @@ def test_real_registry_takes_a_blob_in_pieces(
     from packager.publish import upload
     from packager.publish.client import Access
     from packager.publish.credentials import Login
+    from packager.publish.manifest import Descriptor
     from packager.publish.reference import parse
     from packager.publish.registry import Repository
-    from packager.publish.upload import Descriptor
 
-    monkeypatch.setattr(upload, "IN_PIECES_FROM", 1 << 20)
-    monkeypatch.setattr(upload, "_PIECE_BYTES", 1 << 20)
+    monkeypatch.setattr(upload, "PIECE_BYTES", 1 << 20)
     host, options = real
     content = os.urandom(5 << 19)
     (tmp_path / "blob").write_bytes(content)

@@ -15,8 +15,9 @@ from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.web import Network
 from packager.publish import artefact, keys
 from packager.publish.client import Access
+from packager.publish.manifest import INDEX, MANIFEST, Descriptor
 from packager.publish.reference import parse
-from packager.publish.registry import INDEX, MANIFEST, Repository
+from packager.publish.registry import Repository
 from packager.publish.signatures import (
     BUNDLE,
     SIGNATURE,
@@ -29,7 +30,6 @@ from packager.publish.signatures import (
     sign,
     statement,
 )
-from packager.publish.upload import Descriptor
 from tests import tools
 from tests.publish.fake_registry import digest_of
 
@@ -226,7 +226,7 @@ def test_flipped_bits_of_a_bundle_are_found() -> None:
     ("changes", "message"),
     [
         ({"size": (256 << 10) + 1}, "expected at most 256 KiB"),
-        ({"digest": "sha512:" + "0" * 128}, "expected a digest"),
+        ({"digest": "sha512:" + "0" * 128}, "at `$.layers[0].digest`"),
         ({"mediaType": "text/plain"}, "expected a layer of the type"),
     ],
 )

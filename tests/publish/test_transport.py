@@ -14,9 +14,9 @@ from packager.base import rest, web
 from packager.base.errors import MlpackError, ToolError
 from packager.base.web import Network
 from packager.publish.client import Access
+from packager.publish.manifest import Descriptor
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
-from packager.publish.upload import Descriptor
 from tests.publish.fake_registry import digest_of, endless_body, status
 
 if TYPE_CHECKING:
