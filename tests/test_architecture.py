@@ -32,7 +32,7 @@ OWNERS = {
     "alembic": {"service/store/"},
     "cryptography": {"publish/keys.py", "service/sealing.py"},
     "ctypes": {"base/atomic.py", "service/registry/confinement.py"},
-    "fcntl": {"base/locks.py"},
+    "fcntl": {"base/workfolder.py"},
     "gzip": {"package/archive.py"},
     "http": {"base/web.py"},
     "httpx2": {"service/callbacks/courier.py", "service/jobs/kube.py"},  # lightkube raises its errors

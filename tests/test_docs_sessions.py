@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.web import Network
-from packager.publish import artefact
 from packager.publish.client import Access
+from packager.publish.manifest import MANIFEST, descriptor
 from packager.publish.reference import parse
-from packager.publish.manifest import MANIFEST
 from packager.publish.registry import Repository
 from tests import demo, kubectls
 from tests.publish import real_registry
@@ -95,7 +94,7 @@ class Stage:
         """Store an image, whose content does not matter, in a registry."""
         reference = parse(f"oci://{self.hosts[registry]}/{repository}:{tag}")
         config = json.dumps({"architecture": "amd64", "os": "linux", "config": {"User": repository}})
-        blob = manifest.descriptor(config.encode())
+        blob = descriptor(config.encode())
         entry = {"mediaType": _CONFIG, "digest": blob.digest, "size": blob.size}
         manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": entry, "layers": []}
         with Repository(reference, Access(Network(), plain_http=True), may_push=True) as images:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import signals
 from packager.base.errors import HungError, ToolError, reason
-from packager.base.locks import widen_pipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,9 +30,6 @@ _ERROR_BYTES = 1 << 20
 """The bytes of stderr that are kept: its end, where a program explains its failure."""
 
 _CHUNK = 64 << 10
-
-_PIPE_BYTES = 1 << 20
-"""The bytes that a program may write before they are read: without a wait, it and the reader work at the same time."""
 
 _STOP_SECONDS = 5.0
 """Seconds that a program which is asked to end may take."""
@@ -166,7 +162,6 @@ class Running:
 
     def __init__(self, child: subprocess.Popen[bytes], idle: Callable[[float], object]) -> None:
         assert child.stdout is not None
-        widen_pipe(child.stdout.fileno(), _PIPE_BYTES)
         self._child = child
         self._idle = idle
         self._errors = _Tail()
@@ -273,15 +268,11 @@ class _Output(io.RawIOBase):
         return len(data)
 
 
-def _ignore(_seconds: float) -> None:
-    return
-
-
 @contextmanager
 def stream(
     argv: Sequence[str],
     *,
-    idle: Callable[[float], object] = _ignore,
+    idle: Callable[[float], object] = lambda _seconds: None,
     keep_stdin_open: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[Running]:

@@ -8,7 +8,6 @@ text as written. So `str(value)` is always what the author wrote.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -101,20 +100,6 @@ class Document(Value, frozen=True):
             return Problem(self.name, 1, 1, message, hint)
         node = entries[-1][0 if at_key else 1] if entries else self._root
         return Problem(self.name, node.start_mark.line + 1, node.start_mark.column + 1, message, hint)
-
-    def problem_in_block(
-        self, location: Location, text: bytes, place: tuple[int, int], message: str, *, hint: str | None = None
-    ) -> Problem | None:
-        """Return a problem inside the text at `location`; None unless the text is a block (`|`) with this line."""
-        entries = self._entries(location)
-        if len(entries) < len(location) or not entries or getattr(entries[-1][1], "style", None) != "|":
-            return None
-        begin, end = entries[-1][1].start_mark.line + 1, entries[-1][1].end_mark.line + 1
-        lines = _lines(text)[begin:end]
-        indent = next((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), 0)
-        if place[0] > len(lines):
-            return None
-        return Problem(self.name, begin + place[0], indent + place[1], message, hint)
 
     @property
     def is_flow(self) -> bool:
@@ -491,12 +476,6 @@ def _line_and_column(text: bytes, offset: int) -> tuple[int, int]:
     """Return line and column, in characters, of the byte at `offset`."""
     before = text[:offset]
     return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
-
-
-@lru_cache(maxsize=1)
-def _lines(text: bytes) -> list[str]:
-    """Return the lines of a file; cached, as a thousand problems of a file may be reported one after the other."""
-    return text.decode("utf-8-sig", "replace").split("\n")
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:

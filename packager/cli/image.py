@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import ToolError
-from packager.base.paths import argument
 from packager.cli.arguments import Output, RegistryHost  # noqa: TC001 - typer reads the annotations
 from packager.cli.cluster_arguments import OnlyOverlay, PackagePath, Program  # noqa: TC001 - the same
 from packager.cli.console import emit, emit_output, is_quiet, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from packager.base.runner import Runner
     from packager.publish.builders import ImagePlan
 
 Builders = Annotated[
     str | None,
-    typer.Option("--with", metavar="PROGRAM", help="docker, podman or buildah; by default the first that works."),
+    typer.Option("--with", metavar="PROGRAM", help="docker, podman or buildah; by default the first on PATH."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands without running them.")]
 Extra = Annotated[list[str], typer.Argument(metavar="-- ARGUMENTS", help="More arguments for the program, after `--`.")]
@@ -59,7 +57,7 @@ def build(
     with use_case.build(request) as plan:
         _tell(plan)
         if not dry_run:
-            _run(runner, plan.commands[0], plan.printed[0])
+            _run(runner, plan.commands[0])
     if output is not None:
         emit_output(plan.as_json(), plan.images, output, is_bounded=False)
         return
@@ -90,12 +88,7 @@ def push(
     _tell(plan)
     for image, command in zip(plan.images, plan.commands, strict=True):
         if not dry_run:
-            try:
-                _run(runner, command, command)
-            except ToolError:
-                if use_case.is_present(plan.program, image, runner):
-                    raise
-                raise _not_built(image, package, overlay, registry) from None
+            _run(runner, command)
         if output is None:
             emit(shlex.join(command) if dry_run else image)
     if lock and not dry_run:
@@ -107,23 +100,13 @@ def push(
 
 
 def _tell(plan: ImagePlan) -> None:
-    """Print which builders were skipped, and which images are not built from the package."""
-    for reason in plan.rejected:
-        say(f"note: {reason}; taking {plan.program}")
+    """Print which images are not built from the package."""
     for image, workload in plan.others.items():
         say(f"note: {image}, which {workload} uses, is not the package's image: build and push it elsewhere")
 
 
-def _run(runner: Runner, command: Sequence[str], shown: Sequence[str]) -> None:
-    say(f"+ {shlex.join(shown)}")
+def _run(runner: Runner, command: Sequence[str]) -> None:
+    say(f"+ {shlex.join(command)}")
     returncode = runner.run_in_terminal(command, stdout_to_stderr=True, quiet=is_quiet())
     if returncode != 0:
         raise ToolError(f"{command[0]} {command[1]} ended with exit code {returncode}")
-
-
-def _not_built(image: str, package: Path, overlay: str | None, registry: str | None) -> ToolError:
-    """Return the error about an image that cannot be pushed because this machine does not have it."""
-    options = [word for pair in (("--overlay", overlay), ("--registry", registry)) if pair[1] for word in pair if word]
-    return ToolError(
-        f"{image} is not on this machine", hint=shlex.join(["mlpack", "image", "build", argument(package), *options])
-    )

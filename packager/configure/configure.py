@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from packager.base import atomic, envfile, paths, workfolder
 from packager.base.errors import ToolError, UsageError
-from packager.base.locks import lock
 from packager.base.values import Value
+from packager.base.workfolder import lock
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
 from packager.configure import changes as stage

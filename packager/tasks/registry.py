@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from packager.base import rest, yamlio
@@ -22,8 +21,6 @@ Outcome = Literal["created", "changed", "unchanged"]
 _MADE_BY_SERVER = ("revision", "created", "author", "required_values", "warnings")
 """The keys that the server adds to its response; they are removed, so that the output of show can be applied."""
 
-_IN_TEXT = re.compile(r"line ([1-9][0-9]{0,5}), column ([1-9][0-9]{0,5}): ")
-
 
 class Registration(Value, frozen=True):
     """A template or definition in a file."""
@@ -31,21 +28,11 @@ class Registration(Value, frozen=True):
     name: str  # the name of the template or definition
     content: dict[str, Any]  # the template or definition with all its keys
     document: yamlio.Document  # the document in the file, with its lines
-    text: bytes  # the text of the file
 
     def problem(self, pointer: str, message: str, hint: str | None) -> Problem:
-        """Return a problem with the value at a JSON pointer, at its line, also inside a text of several lines."""
-        location = tuple(pointer_steps(pointer))
-        shown = f"{pointer}: " if pointer else ""
-        match = _IN_TEXT.match(message)
-        if match and location:
-            line, column = int(match[1]), int(match[2])
-            inside = self.document.problem_in_block(
-                location, self.text, (line, column), shown + message[match.end() :], hint=hint
-            )
-            if inside is not None:
-                return inside
-        return self.document.problem(location, shown + message, hint=hint)
+        """Return a problem with the value at a JSON pointer, at its line."""
+        shown = f"{pointer}: {message}" if pointer else message
+        return self.document.problem(tuple(pointer_steps(pointer)), shown, hint=hint)
 
 
 class Registered(Value, frozen=True):
@@ -79,7 +66,6 @@ def registrations(kind: Kind, file: tuple[bytes, str]) -> list[Registration]:
             document.data["name"],
             {key: value for key, value in document.data.items() if key not in _MADE_BY_SERVER},
             document,
-            file[0],
         )
         for document in filled
     ]

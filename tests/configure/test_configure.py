@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import ToolError, UsageError
-from packager.base.locks import lock
+from packager.base.workfolder import lock
 from packager.configure.changes import Answers
 from packager.configure.configure import own_components, prepared, unset, write
 from packager.configure.proposals import proposal
