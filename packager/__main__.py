@@ -1,6 +1,6 @@
 """Starts the `mlpack` command as a process of its own; also for `python -m packager`. Tests: cli/test_terminal.py."""
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 
 # Until the command line handles signals, Ctrl-C ends the process without a traceback: before anything else is imported,
 # also what `signal` is made of.

@@ -125,29 +125,10 @@ def _airgap(stage: Stage) -> Generator[None, None, None]:
             "mlpack key new prod --no-password",
         )
         stage.store("registry.example.com", "mpioperator/mpi-pi", "openmpi")
-        stage.store("registry.example.com", "mpioperator/mpi-operator", "0.8.0")
-        (stage.folder / "mpi-operator.yaml").write_text(
-            _OPERATOR.replace("HOST", stage.hosts["registry.example.com"]), encoding="utf-8"
-        )
         yield
-    (stage.folder / "mpi-operator.yaml").unlink()
     with stage.registry("registry.lab.example.com"):
         while True:
             yield
-
-
-_OPERATOR = """apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: mpi-operator
-  namespace: mpi-operator
-spec:
-  template:
-    spec:
-      containers:
-        - name: mpi-operator
-          image: HOST/mpioperator/mpi-operator:0.8.0
-"""
 
 
 _MODEL = """name: my-model

@@ -20,7 +20,7 @@ class Runner:
     """The runner of this system: it starts programs and really waits."""
 
     run = staticmethod(process.run)
-    stream = staticmethod(process.stream)
+    stream: Callable[..., AbstractContextManager[process.Running]] = staticmethod(process.stream)
     run_in_terminal = staticmethod(process.run_in_terminal)
     clock = staticmethod(time.monotonic)  # the seconds since some moment in the past
 

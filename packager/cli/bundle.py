@@ -25,20 +25,7 @@ def bundle(
     destination: Annotated[
         Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The bundle; by default NAME.bundle.tar.")
     ] = None,
-    images: Annotated[
-        bool, typer.Option("--images/--no-images", help="Whether the images and operators are in the bundle.")
-    ] = True,
-    operator: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME[=FILE]",
-            help="An operator of `mlpack operator install`, even one that the package does not need; FILE is its "
-            "manifest, instead of upstream's. Repeatable.",
-        ),
-    ] = [],  # noqa: B006 - typer copies it
-    no_operators: Annotated[
-        bool, typer.Option("--no-operators", help="Leave out the operators that the package needs.")
-    ] = False,
+    images: Annotated[bool, typer.Option("--images/--no-images", help="Whether the images are in the bundle.")] = True,
     no_sources: Annotated[
         bool, typer.Option("--no-sources", help="Leave out the files that pods fetch: the `sources` of the spec.")
     ] = False,
@@ -55,8 +42,8 @@ def bundle(
 ) -> None:
     """Write a package with its images and signatures into one file, for a site without a network; print its path.
 
-    The operators that its workloads need and the files that its pods fetch are in it, too. The file is an OCI image
-    layout in a tar. The same content gives the same bytes. `mlpack load` stores it in a registry.
+    The files that its pods fetch are in it, too. The file is an OCI image layout in a tar. The same content gives the
+    same bytes. `mlpack load` stores it in a registry.
     """
     from packager.publish.bundle import BundleRequest
     from packager.publish.bundle import bundle as write_bundle
@@ -69,8 +56,6 @@ def bundle(
         source_date_epoch(),
         kubectl,
         signatures.trust(),
-        tuple(operator),
-        not no_operators,
         not no_sources,
         tuple(secret),
     )

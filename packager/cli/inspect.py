@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from packager.cli import completing
 from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import emit, emit_data, emit_json, progress, say
 from packager.cli.registry_arguments import PackageOrBundle, RegistryOptions, with_registry
@@ -30,8 +29,6 @@ class InspectFormat(StrEnum):
     yaml = "yaml"
     name = "name"
     images = "images"
-    flux = "flux"
-    argo = "argo"
     cyclonedx = "cyclonedx"
 
 
@@ -47,40 +44,18 @@ def inspect(
         typer.Option(
             "-o",
             "--output",
-            help="For people; as JSON or YAML; the name with the digest; the images alone; the objects with which "
-            "Flux or Argo CD applies an overlay; or the files and images as a bill of materials (SBOM).",
+            help="For people; as JSON or YAML; the name with the digest; the images alone; or the files and images as "
+            "a bill of materials (SBOM).",
         ),
     ] = InspectFormat.text,
-    overlay: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The overlay that Flux or Argo CD applies; by default the only one.",
-            autocompletion=completing.overlays,
-        ),
-    ] = None,
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "-n",
-            "--namespace",
-            metavar="NAME",
-            help="The namespace that they apply it to.",
-            autocompletion=completing.namespaces,
-        ),
-    ] = "default",
     kubectl: Program = "kubectl",
 ) -> None:
     """Describe a package: digests, overlays, images, edits, files, signatures; of one in a registry, without its layer.
 
-    Of a bundle, everything is checked against its digest, and the images and operators in it are listed with their
-    sizes.
-
-    With --key, the objects of Flux verify the signature by this key, too.
+    Of a bundle, everything is checked against its digest, and the images in it are listed with their sizes.
     """
     from packager.base import yamlio
     from packager.cli.host import host
-    from packager.publish import gitops
     from packager.publish import inspect as stage
 
     trust = signatures.trust()
@@ -99,11 +74,6 @@ def inspect(
                 emit(image)
         case InspectFormat.cyclonedx:
             emit_json(stage.bill_of_materials(inspected), is_bounded=False)
-        case InspectFormat.flux | InspectFormat.argo:
-            key = trust.keys[0] if signatures.key else None
-            target = stage.gitops_target(inspected, overlay, namespace, key)
-            is_flux = output is InspectFormat.flux
-            emit_data(yamlio.dump(gitops.flux(target) if is_flux else gitops.argo(target)))
         case _:
             _show(inspected)
 
@@ -142,11 +112,8 @@ def _show(inspected: Inspected) -> None:
 
 
 def _show_bundle(bundle: BundleContents) -> None:
-    """Print the images, operators and sources in a bundle."""
+    """Print the images and sources in a bundle."""
     for image in bundle.images:
         emit(f"{'bundled:':16}{image.name} {image.digest}, {image.size:,} bytes")
-    for operator in bundle.operators:
-        origin = "upstream's manifest" if operator.is_pinned else "not upstream's manifest"
-        emit(f"{'operator:':16}{operator.name} {operator.version} {operator.digest}, {origin}")
     for root in bundle.sources:
         emit(f"{'sources:':16}{root.name} {root.blob.digest}")

@@ -33,7 +33,7 @@ def load(
         typer.Option(
             metavar="DIR",
             help="Also unpack the package into this folder, configured for the registry, and write the files that its "
-            "pods fetch and the manifests of operators there.",
+            "pods fetch there.",
         ),
     ] = None,
     output: Output = None,
@@ -63,8 +63,6 @@ def load(
         say("dry run: the bundle is valid, and nothing was sent")
     elif extract is None:
         say(f"next: mlpack configure PACKAGE --registry {registry}")
-    for name, path in loaded.operators.items():
-        say(f"next, once per cluster: mlpack operator install {name} --from {path}")
     for path in loaded.packages:
         for variable, files in loaded.sources.items():
             say(f"next: mlpack workspace push {path} {files} --folder {variable}")

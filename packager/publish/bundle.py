@@ -1,12 +1,11 @@
 """Bundles a package, its images, their signatures and the files that its pods fetch into one file.
 
-Operators and their images can be in it, too: it needs no network to be loaded. Tests: cli/test_bundle.py.
+It needs no network to be loaded. Tests: cli/test_bundle.py.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -19,11 +18,9 @@ from typing import IO, TYPE_CHECKING, Any
 from packager.base import atomic, workfolder, yamlio
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import split_registry
-from packager.base.problems import similar
 from packager.base.values import Value
 from packager.base.web import PIECE
 from packager.builder.render import sources_script
-from packager.cluster import operator_release
 from packager.package.inventory import parsed
 from packager.package.layout import OVERLAYS
 from packager.package.opened import opened
@@ -38,7 +35,6 @@ from packager.publish.registry import Repository
 from packager.publish.signatures import bundles_beside, check_file, find, judge, referring
 from packager.verify import Checks
 from packager.workloads import scripts
-from packager.workloads.kinds import kinds, operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -49,8 +45,8 @@ if TYPE_CHECKING:
     from packager.publish.signatures import Trust
     from packager.workloads.scripts import FetchedSource
 
-OPERATORS, SOURCES = "operators/", "sources/"
-"""How the repositories of operators, and of the files that pods fetch, begin."""
+SOURCES = "sources/"
+"""How the repositories of the files that pods fetch begin."""
 
 _MOST = 10_000
 _PLACE = re.compile(r"\$\((OUTPUT_DIR|DATASET_DIR|CHECKPOINT_DIR)\)((?:/(?!\.\.?(?:/|$))[^/\x00-\x1f]+)*/?)")
@@ -66,8 +62,6 @@ class BundleRequest(Value, frozen=True):
     created: int | None = None  # the time in seconds since 1970 for a package that is packed from a folder
     kubectl: str = "kubectl"
     trust: Trust | None = None  # None leaves signatures unread
-    operators: tuple[str, ...] = ()  # NAME, or NAME=FILE, also those that the package does not need
-    with_operators: bool = True  # whether those that the package needs are in it, if its images are
     with_sources: bool = True
     secrets: tuple[str, ...] = ()  # the variables that may be sent to the servers of sources
 
@@ -102,21 +96,13 @@ class _Subject(Value, frozen=True):
 
 def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Progress, runner: Runner) -> Bundled:
     """Write a package with its images, signatures and sources to one file."""
-    known, named = operators(), {}
-    for text in request.operators:
-        name, _, file = text.partition("=")
-        if name not in known:
-            message = f"--operator {name}: expected {' or '.join(sorted(known))}, or NAME=FILE"
-            raise UsageError(message, hint=similar(name, known))
-        named[name] = Path(file) if file else None
     with ExitStack() as stack:
         content = _Content(access, stack)
         add_package = _add_remote if is_reference(request.package) else _add_local
         subject = add_package(content, request, runner, tell)
         path = request.destination or Path(f"{subject.name}.bundle.tar")
         atomic.check_absent(path, None if request.force else "--force replaces it")
-        images = {*subject.images, *_add_operators(content, request, named, subject.inventory, tell)}
-        for image in sorted(images) if request.with_images else ():
+        for image in sorted(subject.images) if request.with_images else ():
             _add_image(content, image, tell)
         _add_sources(content, request, subject, stack.enter_context(workfolder.beside(path)), runner, tell)
         size = sum(blob.size for blob in content.blobs)
@@ -133,13 +119,6 @@ def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Prog
 
 def _counted(copy: Copy, blob: Descriptor, advance: Callable[[int], object]) -> Copy:
     return lambda stream: (copy(stream), advance(blob.size))
-
-
-def needed(inventory: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names of the operators that the workloads of a package need as it was built, each with the kind."""
-    by_kind = {kind: workload.operator for kind, workload in kinds().items() if workload.operator}
-    used = [str(document.get("kind")) for document in _documents(inventory)]
-    return dict(sorted({by_kind[kind].short: kind for kind in used if kind in by_kind}.items()))
 
 
 def sources_of(inventory: Mapping[str, Any]) -> tuple[FetchedSource, ...]:
@@ -187,15 +166,15 @@ class _Content:
         self.roots.append(Root(MANIFEST, blob, repository, tag, is_attached=is_attached))
         return blob
 
-    def add_files(self, files: Mapping[str, bytes | Path], repository: str, tag: str | None) -> None:
+    def add_files(self, files: Mapping[str, Path], repository: str, tag: str | None) -> None:
         """Add an image whose only layer has some files."""
 
         def copy(stream: Any) -> None:
             with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
-                for name, content in sorted(files.items()):
+                for name, path in sorted(files.items()):
                     member = tarfile.TarInfo(name)
-                    member.size = len(content) if isinstance(content, bytes) else content.stat().st_size
-                    with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as source:
+                    member.size = path.stat().st_size
+                    with path.open("rb") as source:
                         archive.addfile(member, source)
 
         sink = _Sink()
@@ -305,32 +284,6 @@ def _add_local(content: _Content, request: BundleRequest, runner: Runner, tell: 
             content.add_bytes(signature)
             content.add_made(referring(signature, blob), name, None, is_attached=True)
     return _Subject(package.name, images, package.inventory, package.version)
-
-
-def _add_operators(
-    content: _Content,
-    request: BundleRequest,
-    named: Mapping[str, Path | None],
-    inventory: Mapping[str, Any] | None,
-    tell: Tell,
-) -> Iterator[str]:
-    """Add the manifests of operators, those of `named` and those that the package needs; yield their images."""
-    required: dict[str, str] = {}
-    if request.with_operators and request.with_images:
-        if inventory is None:
-            tell("note: the registry does not tell which operator the package needs: name it with --operator")
-        required = needed(inventory or {})
-    for name in sorted({*named, *required}):
-        operator, file = operators()[name], named.get(name)
-        if name not in named:
-            tell(f"{required[name]} needs {operator.name} {operator.version}: fetching {operator.url}")
-        hint = f"download it another way and pass it with --operator {name}=FILE"
-        hint += "; --no-operators leaves it out, for a cluster that has it"
-        release = operator_release.bundle(operator, file, hint=hint)
-        if not release.is_pinned:
-            tell(f"note: {file} differs from upstream's manifest of {operator.version}")
-        content.add_files({f"{operator.name}.yaml": release.text}, f"{OPERATORS}{operator.name}", operator.version)
-        yield from release.images
 
 
 def _add_image(content: _Content, image: str, tell: Tell) -> None:

@@ -124,11 +124,6 @@ class RegistryClient:
         self._login: Login | None = None  # None without any, and until the registry asks for some
         self._secrets: set[str] = set()
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the registry is used over http."""
-        return self._url.scheme == "http"
-
     def close(self) -> None:
         """Close all connections."""
         self._transport.close()

@@ -8,13 +8,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ToolError, UsageError, VerificationError
-from packager.base.names import is_label
-from packager.base.problems import similar
+from packager.base.errors import ToolError, VerificationError
 from packager.base.values import Value
 from packager.package.opened import opened
 from packager.publish import load, sbom
-from packager.publish.gitops import GitopsTarget
 from packager.publish.pull import read, warn_of_version
 from packager.publish.push import facts_of, images_of
 from packager.publish.reference import is_bundle, is_reference, parse
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
     from packager.base.runner import Progress, Runner, Tell
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
-    from packager.publish.keys import PublicKey
     from packager.publish.load import BundleContents
     from packager.publish.reference import PackageReference
     from packager.publish.signatures import Signature, Trust
@@ -42,7 +38,6 @@ class Inspected(Value, frozen=True):
     digest: str | None = None  # the digest of the artefact; None for a package on disk
     size: int | None = None  # the size of the archive in bytes; None for a folder
     created: str | None = None  # the time that the artefact names
-    is_plain: bool = False  # whether the registry is used over http
     signatures: tuple[Signature, ...] | None = None  # the signatures in the registry; None for a package on disk
     bundle: BundleContents | None = None
     """The bundle that contains the package; None for a package elsewhere. A bundle lists what a registry does."""
@@ -131,27 +126,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
         remote.digest,
         described.layer.size,
         described.created,
-        is_plain=remote.is_plain,
         signatures=signatures,
-    )
-
-
-def gitops_target(
-    inspected: Inspected, overlay: str | None, namespace: str, key: PublicKey | None = None
-) -> GitopsTarget:
-    """Return an overlay of a package in a registry, for objects of Flux and Argo CD."""
-    if inspected.reference is None or inspected.digest is None:
-        raise UsageError("Flux and Argo CD take packages from registries only", hint="mlpack push, and name oci://...")
-    names = inspected.facts.overlays
-    if overlay is None and len(names) != 1:
-        raise UsageError("expected one overlay with --overlay", hint=f"the package has {', '.join(names) or 'none'}")
-    if overlay is not None and overlay not in names:
-        message = f"{inspected.facts.package} has no overlay {overlay!r}; it has: {', '.join(names)}"
-        raise UsageError(message, hint=similar(overlay, names))
-    if not is_label(namespace):
-        raise UsageError(f"--namespace {namespace}: expected the name of a namespace")
-    return GitopsTarget(
-        inspected.facts, inspected.reference, inspected.digest, overlay or names[0], namespace, inspected.is_plain, key
     )
 
 

@@ -166,8 +166,6 @@ class Layout:
 class BundledRepository:
     """One repository of a layout that has been read, which is read as one of a registry."""
 
-    is_plain = False  # whether it is used over http
-
     def __init__(self, layout: Layout, name: str) -> None:
         self._layout = layout
         self._roots = [root for root in layout.roots if root.repository == name]

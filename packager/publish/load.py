@@ -6,8 +6,6 @@ Tests: cli/test_bundle.py.
 from __future__ import annotations
 
 import hashlib
-import io
-import re
 import tarfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -26,14 +24,13 @@ from packager.package.layout import env
 from packager.package.opened import opened
 from packager.publish import artefact, layout
 from packager.publish.artefact import TAR
-from packager.publish.bundle import OPERATORS, SOURCES, sources_of
+from packager.publish.bundle import SOURCES, sources_of
 from packager.publish.layout import BundledRepository
 from packager.publish.manifest import MANIFEST_BYTES
 from packager.publish.pull import PullRequest, pull_from
 from packager.publish.reference import dashed, parse
 from packager.publish.registry import Repository
 from packager.publish.signatures import find
-from packager.workloads.kinds import operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -47,9 +44,6 @@ if TYPE_CHECKING:
     from packager.publish.signatures import Signature, Trust
     from packager.verify import Report
 
-_IMAGE_LINE = re.compile(rb"""(?m)^([ ]*(?:- )?image:[ ]*)["']?([^\s"'#]+)["']?(?=[ ]*\r?$)""")
-"""A line of YAML that names the image of a container."""
-
 
 class BundledImage(Value, frozen=True):
     """An image in a bundle."""
@@ -59,22 +53,12 @@ class BundledImage(Value, frozen=True):
     size: int  # the number of bytes, of all platforms
 
 
-class BundledOperator(Value, frozen=True):
-    """An operator in a bundle."""
-
-    name: str
-    version: str
-    digest: str  # of its manifest
-    text: bytes  # its manifest
-    is_pinned: bool  # whether it is upstream's manifest, which mlpack knows by its digest
-
-
 class BundleContents(Value, frozen=True):
     """The content of a bundle, after all digests and the required signatures were checked."""
 
     path: Path
     layout: Layout
-    roots: tuple[Root, ...]  # the packages, images, operators and sources, without what is attached to these
+    roots: tuple[Root, ...]  # the packages, images and sources, without what is attached to these
     packages: Mapping[str, ArtefactFacts]  # by the digest of each package
 
     @property
@@ -94,20 +78,13 @@ class BundleContents(Value, frozen=True):
     @property
     def images(self) -> tuple[BundledImage, ...]:
         """The images; also packages that another one mounts."""
-        main = self.main
-        others = [root for root in self.roots if root not in main]
-        others = [root for root in others if not root.repository.startswith((OPERATORS, SOURCES))]
+        others = [root for root in self.roots if root not in {*self.main, *self.sources}]
         return tuple(BundledImage(root.image or root.name, root.blob.digest, self._size(root)) for root in others)
 
     @property
     def sources(self) -> tuple[Root, ...]:
         """The images with the files that pods fetch."""
         return tuple(root for root in self.roots if root.repository.startswith(SOURCES))
-
-    @property
-    def operators(self) -> tuple[BundledOperator, ...]:
-        """The operators. Raises VerificationError if one is something else than a tar with its manifest."""
-        return tuple(self._operator(root) for root in self.roots if root.repository.startswith(OPERATORS))
 
     def described(self, root: Root, kinds: tuple[str, ...] = ()) -> Described:
         """Return the content of the manifest of a package, or of something whose layer has one of these types.
@@ -116,20 +93,6 @@ class BundleContents(Value, frozen=True):
             VerificationError: The manifest is not that of an artefact with one layer.
         """
         return artefact.described(self.layout.manifests[root.blob.digest][0], f"{self.path}: {root.name}", kinds)
-
-    def _operator(self, root: Root) -> BundledOperator:
-        content = BundledRepository(self.layout, root.repository).content(self.described(root, (TAR,)).layer)
-        name = root.repository.removeprefix(OPERATORS)
-        try:
-            with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
-                stream = archive.extractfile(f"{name}.yaml")
-                text = stream.read() if stream else b""
-            text.decode()
-        except (tarfile.TarError, KeyError, UnicodeDecodeError):
-            raise VerificationError(f"{self.path}: {root.name}: expected a manifest in UTF-8") from None
-        digest = hashlib.sha256(text).hexdigest()
-        is_pinned = any(one.name == name and one.sha256 == digest for one in operators().values())
-        return BundledOperator(name, root.tag or "", f"sha256:{digest}", text, is_pinned)
 
     def _size(self, root: Root) -> int:
         """Return the number of bytes of a manifest, of those below it and of their blobs."""
@@ -142,10 +105,6 @@ class BundleContents(Value, frozen=True):
         return {
             "path": str(self.path),
             "images": [{"image": one.name, "digest": one.digest, "size": one.size} for one in self.images],
-            "operators": [
-                {"name": one.name, "version": one.version, "digest": one.digest, "upstream": one.is_pinned}
-                for one in self.operators
-            ],
             "sources": [
                 {"repository": root.repository, "digest": root.blob.digest, "size": self._size(root)}
                 for root in self.sources
@@ -161,7 +120,7 @@ class LoadRequest(Value, frozen=True):
     force: bool = False  # whether tags that name something else are moved
     dry_run: bool = False  # whether the bundle is only checked
     trust: Trust | None = None  # None leaves signatures unread
-    folder: Path | None = None  # for the package, configured for the registry, its sources, and manifests of operators
+    folder: Path | None = None  # for the package, configured for the registry, and its sources
 
 
 class LoadedManifest(Value, frozen=True):
@@ -182,7 +141,6 @@ class Loaded(Value, frozen=True):
     manifests: tuple[LoadedManifest, ...]
     signatures: int  # the number of signatures and other manifests that refer to these
     packages: tuple[Path, ...] = ()  # the folders in which packages were unpacked
-    operators: Mapping[str, Path] = {}  # the files with the manifests of operators, by their names
     sources: Mapping[str, Path] = {}  # the folders with the files that pods fetch, by the variable of their folder
 
     def as_json(self) -> dict[str, Any]:
@@ -193,7 +151,6 @@ class Loaded(Value, frozen=True):
             ],
             "signatures": self.signatures,
             "packages": [str(path) for path in self.packages],
-            "operators": {name: str(path) for name, path in self.operators.items()},
             "sources": {name: str(path) for name, path in self.sources.items()},
         }
 
@@ -225,7 +182,6 @@ def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> 
     contents = BundleContents(path, content, roots, _packages(content, roots))
     if trust is not None and trust.is_asked:
         _check_signatures(contents, trust, tell)
-    _ = contents.operators  # each is a manifest
     return contents
 
 
@@ -272,15 +228,12 @@ def compared(contents: BundleContents, report: Report) -> tuple[list[Problem], l
 
 
 def _notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
-    """Yield a note for missing images and sources, and for each changed operator; `images` are those of the package."""
+    """Yield a note for missing images and sources; `images` are those of the package."""
     present = [image.name for image in contents.images]
     if missing := [image for image in dict.fromkeys(images) if image not in present]:
         yield f"note: the bundle has no image {', '.join(missing)}"
     if not contents.sources and (sources := _sources_of(contents.packages[contents.package.blob.digest])):
         yield f"note: the bundle lacks what pods fetch: {', '.join(source.address for source in sources)}"
-    for operator in contents.operators:
-        if not operator.is_pinned:
-            yield f"note: the manifest of {operator.name} is not upstream's of {operator.version}"
 
 
 def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell) -> Loaded:
@@ -301,7 +254,6 @@ def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell
     return replace(
         loaded,
         packages=packages,
-        operators=dict(_write_operators(request, contents, moves, tell)),
         sources=dict(_write_sources(request, contents)),
     )
 
@@ -336,29 +288,6 @@ def moved(registry: str, former: str) -> str:
     """Return the value of REGISTRY for images that were moved: a path below the former registry stays."""
     path = split_registry(f"{former}/x")[1].rpartition("/")[0]
     return f"{registry}/{path}" if path else registry
-
-
-def _write_operators(
-    request: LoadRequest, contents: BundleContents, moves: Mapping[str, str], tell: Tell
-) -> Iterator[tuple[str, Path]]:
-    """Write the manifests of operators, with the images in the registry; yield the name of each, and its file."""
-
-    def image_line(match: re.Match[bytes]) -> bytes:
-        image = match[2].decode()
-        return match[1] + moves.get(image, image).encode()
-
-    assert request.folder is not None
-    names = {operator.name: short for short, operator in operators().items()}
-    for operator in contents.operators:
-        if operator.name in names:
-            path = request.folder / f"{operator.name}.yaml"
-            if not operator.is_pinned:
-                tell(
-                    f"note: {path} differs from upstream's manifest of {operator.version}: read it before you apply it"
-                )
-            with atomic.file(path, exists_hint=None if request.force else "--force replaces it") as stream:
-                stream.write(_IMAGE_LINE.sub(image_line, operator.text))
-            yield names[operator.name], path
 
 
 def _write_sources(request: LoadRequest, contents: BundleContents) -> Iterator[tuple[str, Path]]:

@@ -78,7 +78,6 @@ class RemoteArtefact(Value, frozen=True):
     digest: str  # the digest of the manifest
     described: Described  # the manifest
     facts: ArtefactFacts | None  # the facts about the package; None if the artefact was pushed by another program
-    is_plain: bool  # whether the registry is used over http
 
 
 def pull(request: PullRequest, access: Access, *, progress: Progress, tell: Tell = lambda _: None) -> PulledPackage:
@@ -166,7 +165,7 @@ def read(registry: Source, reference: PackageReference) -> RemoteArtefact:
     described = artefact.described(content, str(reference))
     config = registry.content(described.config) if described.config is not None else None
     facts = artefact.facts(config, str(reference)) if config is not None else None
-    return RemoteArtefact(reference, digest, described, facts, registry.is_plain)
+    return RemoteArtefact(reference, digest, described, facts)
 
 
 def warn_of_version(remote: RemoteArtefact, version: str | None, tell: Tell) -> None:

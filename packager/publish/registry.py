@@ -86,11 +86,6 @@ class Repository:
     def __exit__(self, *_error: object) -> None:
         self._client.close()
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the registry is used over http."""
-        return self._client.is_plain
-
     def manifest(self, version: str) -> tuple[bytes, str]:
         """Return a manifest and its digest."""
         present = self.find_manifest(version)

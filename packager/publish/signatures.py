@@ -74,9 +74,9 @@ class _Subject(Value, frozen=True):
 
 
 class _Statement(Value, frozen=True, rename="camel"):
-    kind: Literal["https://in-toto.io/Statement/v1"] = field(name="_type")
     subject: list[_Subject]
     predicate_type: str
+    kind: Literal["https://in-toto.io/Statement/v1"] = field(name="_type")
 
 
 class Signature(Value, frozen=True):

@@ -15,9 +15,8 @@ import pytest
 import packager
 from packager.base.errors import VerificationError
 from packager.package import tarheader
-from packager.publish import artefact, layout
+from packager.publish import layout
 from packager.publish import load as loading
-from packager.publish.bundle import needed
 from packager.publish.layout import BundledRepository, Root
 from packager.publish.manifest import descriptor as blob_of
 from tests.publish import fake_registry
@@ -105,7 +104,7 @@ def test_bundle_carries_package_images_and_signatures(
     mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str, has_referrers: int
 ) -> None:
     digest = digest_of(registry.manifests[IMAGE, "openmpi"])
-    done = mlpack("bundle", pushed, "--no-operators")
+    done = mlpack("bundle", pushed)
     assert (done.code, done.stdout) == (0, "hello-mpi.bundle.tar\n")
     assert f"{registry.host}/{IMAGE}:openmpi is {digest}\n" in done.stderr
     registry.fault = lambda handler, _number: fake_registry.cut(handler)
@@ -137,10 +136,10 @@ def test_bundle_and_load_require_the_signature(
 ) -> None:
     registry.has_referrers = bool(has_referrers)
     assert mlpack("key", "new", "stranger", "--no-password").code == 0
-    refused = mlpack("bundle", pushed, "--no-operators", "--key", "stranger.pub")
+    refused = mlpack("bundle", pushed, "--key", "stranger.pub")
     assert (refused.code, "is not signed by stranger" in refused.stderr) == (5, True)
     assert not Path("hello-mpi.bundle.tar").exists()
-    done = mlpack("bundle", pushed, "--no-operators", "--key", "prod.pub")
+    done = mlpack("bundle", pushed, "--key", "prod.pub")
     assert (done.code, "signature by prod " in done.stderr) == (0, True)
     load = ["load", "hello-mpi.bundle.tar", "--registry", other.host]
     before = len(other.requests)
@@ -165,15 +164,15 @@ def test_bundle_of_an_unsigned_file_is_refused_if_a_signature_is_required(
 @pytest.mark.thorough
 def test_bundle_has_the_same_bytes_every_time(mlpack: Mlpack, pushed: str) -> None:
     for name in ("one.tar", "two.tar"):
-        assert mlpack("bundle", pushed, "--no-operators", "-d", name).code == 0
+        assert mlpack("bundle", pushed, "-d", name).code == 0
     assert Path("one.tar").read_bytes() == Path("two.tar").read_bytes()
-    assert mlpack("bundle", pushed, "--no-operators", "-d", "one.tar").code == 2
-    assert mlpack("bundle", pushed, "--no-operators", "-d", "one.tar", "--force").code == 0
+    assert mlpack("bundle", pushed, "-d", "one.tar").code == 2
+    assert mlpack("bundle", pushed, "-d", "one.tar", "--force").code == 0
 
 
 @pytest.mark.thorough
 def test_loading_again_sends_nothing(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
-    assert mlpack("bundle", pushed, "--no-operators").code == 0
+    assert mlpack("bundle", pushed).code == 0
     assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
     before = len(other.requests)
     assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
@@ -194,7 +193,7 @@ def test_bundle_of_a_file_has_the_artefact_that_push_stores(
 
 
 def test_load_moves_a_tag_only_with_force(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
-    assert mlpack("bundle", pushed, "--no-operators").code == 0
+    assert mlpack("bundle", pushed).code == 0
     image(other, IMAGE, "x")
     other.put(IMAGE, "openmpi", b'{"config": {}, "layers": []}')
     before = dict(other.manifests)
@@ -206,7 +205,7 @@ def test_load_moves_a_tag_only_with_force(mlpack: Mlpack, other: FakeRegistry, p
 
 
 def test_dry_run_checks_the_bundle_alone(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
-    assert mlpack("bundle", pushed, "--no-operators").code == 0
+    assert mlpack("bundle", pushed).code == 0
     done = mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host, "--dry-run")
     assert (done.code, other.requests) == (0, [])
     assert "dry run: the bundle is valid, and nothing was sent\n" in done.stderr
@@ -215,7 +214,7 @@ def test_dry_run_checks_the_bundle_alone(mlpack: Mlpack, other: FakeRegistry, pu
 def test_broken_download_leaves_no_bundle(mlpack: Mlpack, registry: FakeRegistry, pushed: str) -> None:
     layer = digest_of(b"shared by both")
     registry.blobs[layer] = b"other content!"
-    done = mlpack("bundle", pushed, "--no-operators")
+    done = mlpack("bundle", pushed)
     assert (done.code, done.stdout) == (5, "")
     assert list(Path().glob("*.tar")) == []
 
@@ -308,7 +307,7 @@ def test_load_requires_signatures_of_all_that_pull_takes_for_a_package(
     mlpack: Mlpack, other: FakeRegistry, pushed: str, disguise: str
 ) -> None:
     """Somebody has added an edited package to a bundle with a signed one, as something else."""
-    assert mlpack("bundle", pushed, "--no-operators", "--no-images").code == 0
+    assert mlpack("bundle", pushed, "--no-images").code == 0
     content, blobs = contents(Path("hello-mpi.bundle.tar"))
     (signed,) = (root for root in content.roots if root.tag == "1.0")
     manifest = json.loads(content.manifests[signed.blob.digest][0])
@@ -340,36 +339,14 @@ def test_nested_indexes_are_read_once(tmp_path: Path) -> None:
     assert content.children_first(digest_of(contents[-1])) == [digest_of(text) for text in contents]
 
 
-OPERATOR = """apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: mpi-operator
-spec:
-  template:
-    spec:
-      containers:
-      - image: "HOST/mpioperator/mpi-operator:0.8.0"
-        name: mpi-operator
-"""
-
-
-def test_load_extracts_the_package_and_the_operator_for_the_registry(
-    mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
-) -> None:
-    digest = image(registry, "mpioperator/mpi-operator", "0.8.0")
-    Path("operator.yaml").write_text(OPERATOR.replace("HOST", registry.host))
-    done = mlpack("bundle", pushed, "--operator", "mpi=operator.yaml")
-    assert (done.code, "operators/mpi-operator:v0.8.0 sha256:" in done.stderr) == (0, True)
+def test_load_extracts_the_package_for_the_registry(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
+    assert mlpack("bundle", pushed).code == 0
     load = ("load", "hello-mpi.bundle.tar", "--registry", f"{other.host}/lab", "--extract", "out", "--key", "prod.pub")
     assert mlpack(*load, "--dry-run").code == 0
     assert not Path("out").exists()
     loaded = mlpack(*load)
     assert loaded.code == 0, loaded.stderr
-    assert "next, once per cluster: mlpack operator install mpi --from out/mpi-operator.yaml\n" in loaded.stderr
     assert "next: mlpack doctor out/hello-mpi\n" in loaded.stderr
-    assert "note: out/mpi-operator.yaml differs from upstream's manifest of v0.8.0" in loaded.stderr
-    moved = f"{other.host}/lab/mpioperator/mpi-operator:0.8.0@{digest}"
-    assert f"      - image: {moved}\n" in Path("out/mpi-operator.yaml").read_text()
     for overlay in ("single-node", "multi-node"):
         env = Path("out/hello-mpi/quickstart/k8s/mlops", overlay, "mlops.env").read_text()
         assert f"REGISTRY={other.host}/lab\n" in env
@@ -377,43 +354,6 @@ def test_load_extracts_the_package_and_the_operator_for_the_registry(
     again = mlpack(*load)
     assert (again.code, "already exists" in again.stderr) == (2, True)
     assert mlpack(*load, "--force").code == 0
-    unknown = mlpack("bundle", pushed, "--operator", "mpl")
-    assert (unknown.code, "--operator mpl: expected jobset or lws or mpi" in unknown.stderr) == (2, True)
-
-
-@pytest.mark.thorough
-def test_bundle_adds_operator_that_the_package_needs(
-    mlpack: Mlpack, registry: FakeRegistry, pushed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    image(registry, "mpioperator/mpi-operator", "0.8.0")
-    fetched: list[str] = []
-
-    def fetch(url: str, _sha256: str, *, hint: str | None = None) -> bytes:
-        assert hint is not None
-        fetched.append(url)
-        return OPERATOR.replace("HOST", registry.host).encode()
-
-    monkeypatch.setattr("packager.cluster.operator_release.fetch", fetch)
-    for package in (pushed, "hello-mpi.tar.gz"):
-        done = mlpack("bundle", package, "--force")
-        assert done.code == 0, done.stderr
-        assert f"MPIJob needs mpi-operator v0.8.0: fetching {fetched[-1]}\n" in done.stderr
-        assert "operators/mpi-operator:v0.8.0 sha256:" in done.stderr
-        assert "\nmpioperator/mpi-operator:0.8.0 sha256:" in done.stderr
-    without = mlpack("bundle", pushed, "--no-images", "-d", "package.tar")
-    assert (without.code, "operator" in without.stderr) == (0, False)
-    assert len(fetched) == 2
-
-
-def test_operators_follow_from_sealed_kinds_of_overlays() -> None:
-    texts = {
-        "quickstart/k8s/mlops/a/jobset.yaml": ["apiVersion: x", "kind: JobSet"],
-        "quickstart/k8s/mlops/b/pod.yaml": ["kind: Pod", "---", "kind: MPIJob"],
-        "quickstart/k8s/mlops/c/mlops.env": ["kind: MPIJob"],
-        "quickstart/k8s/mlops/d/x.yaml": ["- [unclosed"],
-    }
-    assert needed({"editable": texts}) == {"jobset": "JobSet", "mpi": "MPIJob"}
-    assert needed({"editable": {}}) == {}
 
 
 @pytest.mark.parametrize(
@@ -458,7 +398,7 @@ def test_package_in_a_volume_is_bundled_and_moved(
     mounted = name.removeprefix("oci://")
     assert mlpack("configure", built, "--set", f"PACKAGE_IMAGE={mounted}", "-d", "set.tar.gz").code == 0
     assert mounted in mlpack("inspect", "set.tar.gz", "-o", "images").stdout.splitlines()
-    assert mlpack("bundle", "set.tar.gz", "--no-operators").code == 0
+    assert mlpack("bundle", "set.tar.gz").code == 0
     loaded = mlpack("load", "hello-mpi.bundle.tar", "--registry", f"{other.host}/lab", "--extract", "out")
     assert loaded.code == 0, loaded.stderr
     moved = f"{other.host}/lab/team/mounted@{mounted.partition('@')[2]}"
@@ -480,23 +420,10 @@ def test_layout_with_a_link_or_a_device_is_refused(tmp_path: Path, kind: bytes) 
         layout.read(path)
 
 
-def test_operator_of_another_type_is_not_written(mlpack: Mlpack, other: FakeRegistry) -> None:
-    manifest = {"mediaType": KIND, "config": descriptor(b"{}", "x"), "layers": [descriptor(b"#!/bin/sh", "text/x-sh")]}
-    content = json.dumps(manifest).encode()
-    named = {"mlpack.repository": "operators/mpi-operator", "mlpack.tag": "v0.8.0"}
-    members = [LAYOUT, index(content, **named), blob(content), blob(b"{}"), blob(b"#!/bin/sh")]
-    Path("b.tar").write_bytes(tar(members))
-    done = mlpack("load", "b.tar", "--registry", other.host, "--extract", "out")
-    assert (done.code, f"expected a layer of the type {artefact.TAR}" in done.stderr) == (5, True)
-    assert not Path("out").exists()
-
-
 @pytest.fixture
 def bundle(mlpack: Mlpack, registry: FakeRegistry, pushed: str) -> Path:
-    """A bundle with a signed package, its image and the manifest of an operator; the registry is not reachable."""
-    operator = OPERATOR.replace("HOST/mpioperator/mpi-operator:0.8.0", f"{registry.host}/{IMAGE}:openmpi")
-    Path("operator.yaml").write_text(operator)
-    assert mlpack("bundle", pushed, "--operator", "mpi=operator.yaml").code == 0
+    """A bundle with a signed package and its image; the registry is not reachable."""
+    assert mlpack("bundle", pushed).code == 0
     registry.fault = lambda handler, _number: fake_registry.cut(handler)
     return Path("hello-mpi.bundle.tar")
 
@@ -506,7 +433,6 @@ def test_verify_of_a_bundle_checks_the_package_in_it(mlpack: Mlpack, registry: F
     done = mlpack("verify", bundle, "--key", "prod.pub", "-v")
     assert (done.code, done.stdout) == (0, ""), done.stderr
     assert "signature by prod " in done.stderr
-    assert "the manifest of mpi-operator is not upstream's of v0.8.0\n" in done.stderr
     assert "the bundle has no image" not in done.stderr
     assert "rendered by " in done.stderr
     assert len(registry.requests) == before
@@ -535,23 +461,19 @@ def test_damaged_bundle_is_refused(mlpack: Mlpack, other: FakeRegistry, bundle: 
     assert other.requests == []
 
 
-def test_inspect_of_a_bundle_lists_images_operators_and_signatures(mlpack: Mlpack, bundle: Path) -> None:
+def test_inspect_of_a_bundle_lists_images_and_signatures(mlpack: Mlpack, bundle: Path) -> None:
     done = mlpack("inspect", bundle, "--key", "prod.pub")
     assert done.code == 0, done.stderr
     value = mlpack("inspect", bundle, "-o", "json").json
     (image,) = value["bundle"]["images"]
-    (operator,) = value["bundle"]["operators"]
     assert f"reference:      hello-mpi@{value['digest']}\n" in done.stdout
     assert f"bundled:        {image['image']} {image['digest']}, {image['size']:,} bytes\n" in done.stdout
-    assert f"operator:       mpi-operator v0.8.0 {operator['digest']}, not upstream's manifest\n" in done.stdout
     assert "signature:      by prod " in done.stdout
     assert "file:           quickstart/" in done.stdout
     assert image["size"] > 1_000
     assert (value["package"], value["bundle"]["path"]) == ("hello-mpi", str(bundle))
     assert mlpack("inspect", bundle, "-o", "name").stdout == f"hello-mpi@{value['digest']}\n"
     assert mlpack("inspect", bundle, "-o", "images").stdout == f"{image['image']}\n"
-    refused = mlpack("inspect", bundle, "-o", "flux", "--overlay", "single-node")
-    assert (refused.code, "from registries only" in refused.stderr) == (2, True)
 
 
 @pytest.mark.thorough
@@ -643,12 +565,10 @@ else:
 
 
 def test_recipe_without_mlpack_unpacks_a_bundle(
-    mlpack: Mlpack, registry: FakeRegistry, pushed: str, kubectl: Path, monkeypatch: pytest.MonkeyPatch
+    mlpack: Mlpack, pushed: str, kubectl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program in place of skopeo finds manifests as skopeo does, by their names in the layout."""
-    image(registry, "mpioperator/mpi-operator", "0.8.0")
-    Path("operator.yaml").write_text(OPERATOR.replace("HOST", registry.host))
-    assert mlpack("bundle", pushed, "--operator", "mpi=operator.yaml").code == 0
+    assert mlpack("bundle", pushed).code == 0
     Path("bin").mkdir()
     for name, text in (("skopeo", SKOPEO), ("kubectl", '#!/bin/sh\necho "$@"\n')):
         Path("bin", name).write_text(text)
@@ -660,10 +580,8 @@ def test_recipe_without_mlpack_unpacks_a_bundle(
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "docker://registry.lab.example.com/mpioperator/mpi-pi:openmpi",
-        "apply --server-side -f operator/mpi-operator.yaml",
         "-k package/hello-mpi/quickstart/k8s/mlops/single-node apply",
     ]
-    assert Path("operator/mpi-operator.yaml").read_bytes() == Path("operator.yaml").read_bytes()
     overlay = "package/hello-mpi/quickstart/k8s/mlops/single-node"
     rendered = subprocess.run([kubectl, "kustomize", overlay], capture_output=True, text=True, check=True).stdout
     assert "image: registry.lab.example.com/mpioperator/mpi-pi:openmpi\n" in rendered

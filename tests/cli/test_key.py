@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base import yamlio
 from packager.cli import asking, signature_arguments
 from tests import tools
 
@@ -231,16 +230,6 @@ def test_inspect_lists_signatures_in_six_requests(
     assert f"signature:      by prod {pair}\n" in done.stdout
     assert mlpack("key", "new", "other", "--no-password").code == 0
     assert mlpack("inspect", where(registry), "--key", "other.pub").code == 5
-
-
-def test_flux_verifies_by_the_key(mlpack: Mlpack, registry: FakeRegistry, archive: Path, pair: str) -> None:  # noqa: ARG001
-    assert mlpack("push", archive, where(registry), "--sign-key", "prod.key").code == 0
-    shown = mlpack("inspect", where(registry), "-o", "flux", "--overlay", "single-node", "--key", "prod.pub").stdout
-    documents, _ = yamlio.load_all(shown.encode(), "x")
-    secret, source, _ = (document.data for document in documents)
-    assert source["spec"]["verify"] == {"provider": "cosign", "secretRef": {"name": secret["metadata"]["name"]}}
-    assert secret["metadata"]["namespace"] == source["metadata"]["namespace"]
-    assert secret["stringData"] == {"cosign.pub": Path("prod.pub").read_text()}
 
 
 def test_tag_is_set_after_the_signatures(mlpack: Mlpack, registry: FakeRegistry, archive: Path, pair: str) -> None:  # noqa: ARG001

@@ -87,7 +87,7 @@ def test_package_of_a_bundle_runs_from_the_second_registry(
         site.run(f"mlpack build hello-mpi --registry {first.host}")
         reference = f"oci://{first.host}/team/hello-mpi:1.0"
         site.run(f"mlpack push hello-mpi.tar.gz {reference} --sign-key prod.key")
-        site.run(f"mlpack bundle {reference} --key prod.pub --no-operators && rm hello-mpi.tar.gz*")
+        site.run(f"mlpack bundle {reference} --key prod.pub && rm hello-mpi.tar.gz*")
     assert site.shell(f"mlpack inspect {reference}").returncode == 6
     with serving("second") as second:
         trust(site, second)

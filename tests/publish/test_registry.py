@@ -419,4 +419,5 @@ def test_reference_without_version_lists_tags(
     reference = parse(f"oci://{registry.host}/team/hello-mpi")
     with pytest.raises(UsageError, match="names neither a tag nor a digest") as error:
         pull(PullRequest(reference, tmp_path), access(), progress=quiet)
-    assert sorted(error.value.hint.removeprefix("the repository has the tags ").split(", ")) == ["1.0", "1.10", "1.9"]
+    tags = (error.value.hint or "").removeprefix("the repository has the tags ")
+    assert sorted(tags.split(", ")) == ["1.0", "1.10", "1.9"]
