@@ -12,11 +12,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ import yaml
 from tests import kubectls
 from tests.publish.real_registry import ANONYMOUS, DEBIAN, free_port, serving
 from tests.testbed import builds, lifecycle
+from tests.web import answering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,11 +62,11 @@ class Flux:
 
     def mlpack(self, *arguments: str) -> str:
         """Run mlpack, and return its output. Raises CheckError if it fails."""
-        return self._run([sys.executable, "-m", "packager", *arguments])
+        return self.run([sys.executable, "-m", "packager", *arguments])
 
     def kubectl(self, *arguments: str, text: str | None = None) -> str:
         """Run kubectl, and return its output. Raises CheckError if it fails."""
-        return self._run([str(kubectls.kubectl()), *arguments], text)
+        return self.run([str(kubectls.kubectl()), *arguments], text)
 
     def push(self, repository: str, tag: str, *options: str, package: str = "hello-mpi.tar.gz") -> str:
         """Push a package, and return its reference with a tag."""
@@ -162,7 +165,7 @@ class Flux:
             time.sleep(0.5)
         return True
 
-    def _run(self, argv: list[str], text: str | None = None) -> str:
+    def run(self, argv: list[str], text: str | None = None) -> str:
         done = subprocess.run(
             argv,
             cwd=self.folder,
@@ -311,6 +314,77 @@ def long_training(flux: Flux) -> Iterator[str]:
     flux.delete(objects)
 
 
+class _Git(BaseHTTPRequestHandler):
+    """Answers as `git http-backend` does, for the repositories below a folder."""
+
+    folder: Path
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        variables = {"GIT_PROJECT_ROOT": str(self.folder), "GIT_HTTP_EXPORT_ALL": "1", "PATH": os.environ["PATH"]}
+        variables |= {"PATH_INFO": path, "QUERY_STRING": query, "REQUEST_METHOD": self.command}
+        names = {"CONTENT_TYPE": "Content-Type", "HTTP_CONTENT_ENCODING": "Content-Encoding"}
+        variables |= {name: self.headers.get(header, "") for name, header in names.items()}
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        variables |= {"CONTENT_LENGTH": str(len(body)), "GIT_PROTOCOL": self.headers.get("Git-Protocol", "")}
+        answer = subprocess.run(["git", "http-backend"], env=variables, input=body, stdout=subprocess.PIPE, check=True)
+        head, _, content = answer.stdout.partition(b"\r\n\r\n")
+        headers = dict(line.split(": ", 1) for line in head.decode().splitlines())
+        self.send_response(int(headers.pop("Status", "200").split()[0]))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET  # noqa: N815 - the name is given
+
+    def log_message(self, *_arguments: object) -> None:
+        return
+
+
+def own_overlay(flux: Flux) -> Iterator[str]:
+    """Yield a title after each check of an overlay outside of its package, in a Git repository with both."""
+    team = flux.folder / "git/team"
+    git = ("git", "-C", str(team), "-c", "user.name=Team", "-c", "user.email=team@example.com")
+    flux.run(["git", "init", "--quiet", "--initial-branch=main", str(team)])
+    handler = type("Handler", (_Git,), {"folder": flux.folder / "git"})
+    _, applied = flux.objects(flux.push("own", "1.0.0"))
+    name, archive = applied["metadata"]["name"], flux.folder / "own/hello-mpi.tar.gz"
+    applied["spec"] |= {"path": "./mine/single-node", "sourceRef": {"kind": "GitRepository", "name": name}}
+    with answering(handler) as port:
+        spec = {"url": f"http://127.0.0.1:{port}/team/.git", "interval": "1h", "ref": {"branch": "main"}}
+        source = {"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "spec": spec}
+        source["metadata"] = {"name": name, "namespace": _FLUX}
+        uids = {""}
+        for number in range(3):
+            added = [f"--add=environment.ADDED_{build}={build}" for build in range(number)]
+            flux.mlpack("build", "hello-mpi", "--with", "gitops", "--destination", "own", "--force", *added)
+            shutil.rmtree(team / "vendor", ignore_errors=True)
+            (team / "vendor").mkdir()
+            flux.run(["tar", "-xf", str(archive), "-C", str(team / "vendor")])
+            flux.mlpack("overlay", str(team / "vendor/hello-mpi"), "--to", str(team / "mine"), "--overlay=single-node")
+            if not number:
+                flux.mlpack("configure", str(team / "mine/single-node"), "--set", "MEMORY_LIMIT=160Mi")
+            flux.run([*git, "add", "--all"])
+            flux.run([*git, "commit", "--quiet", f"--message=Build {number}"])
+            if number:  # what has ended does not run again for a new value of mlops.env alone
+                flux.kubectl("delete", "pod", _POD, f"--namespace={_NAMESPACE}")
+            flux.apply([source, applied])
+            flux.reconcile("gitrepository", name)
+            commit = flux.run([*git, "rev-parse", "HEAD"]).strip()
+            while commit not in flux.revision(name):
+                flux.reconcile(_APPLIED, name)
+            flux.wait(lambda: flux.uid() not in uids and flux.phase() == "Succeeded", "the pod runs", flux.phase)
+            uids.add(flux.uid())
+            pod = flux.kubectl("get", "pod", _POD, f"--namespace={_NAMESPACE}", "--output=json")
+            settings = flux.kubectl("get", "configmap", f"--namespace={_NAMESPACE}", "--output=yaml")
+            if '"160Mi"' not in pod or any(f"ADDED_{build}" not in settings for build in range(number)):
+                raise CheckError(f"build {number}: the own value or a new one is not in the cluster")
+            yield f"an overlay outside of the package runs with build {number} of it"
+        flux.delete([source, applied])
+
+
 @contextmanager
 def controllers(folder: Path, kubeconfig: Path) -> Iterator[None]:
     """Run both controllers on this machine, with the rights of the cluster's administrator."""
@@ -371,7 +445,7 @@ def main() -> int:
         for key in ("prod", "other"):
             flux.mlpack("key", "new", key)
         with installed(flux), controllers(Path(name), kubeconfig):
-            for checks in (references, signatures, runs, plain, long_training):
+            for checks in (references, signatures, runs, plain, long_training, own_overlay):
                 try:
                     for title in checks(flux):
                         print(f"ok   {title}", flush=True)

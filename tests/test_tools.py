@@ -50,7 +50,7 @@ def test_program_outside_the_list_keeps_its_name(bare_path: Path) -> None:
 @pytest.fixture
 def calls(bare_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     """The arguments of each call of a fake apt-get, for root on a machine with some programs of the list."""
-    for name in ("apt-get", "busybox", "curl", "git", "google-chrome", "openssl", "registry"):
+    for name in ("apt-get", "busybox", "curl", "git", "google-chrome", "openssl", "registry", "skopeo"):
         (bare_path / name).symlink_to(bare_path / "tar")
     calls: list[list[str]] = []
 

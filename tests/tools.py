@@ -67,6 +67,7 @@ TOOLS = (
     Tool("git", ("git",), "check of the titles of commits, and patches of edits"),
     Tool("openssl", ("openssl",), "keys, and signatures by the commands of the documentation"),
     Tool("patch", ("patch",), "patches of edits"),
+    Tool("skopeo", ("skopeo",), "recipe of the documentation for sites without mlpack"),
     Tool("initdb", ("postgresql",), "task service on PostgreSQL", folders="usr/lib/postgresql/*/bin"),
 )
 

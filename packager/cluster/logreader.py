@@ -57,6 +57,9 @@ _MOST_KEPT = 10 << 20
 _BURST = 32 << 10
 """The bytes from which on the speed of a log is measured within less than a second."""
 
+_ENOUGH = 1 << 20
+"""The bytes by which the speed of a log is known that goes on."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
@@ -180,6 +183,12 @@ class ContainerLog:
         self._part = part
         self._lines = _Lines(part)
         self._restarts: int | None = None  # of the container whose log was read last
+        self._has_judged = False  # whether it is known if the first lines are missing
+
+    @property
+    def size(self) -> int:
+        """The bytes that were read."""
+        return self._lines.size
 
     @property
     def shown(self) -> str:
@@ -245,7 +254,6 @@ class ContainerLog:
         is_same: bool = False,
     ) -> Iterator[bytes]:
         lines = self._lines
-        had_begun = bool(lines.first)
         lines.resume()
         arguments = ["logs", name(self.pod), f"--container={self.container}", "--timestamps", *flags, *self._from()]
         message = b""
@@ -261,12 +269,13 @@ class ContainerLog:
                     self._note_gap()
                 lines.begins_later = False
                 if text:
-                    if not had_begun and self._part.is_whole:
+                    if lines.size >= _ENOUGH:
                         self._note_late()
-                    had_begun, self.has_end = True, False
+                    self.has_end = False
                     yield text
             if text := lines.take(b"", is_end=True):
                 yield text
+            self._note_late()
             done = running.wait()
         self._check_end(done.returncode, done.stderr, message)
 
@@ -287,12 +296,14 @@ class ContainerLog:
         """Note that the first lines are missing, if the container writes so fast that its node has removed them."""
         state = (self._status() or {"state": {}})["state"]
         begin = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+        if self._has_judged or not self._part.is_whole or not self._lines.first:
+            return
+        self._has_judged = True
         if not begin or self._restarts:
             return
         first, last = (moment(f"{time[:26].decode()}Z") for time in (self._lines.first, self._lines.last))
-        late, seconds, size = (first - moment(begin)).total_seconds(), (last - first).total_seconds(), self._lines.size
-        per_second = size / max(seconds, 0.01 if size >= _BURST else 1)
-        if late * per_second > _MOST_KEPT:
+        late, seconds = (first - moment(begin)).total_seconds(), (last - first).total_seconds()
+        if late * self.size / max(seconds, 0.01 if self.size >= _BURST else 1) > _MOST_KEPT:
             what = f"the log of {self.shown} begins {late:,.0f} s after its container started"
             self.notes.append(f"{what}: earlier lines, if any, are no longer on its node")
 
@@ -506,7 +517,7 @@ class LogStreams:
                 running.stop()
 
         while not self._is_over.is_set():
-            pod = log.pod
+            pod, size = log.pod, log.size
             try:
                 for block in log.read(idle=lambda _seconds: None, start=begin):
                     stream.error = None
@@ -519,7 +530,9 @@ class LogStreams:
                 stream.error = ClusterError(f"the log of {log.shown} cannot be read: {error}")
             self._put(*(LogPart(log, note) for note in _taken(log.notes)))
             self._answer(key)
-            if log.is_gone or (log.has_ended and stream.error is None):
+            # A kubelet ends with the file that it reads, although it has begun another one, if the container has ended.
+            is_at_end = log.size < _MOST_KEPT or log.size == size
+            if log.is_gone or (log.has_ended and is_at_end and stream.error is None):
                 return
             with self._news:  # the state of the pod is known a moment later
                 self._news.wait_for(lambda: self._is_over.is_set() or log.pod is not pod, _PAUSE)  # noqa: B023

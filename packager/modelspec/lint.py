@@ -62,6 +62,9 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
                 message = "a build refuses this download: the key 'sha256' is missing"
                 warnings.append(document.problem(("downloads", index), message, hint=hint))
         spec = loaded.spec
+        for overlay, values in spec.overlays.items():
+            if values.unproven:
+                tell(f"note: {overlay}: {values.unproven}")
         for fault in (*environments.warnings(spec), *programs.warnings(spec)):
             warning = document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
             warnings.append(warning)

@@ -124,6 +124,9 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     readme: ClassVar[str]
     """How the README calls a workload of this kind."""
 
+    unproven: ClassVar[str] = ""
+    """What neither the package nor `lint` checks; empty for nothing."""
+
     serves: ClassVar[bool] = False
     """Whether it serves until it is deleted: a change of a ConfigMap then makes new pods, since each ConfigMap is
     called after its content."""

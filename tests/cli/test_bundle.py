@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -19,8 +20,9 @@ from packager.publish import layout
 from packager.publish import load as loading
 from packager.publish.layout import BundledRepository, Root
 from packager.publish.manifest import descriptor as blob_of
-from tests.publish import fake_registry
+from tests.publish import fake_registry, real_registry
 from tests.publish.fake_registry import digest_of
+from tests.tools import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -541,47 +543,33 @@ def test_file_that_is_neither_package_nor_bundle_is_explained(mlpack: Mlpack) ->
         assert "expected a package: a folder, or a tar.gz of `mlpack build`" in text.stderr
 
 
-SKOPEO = """#!/usr/bin/env python3
-import json, pathlib, sys, tarfile
-
-source, destination = sys.argv[-2:]
-kind, path, name = source.split(":", 2)
-archive = tarfile.open(path)
-index = json.load(archive.extractfile("index.json"))
-key = "org.opencontainers.image.ref.name"
-(entry,) = [entry for entry in index["manifests"] if entry["annotations"].get(key) == name]
-blob = lambda digest: archive.extractfile("blobs/" + digest.replace(":", "/")).read()
-manifest = blob(entry["digest"])
-if destination.startswith("dir:"):
-    folder = pathlib.Path(destination[4:])
-    folder.mkdir()
-    (folder / "manifest.json").write_bytes(manifest)
-    parts = json.loads(manifest)
-    for part in [parts["config"], *parts["layers"]]:
-        (folder / part["digest"].partition(":")[2]).write_bytes(blob(part["digest"]))
-else:
-    print(destination)
-"""
-
-
+@pytest.mark.thorough
 def test_recipe_without_mlpack_unpacks_a_bundle(
-    mlpack: Mlpack, pushed: str, kubectl: Path, monkeypatch: pytest.MonkeyPatch
+    mlpack: Mlpack, registry: FakeRegistry, pushed: str, kubectl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program in place of skopeo finds manifests as skopeo does, by their names in the layout."""
+    """A person there has skopeo, tar, kubectl and a registry."""
+    require("skopeo")
     assert mlpack("bundle", pushed).code == 0
-    Path("bin").mkdir()
-    for name, text in (("skopeo", SKOPEO), ("kubectl", '#!/bin/sh\necho "$@"\n')):
-        Path("bin", name).write_text(text)
-        Path("bin", name).chmod(0o755)
+    settings = Path("home/.config/containers")
+    settings.mkdir(parents=True)
+    (settings / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+    monkeypatch.setenv("HOME", str(Path("home").absolute()))
+    Path("kubectl").write_text('#!/bin/sh\necho "$@"\n')
+    Path("kubectl").chmod(0o755)
+    Path("storage").mkdir()
     document = (Path(packager.__file__).parent.parent / "docs/airgap.md").read_text()
     recipe = document.partition("## Without mlpack")[2].partition("```sh\n")[2].partition("```")[0]
-    monkeypatch.setenv("PATH", f"{Path('bin').absolute()}:{os.environ['PATH']}")
-    done = subprocess.run(["sh", "-eu", "-c", recipe], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "docker://registry.lab.example.com/mpioperator/mpi-pi:openmpi",
+    monkeypatch.setenv("PATH", f"{Path.cwd()}:{os.environ['PATH']}")
+    with real_registry.serving(real_registry.DEBIAN, real_registry.ANONYMOUS, Path("storage")) as (host, _):
+        (settings / "registries.conf").write_text(f'[[registry]]\nlocation = "{host}"\ninsecure = true\n')
+        recipe = recipe.replace("registry.lab.example.com", host)
+        done = subprocess.run(["sh", "-eu", "-c", recipe], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        with urlopen(Request(f"http://{host}/v2/{IMAGE}/manifests/openmpi", headers={"Accept": INDEX})) as answer:
+            assert answer.read() == registry.manifests[IMAGE, "openmpi"]
+    assert done.stdout.splitlines()[-1:] == [
         "-k package/hello-mpi/quickstart/k8s/mlops/single-node apply",
     ]
     overlay = "package/hello-mpi/quickstart/k8s/mlops/single-node"
     rendered = subprocess.run([kubectl, "kustomize", overlay], capture_output=True, text=True, check=True).stdout
-    assert "image: registry.lab.example.com/mpioperator/mpi-pi:openmpi\n" in rendered
+    assert f"image: {host}/mpioperator/mpi-pi:openmpi\n" in rendered

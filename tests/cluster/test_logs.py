@@ -196,6 +196,19 @@ def test_streams_follow_until_container_has_ended() -> None:
         assert streams.error is None
 
 
+def test_streams_read_the_file_that_a_node_has_begun_before_the_container_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kubelet that follows a log ends with the file that it reads, if the container has ended meanwhile."""
+    monkeypatch.setattr(logreader, "_MOST_KEPT", 1)
+    kubectl = FakeKubectl([(stamped("01.0 one"), ENDED), (stamped("02.0 two"), ENDED)])
+    with LogStreams(cast("Kubectl", kubectl)) as streams:
+        streams.follow(pod(phase="Succeeded"))
+        parts = [*streams.parts(5.0), *streams.finish()]
+    assert b"".join(part.content for part in parts if isinstance(part.content, bytes)) == b"one\ntwo\n"
+    assert len(kubectl.calls) == 3
+
+
 def test_streams_report_deleted_pod_whose_log_was_not_read() -> None:
     with LogStreams(cast("Kubectl", FakeKubectl([(b"", GONE)]))) as streams:
         streams.follow(pod())

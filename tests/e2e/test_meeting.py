@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.faults import Faulty
 from tests.e2e.site import CHECKOUT
+from tests.testbed import node
 
 if TYPE_CHECKING:
     from tests.e2e.site import Images, Site
@@ -19,12 +21,8 @@ MEETING = ("none", "late", "child", "short")
 ALONE = ("ignores", "no-client", "no-server", "server-elsewhere", "wrong-port", "wrong-name", "itself", "datagrams")
 """Some pod works alone, and ends as if it had done its part."""
 
-BLOCKED = {
-    "apiVersion": "networking.k8s.io/v1",
-    "kind": "NetworkPolicy",
-    "metadata": {"name": "blocked"},
-    "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
-}
+RULE = ("FORWARD", "-p", "tcp", "-m", "multiport", "--dports", "29500,8476,9091,2222", "-j", "DROP")
+"""What a network policy becomes on a node; the network of the tests' cluster has none."""
 
 
 @pytest.mark.thorough
@@ -40,16 +38,13 @@ def test_jobset_whose_pods_do_not_meet_fails(site: Site, images: Images, way: st
         else:
             assert (done.code, "it has worked alone" in done.err) == (7, True), f"{fault}: {done.err}"
         package.delete()
-
-
-@pytest.mark.thorough
-@pytest.mark.trains
-def test_jobset_of_pods_that_a_policy_separates_fails(site: Site, images: Images) -> None:
-    """The cluster has to enforce network policies."""
-    images.build(CHECKOUT / "model_specs/resnet50-pytorch", "localhost/pytorch:2.14.1")
-    site.apply(BLOCKED)
-    package = Faulty(site, site.build(str(SPEC)), "torch")
-    done = package.run("deploy", "--timeout", "3m")
+    pid = found.pid if (found := node.find()) else 0
+    iptables = ("nsenter", f"--target={pid}", "--net", "iptables")
+    package = Faulty(site, site.build(str(SPEC), "--force"), way)
+    subprocess.run([*iptables, "-I", *RULE], check=True)
+    try:
+        done = package.run("deploy", "--timeout", "3m")
+    finally:
+        subprocess.run([*iptables, "-D", *RULE], check=True)
     assert (done.code, "it has worked alone" in done.err) == (7, True), done.err
     package.delete()
-    site.run("kubectl delete networkpolicy blocked")

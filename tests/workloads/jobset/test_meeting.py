@@ -73,6 +73,18 @@ def test_program_without_a_connection_to_another_pod_fails(peer: socket.socket, 
     assert ("it has worked alone" in done.stderr) is (code == FAILED and "Error" not in done.stderr)
 
 
+def test_pods_that_meet_without_the_first_one_fail(peer: socket.socket) -> None:
+    """With another address of the first pod, they make a world of their own."""
+    program = f"{CONNECT}; time.sleep(0.3)"
+    done = run(peer, "followers", "python3", "-c", program, PET_MASTER_ADDR="127.254.254.254")
+    assert (done.returncode, "without a connection to 127.254.254.254: it has worked alone" in done.stderr) == (
+        FAILED,
+        True,
+    )
+    coordinator = f"{peer.getsockname()[0]}:8476"
+    assert run(peer, "followers", "python3", "-c", program, JAX_COORDINATOR_ADDRESS=coordinator).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("pods", "index", "variables", "code"),
     [

@@ -3,8 +3,8 @@
 # one of them: then it has worked alone, whatever the overlay says of its number. Connections of torchrun itself, and
 # attempts to connect, do not count. Python with several processes on a node is started by torchrun.
 #
-# Usage: meet.sh all|followers|none COMMAND...    which pods have to have connected: followers are all but the first one,
-# to which they connect
+# Usage: meet.sh all|followers|none COMMAND...    which pods have to have connected: all, each to any other one; or all but
+# the first one, to it
 set -eu
 pods=$1
 shift
@@ -34,10 +34,12 @@ if ! command -v "$python" >/dev/null || [ ! -r /proc/net/tcp ]; then
   echo "meet.sh: it is not checked whether the pods meet: there is no Python, or no /proc/net/tcp" >&2
   exec "$@"
 fi
-exec "$python" - "$@" <<'END'
+exec "$python" - "$pods" "$@" <<'END'
 import glob, os, signal, socket, subprocess, sys, threading, time
 
-SET = os.environ["JOBSET_NAME"]
+PODS, PROGRAM, SET = sys.argv[1], sys.argv[2:], os.environ["JOBSET_NAME"]
+FIRST = [os.environ.get(name) for name in ("PET_MASTER_ADDR", "JAX_COORDINATOR_ADDRESS", "DMLC_TRACKER_URI")]
+PEER = next(filter(None, FIRST), SET).partition(":")[0] if PODS == "followers" else SET
 # include/net/tcp_states.h: SYN_SENT, SYN_RECV, CLOSE, LISTEN, NEW_SYN_RECV
 NOT_CONNECTED = {"02", "03", "07", "0A", "0C"}
 peers = set()
@@ -47,13 +49,13 @@ def is_torchrun(words):
     return any(os.path.basename(word) == b"torchrun" for word in words[:2]) or b"torch.distributed.run" in words[:4]
 
 
-launchers = {"program"} if is_torchrun([os.fsencode(word) for word in sys.argv[1:]]) else set()
+launchers = {"program"} if is_torchrun([os.fsencode(word) for word in PROGRAM]) else set()
 
 
 def look_up():
     """Collect the addresses of the pods: the name service has those of pods that run."""
     try:
-        peers.update(found[4][0] for found in socket.getaddrinfo(SET, None))
+        peers.update(found[4][0] for found in socket.getaddrinfo(PEER, None))
     except OSError:
         pass
 
@@ -115,9 +117,9 @@ def restore():
 
 
 try:
-    program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, preexec_fn=restore)
+    program = subprocess.Popen(PROGRAM, stdin=subprocess.DEVNULL, preexec_fn=restore)
 except OSError as error:
-    sys.exit(f"meet.sh: {sys.argv[1]}: {error.strerror}")
+    sys.exit(f"meet.sh: {PROGRAM[0]}: {error.strerror}")
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
     signal.signal(number, lambda number, _frame: program.send_signal(number))
 threading.Thread(target=look_up_again, daemon=True).start()
@@ -131,10 +133,11 @@ if not code and not has_met:
     has_met = is_connected()  # the sockets of a program that has just ended are still listed
 if code or has_met:
     os._exit(128 - code if code < 0 else code)
-found = "" if peers else f", and the name service does not know {SET}"
+found = "" if peers else f", and the name service does not know {PEER}"
+missed = PEER if PEER != SET else f"another pod of {SET}"
 print(
-    f"meet.sh: the program has ended without a connection to another pod of {SET}: it has worked alone{found}. It has to"
-    " use what the environment says of the others; checks_world: false in the spec turns this check off.",
+    f"meet.sh: the program has ended without a connection to {missed}: it has worked alone{found}. It has to use"
+    " what the environment says of the others; checks_world: false in the spec turns this check off.",
     file=sys.stderr,
     flush=True,
 )
