@@ -29,10 +29,6 @@ def file(destination: Path, *, exists_hint: str | None = None) -> Iterator[IO[by
     Args:
         destination: A file that is replaced, or nothing yet.
         exists_hint: The user's way to replace an existing output, which is kept; with None it is replaced.
-
-    Raises:
-        UsageError: The destination may not be replaced: with `exists_hint` no existing one, else no device or pipe.
-        ToolError: The folder cannot be written, or its disk is full.
     """
     with _work_folder(destination, exists_hint, stat.S_ISREG, "a plain file") as folder:
         work = folder / workfolder.FILE

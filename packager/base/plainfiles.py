@@ -66,12 +66,7 @@ def read_start(folder: Path, path: str, shown: str, size: int) -> bytes:
 
 
 def read(folder: Path, path: str, shown: str, max_bytes: int) -> bytes:
-    """Return the content of the file `path` below `folder`, which messages call `shown`.
-
-    Raises:
-        VerificationError: The path is not a plain file, or the file is longer than `max_bytes` bytes.
-        ToolError: The file cannot be read.
-    """
+    """Return the content of the file `path` below `folder`, which messages call `shown`."""
     content = read_start(folder, path, shown, max_bytes + 1)
     if len(content) > max_bytes:
         raise VerificationError(f"{shown} is larger than {max_bytes >> 10:,} KiB")

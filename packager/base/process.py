@@ -70,10 +70,6 @@ def run(  # noqa: PLR0913 - an option each
         memory: The bytes of memory that it may write to, where the system limits this (Linux); None for no limit.
         stdin: The bytes for its standard input; None for none.
         variables: Environment variables in addition to those of this process.
-
-    Raises:
-        ToolError: The program is missing, cannot be started, or printed too much.
-        HungError: The program did not end in time; it is killed with the programs that it has started.
     """
     output, errors = bytearray(), _Tail()
     with _started(

@@ -62,11 +62,7 @@ class Answer(Value, frozen=True):
 
 
 def server(url: str, token: str | None, *, is_insecure: bool = False) -> RestServer:
-    """Return the server at `url`: https, or http on this machine, or with `is_insecure` on others too.
-
-    Raises:
-        UsageError: The address or the token is not valid, or others could read the requests.
-    """
+    """Return the server at `url`: https, or http on this machine, or with `is_insecure` on others too."""
     parts = _parts(url)
     if parts is None:
         raise UsageError(f"invalid server {show(_without_password(url))}: expected an address, such as https://host")
@@ -119,12 +115,7 @@ def path(*steps: str, **query: str | int | None) -> str:
 def ask(
     to: RestServer, method: str, where: str, body: Any = None, *, headers: Mapping[str, str] | None = None
 ) -> Answer:
-    """Send a request, and return the answer, whatever its status is.
-
-    Raises:
-        UnreachableError: The server does not answer.
-        ClusterError: The server redirects, sends too much, sends too slowly, or sends invalid JSON.
-    """
+    """Send a request, and return the answer, whatever its status is."""
     data = None if body is None else json.dumps(body, ensure_ascii=True).encode()
     sent = {} if body is None else {"Content-Type": "application/json"}
     with _opened(to, method, where, data, {**sent, **(headers or {})}) as response:

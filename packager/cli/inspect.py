@@ -114,6 +114,6 @@ def _show(inspected: Inspected) -> None:
 def _show_bundle(bundle: BundleContents) -> None:
     """Print the images and sources in a bundle."""
     for image in bundle.images:
-        emit(f"{'bundled:':16}{image.name} {image.digest}, {image.size:,} bytes")
+        emit(f"{'bundled:':16}{image.image} {image.digest}, {image.size:,} bytes")
     for root in bundle.sources:
         emit(f"{'sources:':16}{root.name} {root.blob.digest}")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from packager.base.values import as_plain
 from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
 from packager.cli.console import emit, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, with_registry
@@ -51,12 +52,13 @@ def load(
     check_answers(Answers(registry=registry))
     loaded = load_bundle(request, at.access(ctx), progress=progress, tell=say)
     if output is not None:
-        emit_output(loaded.as_json(), map(str, loaded.manifests), output, is_bounded=False)
+        references = [manifest.reference for manifest in loaded.manifests]
+        emit_output(as_plain(loaded), references, output, is_bounded=False)
         return
     for manifest in loaded.manifests:
-        emit(str(manifest))
+        emit(manifest.reference)
         if manifest.source:
-            say(f"{manifest.source} is {manifest}")
+            say(f"{manifest.source} is {manifest.reference}")
     if loaded.signatures:
         say(f"signatures and other manifests about these: {loaded.signatures}")
     if dry_run:

@@ -193,11 +193,7 @@ def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mappi
 
 
 def described(content: bytes, shown: str, kinds: tuple[str, ...] = ()) -> Described:
-    """Return the content of a manifest from others.
-
-    Raises:
-        VerificationError: The manifest is not that of an artefact with one layer.
-    """
+    """Return the content of a manifest from others."""
     found = manifest.read(content, shown)
     if found.manifests is not None:
         raise VerificationError(f"{shown} is an index of several artefacts, not a package")
@@ -224,11 +220,7 @@ class _Config(Value, frozen=True):
 
 
 def facts(content: bytes, shown: str) -> ArtefactFacts | None:
-    """Return the facts about a package in a config from others; None if the config is not one of ours.
-
-    Raises:
-        VerificationError: The config contradicts itself.
-    """
+    """Return the facts about a package in a config from others; None if the config is not one of ours."""
     try:
         labels = from_json(content, _Config).config.labels
     except FieldsError:

@@ -97,9 +97,6 @@ def access(  # noqa: PLR0913 - an option each
         show: Receives a line about each request.
         tell: Receives a line about a helper that has failed.
         runner: Starts the helpers.
-
-    Raises:
-        UsageError: The user or the password is not valid.
     """
     given = None if user is None else credentials.given(*user)
 

@@ -12,6 +12,7 @@ from packager.base.errors import ToolError, VerificationError
 from packager.base.values import Value
 from packager.package.opened import opened
 from packager.publish import load, sbom
+from packager.publish.layout import BundledRepository
 from packager.publish.pull import read, warn_of_version
 from packager.publish.push import facts_of, images_of
 from packager.publish.reference import is_bundle, is_reference, parse
@@ -146,7 +147,7 @@ def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
         digest=root.blob.digest,
         size=described.layer.size,
         created=described.created,
-        signatures=load.signatures(contents, root, trust),
+        signatures=find(BundledRepository(contents.layout, root.repository), root.blob.digest, trust.keys),
         bundle=contents,
     )
 

@@ -105,11 +105,7 @@ def public(content: bytes, name: str, shown: str) -> PublicKey:
 
 
 def read(content: bytes, name: str, shown: str, password: Callable[[], bytes]) -> Signer:
-    """Return the private key in a file, which messages call `shown`; `password` is asked if it is encrypted.
-
-    Raises:
-        UsageError: The file has no key that signs, or the password is wrong.
-    """
+    """Return the private key in a file, which messages call `shown`; `password` is asked if it is encrypted."""
     try:
         key = load_pem_private_key(content, None)
     except TypeError:  # it is encrypted

@@ -225,10 +225,6 @@ def read(path: Path, advance: Callable[[int], object] = lambda _size: None) -> L
     Args:
         path: The tar.
         advance: Receives the number of bytes of each piece.
-
-    Raises:
-        VerificationError: The tar is not a layout as `write` makes it, or is damaged.
-        ToolError: The tar cannot be read.
     """
     layout = Layout(path)
     try:

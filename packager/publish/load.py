@@ -14,7 +14,7 @@ from packager.base import atomic, envfile
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.base.names import split_registry
 from packager.base.problems import Problem
-from packager.base.values import Value, replace
+from packager.base.values import Value, as_plain, field, replace
 from packager.base.web import PIECE
 from packager.configure.configure import Answers, Assignment, prepared, write
 from packager.configure.settings import Files, site_files
@@ -28,7 +28,7 @@ from packager.publish.bundle import SOURCES, sources_of
 from packager.publish.layout import BundledRepository
 from packager.publish.manifest import MANIFEST_BYTES
 from packager.publish.pull import PullRequest, pull_from
-from packager.publish.reference import dashed, parse
+from packager.publish.reference import OCI, dashed, parse
 from packager.publish.registry import Repository
 from packager.publish.signatures import find
 
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from packager.publish.client import Access
     from packager.publish.layout import Layout, Root
     from packager.publish.reference import PackageReference
-    from packager.publish.signatures import Signature, Trust
+    from packager.publish.signatures import Trust
     from packager.verify import Report
 
 
 class BundledImage(Value, frozen=True):
     """An image in a bundle."""
 
-    name: str  # in the registry that it comes from
+    image: str  # the name in the registry that it comes from
     digest: str  # of the manifest, or of the index of those of several platforms
     size: int  # the number of bytes, of all platforms
 
@@ -87,11 +87,7 @@ class BundleContents(Value, frozen=True):
         return tuple(root for root in self.roots if root.repository.startswith(SOURCES))
 
     def described(self, root: Root, kinds: tuple[str, ...] = ()) -> Described:
-        """Return the content of the manifest of a package, or of something whose layer has one of these types.
-
-        Raises:
-            VerificationError: The manifest is not that of an artefact with one layer.
-        """
+        """Return the content of the manifest of a package, or of something whose layer has one of these types."""
         return artefact.described(self.layout.manifests[root.blob.digest][0], f"{self.path}: {root.name}", kinds)
 
     def _size(self, root: Root) -> int:
@@ -102,14 +98,11 @@ class BundleContents(Value, frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
-        return {
-            "path": str(self.path),
-            "images": [{"image": one.name, "digest": one.digest, "size": one.size} for one in self.images],
-            "sources": [
-                {"repository": root.repository, "digest": root.blob.digest, "size": self._size(root)}
-                for root in self.sources
-            ],
-        }
+        sources = [
+            {"repository": root.repository, "digest": root.blob.digest, "size": self._size(root)}
+            for root in self.sources
+        ]
+        return {"path": str(self.path), "images": as_plain(self.images), "sources": sources}
 
 
 class LoadRequest(Value, frozen=True):
@@ -126,13 +119,9 @@ class LoadRequest(Value, frozen=True):
 class LoadedManifest(Value, frozen=True):
     """A package or an image that was loaded."""
 
-    reference: PackageReference  # with the tag and the digest
-    source: str  # the name in the registry that it comes from; empty for a package that came from a file
-    is_package: bool
-
-    def __str__(self) -> str:
-        text = str(self.reference)
-        return text if self.is_package else text.removeprefix("oci://")
+    reference: str  # with the tag and the digest; of a package, with `oci://`
+    package: bool
+    source: str = field(name="from")  # the name in the registry that it comes from; empty for a package of a file
 
 
 class Loaded(Value, frozen=True):
@@ -140,19 +129,8 @@ class Loaded(Value, frozen=True):
 
     manifests: tuple[LoadedManifest, ...]
     signatures: int  # the number of signatures and other manifests that refer to these
-    packages: tuple[Path, ...] = ()  # the folders in which packages were unpacked
-    sources: Mapping[str, Path] = {}  # the folders with the files that pods fetch, by the variable of their folder
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        return {
-            "manifests": [
-                {"reference": str(one), "from": one.source, "package": one.is_package} for one in self.manifests
-            ],
-            "signatures": self.signatures,
-            "packages": [str(path) for path in self.packages],
-            "sources": {name: str(path) for name, path in self.sources.items()},
-        }
+    packages: tuple[str, ...] = ()  # the folders in which packages were unpacked
+    sources: Mapping[str, str] = {}  # the folders with the files that pods fetch, by the variable of their folder
 
 
 def _is_signature(content: Layout, root: Root) -> bool:
@@ -171,10 +149,6 @@ def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> 
         trust: The keys that are trusted; None leaves signatures unread.
         progress: Shows the progress.
         tell: Receives a line about each signature of a package.
-
-    Raises:
-        VerificationError: The bundle is not valid, or a package in it is not signed by a trusted key.
-        ToolError: The bundle cannot be read.
     """
     with progress(path.name, path.stat().st_size if path.is_file() else 0, unit="bytes") as advance:
         content = layout.read(path, advance)
@@ -183,11 +157,6 @@ def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> 
     if trust is not None and trust.is_asked:
         _check_signatures(contents, trust, tell)
     return contents
-
-
-def signatures(contents: BundleContents, root: Root, trust: Trust) -> tuple[Signature, ...]:
-    """Return the signatures of a package. Raises ToolError if they cannot be checked."""
-    return find(BundledRepository(contents.layout, root.repository), root.blob.digest, trust.keys)
 
 
 def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:
@@ -223,17 +192,14 @@ def differences(contents: BundleContents, root: Root, digest: str) -> list[Probl
 
 def compared(contents: BundleContents, report: Report) -> tuple[list[Problem], list[str]]:
     """Return how the report on the package of a bundle differs from the bundle: the problems and the notes."""
-    images = {image for names in report.images.values() for image in names}
-    return differences(contents, contents.package, report.digest), list(_notes(contents, images))
-
-
-def _notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
-    """Yield a note for missing images and sources; `images` are those of the package."""
-    present = [image.name for image in contents.images]
-    if missing := [image for image in dict.fromkeys(images) if image not in present]:
-        yield f"note: the bundle has no image {', '.join(missing)}"
+    present = {image.image for image in contents.images}
+    used = dict.fromkeys(image for names in report.images.values() for image in names)
+    notes = []
+    if missing := [image for image in used if image not in present]:
+        notes.append(f"note: the bundle has no image {', '.join(missing)}")
     if not contents.sources and (sources := _sources_of(contents.packages[contents.package.blob.digest])):
-        yield f"note: the bundle lacks what pods fetch: {', '.join(source.address for source in sources)}"
+        notes.append(f"note: the bundle lacks what pods fetch: {', '.join(source.address for source in sources)}")
+    return differences(contents, contents.package, report.digest), notes
 
 
 def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell) -> Loaded:
@@ -242,20 +208,17 @@ def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell
     content, roots = contents.layout, contents.roots
     if not request.dry_run:
         _store(request, content, access, progress)
-    references = {root: _reference(request.registry, root) for root in roots}
-    loaded = Loaded(
-        tuple(LoadedManifest(references[one], one.image, one.blob.digest in contents.packages) for one in roots),
-        len(content.roots) - len(roots),
-    )
+    manifests = []
+    for root in roots:
+        reference, is_package = str(_reference(request.registry, root)), root.blob.digest in contents.packages
+        shown = reference if is_package else reference.removeprefix(OCI)
+        manifests.append(LoadedManifest(shown, is_package, root.image))
+    loaded = Loaded(tuple(manifests), len(content.roots) - len(roots))
     if request.folder is None or request.dry_run:
         return loaded
-    moves = {root.image: str(references[root]).removeprefix("oci://") for root in roots if root.image}
-    packages = tuple(_extract(request, contents, root, moves, progress) for root in contents.main)
-    return replace(
-        loaded,
-        packages=packages,
-        sources=dict(_write_sources(request, contents)),
-    )
+    moves = {one.source: one.reference.removeprefix(OCI) for one in manifests if one.source}
+    packages = tuple(str(_extract(request, contents, root, moves, progress)) for root in contents.main)
+    return replace(loaded, packages=packages, sources=dict(_write_sources(request, contents)))
 
 
 def _extract(
@@ -290,7 +253,7 @@ def moved(registry: str, former: str) -> str:
     return f"{registry}/{path}" if path else registry
 
 
-def _write_sources(request: LoadRequest, contents: BundleContents) -> Iterator[tuple[str, Path]]:
+def _write_sources(request: LoadRequest, contents: BundleContents) -> Iterator[tuple[str, str]]:
     """Write the files that pods fetch, after those whose digest the package names were compared with it.
 
     Yield the variable of each folder that they belong to, and the folder here.
@@ -315,7 +278,7 @@ def _write_sources(request: LoadRequest, contents: BundleContents) -> Iterator[t
             except (tarfile.TarError, ValueError) as error:
                 raise VerificationError(f"{contents.path}: {root.name}: {error}") from None
         for below in sorted((request.folder / f"{name}.sources").iterdir()):
-            yield below.name, below
+            yield below.name, str(below)
 
 
 def _unpack(stream: Any, folder: Path, size: int, expected: Mapping[str, str]) -> None:
@@ -399,20 +362,18 @@ def _put(registry: Repository, content: Layout, digest: str) -> None:
 def _check_signatures(contents: BundleContents, trust: Trust, tell: Tell) -> None:
     """Check the signatures of the packages in a bundle, and of all that `mlpack pull` would take for one."""
     packages = [root for root in contents.roots if root.blob.digest in contents.packages]
-    repositories = {root.repository for root in packages}
-    others = [root for root in contents.roots if root.repository in repositories and _may_be_pulled(contents, root)]
-    for root in dict.fromkeys([*packages, *others]):
-        trust.require(signatures(contents, root, trust), f"{contents.path}: {root.repository}", tell)
     if trust.is_required and not packages:
         raise VerificationError(f"{contents.path} has no package that could be signed")
-
-
-def _may_be_pulled(contents: BundleContents, root: Root) -> bool:
-    try:
-        contents.described(root)
-    except VerificationError:
-        return False
-    return True
+    repositories = {root.repository for root in packages}
+    for root in dict.fromkeys([*packages, *contents.layout.roots]):
+        if root.repository in repositories:
+            if root not in packages:
+                try:
+                    contents.described(root)
+                except VerificationError:
+                    continue
+            found = find(BundledRepository(contents.layout, root.repository), root.blob.digest, trust.keys)
+            trust.require(found, f"{contents.path}: {root.repository}", tell)
 
 
 def _packages(content: Layout, roots: Iterable[Root]) -> dict[str, ArtefactFacts]:

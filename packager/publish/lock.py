@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.problems import Problem
-from packager.base.values import Value
+from packager.base.values import Value, as_plain, field
 from packager.configure import configure
 from packager.configure import lock as stage
 from packager.configure.configure import Answers, PreparedEdits
@@ -48,17 +48,7 @@ class LockedImage(Value, frozen=True):
     image: str  # the image with its tag
     digest: str  # the digest that it is locked to by `prepared`, or would be locked to
     locked: str | None  # the digest that the overlay pulls it by at present; None if it pulls a tag
-    is_current: bool  # whether the tag still has the present digest, or is for a platform of what it has
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        return {
-            "overlay": self.overlay,
-            "image": self.image,
-            "digest": self.digest,
-            "locked": self.locked,
-            "current": self.is_current,
-        }
+    is_current: bool = field(name="current")  # whether the tag still has the present digest, or is for a platform of it
 
 
 class PreparedLock(Value, frozen=True):
@@ -69,7 +59,7 @@ class PreparedLock(Value, frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
-        return {"package": self.edits.package.name, "images": [image.as_json() for image in self.images]}
+        return {"package": self.edits.package.name, "images": as_plain(self.images)}
 
     def check(self) -> None:
         """Refuse images that are not locked, or whose tag has another digest now. Raises VerificationError."""

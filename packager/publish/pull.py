@@ -149,13 +149,7 @@ def _extracted(
 
 
 def read(registry: Source, reference: PackageReference) -> RemoteArtefact:
-    """Return the description of an artefact in a registry, without its layer.
-
-    Raises:
-        UsageError: The reference has neither a tag nor a digest.
-        VerificationError: The artefact is not a package.
-        ToolError: The registry does not respond as it must.
-    """
+    """Return the description of an artefact in a registry, without its layer."""
     if reference.version is None:
         tags = registry.tags()[::-1]  # registries list them in order
         listed = f"{', '.join(tags[:_MOST_TAGS])}{', ...' if len(tags) > _MOST_TAGS else ''}"

@@ -258,11 +258,7 @@ class Trust(Value, frozen=True):
         return self.is_required or bool(self.keys)
 
     def require(self, signatures: Sequence[Signature], shown: str, tell: Tell) -> None:
-        """Report signatures, and refuse a package without one by a trusted key.
-
-        Raises:
-            VerificationError: A signature is required, and none is by a trusted key.
-        """
+        """Report signatures, and refuse a package without one by a trusted key."""
         for signature in signatures:
             tell(f"signature {signature}")
         if self.is_required and not any(signature.is_trusted for signature in signatures):

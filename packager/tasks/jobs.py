@@ -135,11 +135,7 @@ def preview(server: RestServer, filled: FilledValues) -> dict[str, Any]:
 
 
 def create(server: RestServer, filled: FilledValues, runner: Runner, key: str | None = None) -> TaskJob:
-    """Create a job; if the response is lost, repeat the request with the same key, which creates no second job.
-
-    Raises:
-        ClusterError: The server refuses; with all problems of the values.
-    """
+    """Create a job; if the response is lost, repeat the request with the same key, which creates no second job."""
     where = rest.path("v1", "jobs")
     return _job(server, post_once(server, where, runner, filled.values, filled.problem, key or ""))
 

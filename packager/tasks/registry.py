@@ -90,11 +90,7 @@ def schema(server: RestServer, definition: str) -> dict[str, Any]:
 
 
 def apply(server: RestServer, kind: Kind, source: Registration) -> Registered:
-    """Register a template or definition: for the first time, or as the next revision if it has changed.
-
-    Raises:
-        ClusterError: The server refuses, or someone else has registered a revision at the same moment.
-    """
+    """Register a template or definition: for the first time, or as the next revision if it has changed."""
     where = rest.path("v1", kind, source.name)
     present = rest.ask(server, "GET", where)
     if present.status == 404:

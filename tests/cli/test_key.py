@@ -243,11 +243,6 @@ def test_tag_is_set_after_the_signatures(mlpack: Mlpack, registry: FakeRegistry,
     assert "the registry has it already: nothing was sent\n" in again.stderr
 
 
-def test_dry_run_signs_nothing(mlpack: Mlpack, registry: FakeRegistry, archive: Path, pair: str) -> None:  # noqa: ARG001
-    done = mlpack("push", archive, where(registry), "--sign-key", "prod.key", "--dry-run")
-    assert (done.code, "signed by" in done.stderr, registry.requests) == (0, False, [])
-
-
 def test_key_that_others_can_read_is_reported(
     mlpack: Mlpack,
     registry: FakeRegistry,
@@ -333,13 +328,3 @@ def test_bundles_from_elsewhere_stay_on_one_line(
     assert mlpack("verify", "hello-mpi.tar.gz", "--key", "prod.pub").code == 5
     Path("hello-mpi.tar.gz.sigstore.json").write_text(content.replace("\n", " "))
     assert mlpack("verify", "hello-mpi.tar.gz", "--key", "prod.pub").code == 0
-
-
-def test_pull_names_a_folder_in_place_of_the_bundles(mlpack: Mlpack, registry: FakeRegistry, archive: Path) -> None:
-    assert mlpack("push", archive, where(registry)).code == 0
-    bundles = Path("hello-mpi.tar.gz.sigstore.json")
-    bundles.mkdir()
-    done = mlpack("pull", where(registry), "--force")
-    assert (done.code, done.stderr.count("\n")) == (6, 1)
-    assert f"{bundles} cannot be removed: " in done.stderr
-    assert bundles.is_dir()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.base import web
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError
 from packager.base.runner import SYSTEM
 from packager.base.web import Network
@@ -390,26 +389,6 @@ def test_tag_with_another_digest_than_claimed_is_refused(
     registry.fault = at(len(registry.requests), other_digest)
     with pytest.raises(VerificationError, match="the registry has sent another manifest"):
         pulled(registry, tmp_path)
-
-
-def test_slow_answer_is_given_up(registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    def drip(handler: Handler, _count: int) -> bool:
-        import time
-        from contextlib import suppress
-
-        handler.send_response(200)
-        handler.send_header("Content-Length", "100")
-        handler.end_headers()
-        with suppress(OSError):
-            for _ in range(100):
-                handler.wfile.write(b"x")
-                time.sleep(0.05)
-        return True
-
-    registry.fault = drip
-    monkeypatch.setattr(web, "SECONDS", 0.2)
-    with repository(registry) as client, pytest.raises(ToolError, match="not sent everything in time"):
-        client.tags()
 
 
 def test_reference_without_version_lists_tags(
