@@ -46,12 +46,12 @@ class SignatureOptions:
 
     def trust(self) -> Trust:
         """Return the trusted keys."""
-        from packager.publish.signatures import TrustRequest, trust
+        from packager.publish.signatures import trust
 
         usual = [Path(path) for path in os.environ.get(_KEYS, "").split(os.pathsep) if path]
         folder = site_path().with_name(_FOLDER)
         usual += [folder] if folder.is_dir() else []
-        return trust(TrustRequest(tuple(self.key or ()), tuple(usual), self.require_signature))
+        return trust(self.key or [], usual, is_required=self.require_signature)
 
     def refuse(self, source: str) -> None:
         """Refuse to require a signature of something that cannot have one. Raises UsageError."""

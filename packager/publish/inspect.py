@@ -6,12 +6,14 @@ Tests: cli/test_push.py.
 from __future__ import annotations
 
 import json
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ToolError, VerificationError
+from packager.base.names import split_registry
 from packager.base.values import Value
 from packager.package.opened import opened
-from packager.publish import load, sbom
+from packager.publish import load
 from packager.publish.layout import BundledRepository
 from packager.publish.pull import read, warn_of_version
 from packager.publish.push import facts_of, images_of
@@ -135,7 +137,7 @@ def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
     """Return the bill of materials of a package, as a document of CycloneDX."""
     if inspected.files is None:
         raise ToolError("the files are not listed in the registry", hint="mlpack pull, and inspect the file")
-    return sbom.document(inspected.facts)
+    return document(inspected.facts)
 
 
 def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
@@ -157,3 +159,53 @@ def _on_disk(path: Path, kubectl: str, runner: Runner) -> Inspected:
         images = images_of(package, Checks((kubectl,), runner=runner))
         size = path.stat().st_size if package.folder != package.source else None
         return Inspected(facts_of(package, images), size=size)
+
+
+def document(facts: ArtefactFacts) -> dict[str, Any]:
+    """Return a document of CycloneDX 1.6 with the files and images of a package, always the same bytes.
+
+    `facts.sealed` must be the text of the inventory. The parts of an image are in the bill of who has built it.
+    """
+    inventory = json.loads(facts.sealed or "{}")
+    tool = inventory.get("tool", {})
+    package = {
+        "type": "application",
+        "bom-ref": facts.package,
+        "name": facts.package,
+        "hashes": [_hash(facts.digest)],
+        "properties": [{"name": "mlpack:edited", "value": path} for path in facts.edited],
+    }
+    if version := inventory.get("version"):
+        package["version"] = str(version)
+    files = [_file(path, entry["sha256"]) for path, entry in sorted(inventory["files"].items())]
+    parts = [*files, *map(_image, facts.images)]
+    depends = {"ref": facts.package, "dependsOn": [part["bom-ref"] for part in parts]}
+    tools = [{"type": "application", "name": str(tool.get("name")), "version": str(tool.get("version"))}]
+    content = json.dumps([package, parts], sort_keys=True)
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, content)}",
+        "version": 1,
+        "metadata": {"tools": {"components": tools}, "component": package},
+        "components": parts,
+        "dependencies": [depends],
+    }
+
+
+def _file(path: str, digest: str) -> dict[str, Any]:
+    return {"type": "file", "bom-ref": f"file:{path}", "name": path, "hashes": [_hash(digest)]}
+
+
+def _image(image: str) -> dict[str, Any]:
+    name, _, digest = image.partition("@")
+    host, rest = split_registry(name)
+    path, _, tag = rest.partition(":")
+    component = {"type": "container", "bom-ref": f"image:{image}", "name": f"{host}/{path}" if host else path}
+    if tag or digest:
+        component["version"] = tag or digest
+    return component | ({"hashes": [_hash(digest)]} if digest else {})
+
+
+def _hash(digest: str) -> dict[str, str]:
+    return {"alg": "SHA-256", "content": digest.removeprefix("sha256:")}

@@ -23,10 +23,10 @@ from packager.package.opened import opened
 from packager.package.tree import Entry
 from packager.publish import artefact
 from packager.publish.artefact import ArtefactChoices, ArtefactFacts, Layer
-from packager.publish.manifest import Descriptor, descriptor
+from packager.publish.manifest import Descriptor
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
-from packager.publish.signatures import SignedArtefact, attach
+from packager.publish.signatures import attach
 from packager.rendering import render
 from packager.verify import verify
 
@@ -200,8 +200,7 @@ def _send(
             sent = [blob.digest for blob, source in blobs if registry.upload(blob, source, advance)]
         registry.put_manifest(made.digest, made.manifest)
     created = None if request.created is None else artefact.time_text(request.created)
-    signed = SignedArtefact(descriptor(made.manifest), made.layer.name, made.layer.blob.digest, created)
-    has_signed = attach(registry, signed, request.signers)
+    has_signed = attach(registry, made, request.signers, created)
     for tag in tags:
         if _is_to_set(registry, request, tag, made.digest):  # another push may have come first
             registry.put_manifest(tag, made.manifest)

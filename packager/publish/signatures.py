@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.runner import Tell
+    from packager.publish.artefact import Artefact
     from packager.publish.keys import PublicKey, Signer
     from packager.publish.layout import BundledRepository
     from packager.publish.manifest import Descriptor
@@ -107,15 +108,6 @@ class Signature(Value, frozen=True):
         if self.signer is not None:
             return f"by {self.signer} {self.fingerprint}"
         return f"by an unknown key{f' {self.fingerprint}' if self.fingerprint else ''}: not trusted"
-
-
-class SignedArtefact(Value, frozen=True):
-    """An artefact that is signed."""
-
-    manifest: Descriptor
-    file: str  # the name of its layer
-    layer: str  # the digest of its layer, which is signed too: so the file alone can be checked
-    created: str | None = None  # the time of the signature as RFC 3339
 
 
 def statement(subjects: Iterable[tuple[str, str]]) -> bytes:
@@ -208,26 +200,25 @@ def _read(registry: Repository | BundledRepository, entry: Mapping[str, Any]) ->
     return registry.content(layer)
 
 
-def attach(registry: Repository, signed: SignedArtefact, signers: Sequence[Signer]) -> bool:
-    """Attach the signature of each key, and return whether anything was sent."""
-    attached = [_attach(registry, signed, sign(signed, signer)) for signer in signers]
-    return any(attached)
+def attach(registry: Repository, made: Artefact, signers: Sequence[Signer], created: str | None = None) -> bool:
+    """Attach the signature of each key, and return whether anything was sent; `created` is its time as RFC 3339."""
+    is_new = False
+    subject = descriptor(made.manifest)
+    for signer in signers:
+        content = sign(made, signer)
+        manifest = referring(content, subject, created)
+        digest = descriptor(manifest).digest
+        if all(entry.get("digest") != digest for entry in registry.referrers(subject.digest)):
+            for blob in (artefact.EMPTY, content):
+                registry.upload(descriptor(blob), blob)
+            registry.put_manifest(digest, manifest)
+            is_new = True
+    return is_new
 
 
-def _attach(registry: Repository, signed: SignedArtefact, content: bytes) -> bool:
-    manifest = referring(content, signed.manifest, signed.created)
-    digest = descriptor(manifest).digest
-    if any(entry.get("digest") == digest for entry in registry.referrers(signed.manifest.digest)):
-        return False
-    for blob in (artefact.EMPTY, content):
-        registry.upload(descriptor(blob), blob)
-    registry.put_manifest(digest, manifest)
-    return True
-
-
-def sign(signed: SignedArtefact, signer: Signer) -> bytes:
-    """Return the bundle with the signature of a key."""
-    return bundle(statement([(signed.manifest.digest, ""), (signed.layer, signed.file)]), signer)
+def sign(made: Artefact, signer: Signer) -> bytes:
+    """Return the bundle with the signature of a key; the layer is signed too, so that the file alone can be checked."""
+    return bundle(statement([(made.digest, ""), (made.layer.blob.digest, made.layer.name)]), signer)
 
 
 def referring(content: bytes, subject: Descriptor, created: str | None = None) -> bytes:
@@ -236,14 +227,6 @@ def referring(content: bytes, subject: Descriptor, created: str | None = None) -
     return artefact.referring(
         BUNDLE, content, subject, annotations | ({artefact.CREATED: created} if created is not None else {})
     )
-
-
-class TrustRequest(Value, frozen=True):
-    """The keys that a user trusts."""
-
-    keys: tuple[Path, ...]  # the files of public keys that the command names; if there are any, only these count
-    usual: tuple[Path, ...]  # the files, and the folders with files, that count otherwise
-    is_required: bool  # whether a package needs a signature, also if the command names no key
 
 
 class Trust(Value, frozen=True):
@@ -267,24 +250,29 @@ class Trust(Value, frozen=True):
             raise VerificationError(f"{shown} is not signed by {names}", hint=hint)
 
 
-def trust(request: TrustRequest) -> Trust:
-    """Return the keys that are trusted."""
-    paths = list(request.keys)
-    if not paths:
-        for path in request.usual:
-            paths += sorted(path.glob("*.pub")) if path.is_dir() else [path]
-    is_required = request.is_required or bool(request.keys)
+def trust(keys: Sequence[Path], usual: Sequence[Path], *, is_required: bool) -> Trust:
+    """Return the keys that are trusted.
+
+    Args:
+        keys: The files of public keys that the command names; if there are any, only these count.
+        usual: The files, and the folders with files, that count otherwise.
+        is_required: Whether a package needs a signature, also if the command names no key.
+    """
+    paths = list(keys)
+    for path in usual if not keys else ():
+        paths += sorted(path.glob("*.pub")) if path.is_dir() else [path]
+    is_required = is_required or bool(keys)
     if is_required and not paths:
         hint = "--key FILE names a public key; so do MLPACK_KEYS and files in ~/.config/mlpack/keys"
         raise UsageError("--require-signature needs a public key to trust", hint=hint)
     if not paths:
         return Trust((), is_required)
     try:
-        from packager.publish import keys  # noqa: PLC0415 - its library is an extra
+        from packager.publish.keys import key_content, public  # noqa: PLC0415 - its library is an extra
     except ModuleNotFoundError as error:
         raise missing_extra("checking a signature", error, "sign") from None
-    public = [keys.public(keys.key_content(path), path.name.removesuffix(".pub"), str(path)) for path in paths]
-    return Trust(tuple(public), is_required)
+    trusted = [public(key_content(path), path.name.removesuffix(".pub"), str(path)) for path in paths]
+    return Trust(tuple(trusted), is_required)
 
 
 def beside(path: Path) -> Path:

@@ -73,7 +73,7 @@ def test_broken_file_is_refused_without_its_content(tmp_path: Path) -> None:
 
 
 def test_broken_auth_is_refused_without_the_secret(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="expected a user and a password in base64 at 'auth'") as error:
+    with pytest.raises(ToolError, match="expected a JSON object with logins") as error:
         find({"auths": {REFERENCE.host: {"auth": "s3cret!"}}}, tmp_path)
     assert "s3cret" not in str(error.value)
 

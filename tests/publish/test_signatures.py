@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.web import Network
 from packager.publish import artefact, keys
+from packager.publish.artefact import Artefact, Layer
 from packager.publish.client import Access
 from packager.publish.manifest import INDEX, MANIFEST, Descriptor
 from packager.publish.reference import parse
@@ -21,7 +22,6 @@ from packager.publish.registry import Repository
 from packager.publish.signatures import (
     BUNDLE,
     SIGNATURE,
-    SignedArtefact,
     attach,
     bundle,
     find,
@@ -56,8 +56,7 @@ def repository(registry: FakeRegistry) -> Iterator[Repository]:
         yield repository
 
 
-def signed(created: str | None = None) -> SignedArtefact:
-    return SignedArtefact(Descriptor(DIGEST, len(PACKAGE)), "x.tar.gz", LAYER, created)
+SIGNED = Artefact(PACKAGE, b"{}", Layer("x.tar.gz", Descriptor(LAYER, 7), LAYER))
 
 
 def put_blob(registry: FakeRegistry, content: bytes) -> dict[str, Any]:
@@ -87,7 +86,7 @@ def test_signature_is_attached_once(
     registry: FakeRegistry, repository: Repository, *, has_referrers: bool, lists_configs: bool
 ) -> None:
     registry.has_referrers, registry.lists_configs = has_referrers, lists_configs
-    assert attach(repository, signed(), [OURS])
+    assert attach(repository, SIGNED, [OURS])
     (one,) = find(repository, DIGEST, [OTHER.public, OURS.public])
     assert (one.signer, one.fingerprint, one.problem) == ("prod", OURS.public.fingerprint, None)
     assert str(one) == f"by prod {OURS.public.fingerprint}"
@@ -95,13 +94,13 @@ def test_signature_is_attached_once(
     assert str(one) == f"by an unknown key {OURS.public.fingerprint}: not trusted"
     fallback = ("team/x", f"sha256-{DIGEST[7:]}") in registry.manifests
     assert fallback is not has_referrers
-    assert not attach(repository, signed(), [OURS])
-    assert attach(repository, signed(), [OTHER, OURS])
+    assert not attach(repository, SIGNED, [OURS])
+    assert attach(repository, SIGNED, [OTHER, OURS])
     assert {one.signer for one in find(repository, DIGEST, [OURS.public, OTHER.public])} == {"prod", "other"}
 
 
 def test_bundle_has_the_bytes_of_the_documentation() -> None:
-    value = json.loads(sign(signed(), OURS))
+    value = json.loads(sign(SIGNED, OURS))
     assert list(value) == ["mediaType", "verificationMaterial", "dsseEnvelope"]
     assert value["mediaType"] == "application/vnd.dev.sigstore.bundle.v0.3+json"
     assert value["verificationMaterial"] == {"publicKey": {"hint": OURS.public.fingerprint}}
@@ -114,11 +113,11 @@ def test_bundle_has_the_bytes_of_the_documentation() -> None:
     )
     pae = f"DSSEv1 28 application/vnd.in-toto+json {len(payload)} ".encode() + payload
     assert OURS.public.has_signed(pae, base64.b64decode(envelope["signatures"][0]["sig"]))
-    assert sign(signed(), OURS) == sign(signed(), OURS)
+    assert sign(SIGNED, OURS) == sign(SIGNED, OURS)
 
 
 def test_referring_manifest_names_type_subject_and_predicate(registry: FakeRegistry, repository: Repository) -> None:
-    attach(repository, signed(created="2026-01-01T00:00:00Z"), [OURS])
+    attach(repository, SIGNED, [OURS], "2026-01-01T00:00:00Z")
     index = json.loads(registry.manifests["team/x", f"sha256-{DIGEST[7:]}"])
     assert index["mediaType"] == INDEX
     (entry,) = index["manifests"]
@@ -158,9 +157,9 @@ def test_lost_update_of_the_fallback_tag_is_repeated(
     registry.fault = lose
     if is_always:
         with pytest.raises(ToolError, match="is changed by other programs again and again"):
-            attach(repository, signed(), [OURS])
+            attach(repository, SIGNED, [OURS])
     else:
-        assert attach(repository, signed(), [OURS])
+        assert attach(repository, SIGNED, [OURS])
         assert find(repository, DIGEST, [OURS.public])[0].is_trusted
 
 
@@ -190,7 +189,7 @@ def test_hostile_bundles_count_for_nothing() -> None:
 
 def test_hostile_bundle_does_not_hide_a_signature(registry: FakeRegistry, repository: Repository) -> None:
     put_bundle(registry, b"{")
-    attach(repository, signed(), [OURS])
+    attach(repository, SIGNED, [OURS])
     assert [one.is_trusted for one in find(repository, DIGEST, [OURS.public])] == [False, True]
 
 
@@ -267,7 +266,7 @@ def test_other_statements_are_not_read(registry: FakeRegistry, repository: Repos
         registry.put("team/x", "attached", manifest)
     registry.has_referrers = True
     assert find(repository, DIGEST, [OURS.public]) == ()
-    attach(repository, signed(), [OURS])
+    attach(repository, SIGNED, [OURS])
     assert [one.is_trusted for one in find(repository, DIGEST, [OURS.public])] == [True]
 
 
