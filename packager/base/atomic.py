@@ -26,9 +26,7 @@ _RENAME_EXCHANGE = 2
 def file(destination: Path, *, exists_hint: str | None = None) -> Iterator[IO[bytes]]:
     """Yield a file to write, which becomes `destination` when the block succeeds, and is deleted when it fails.
 
-    Args:
-        destination: A file that is replaced, or nothing yet.
-        exists_hint: The user's way to replace an existing output, which is kept; with None it is replaced.
+    `exists_hint` is the user's way to replace an existing output, which is kept; with None it is replaced.
     """
     with _work_folder(destination, exists_hint, stat.S_ISREG, "a plain file") as folder:
         work = folder / workfolder.FILE

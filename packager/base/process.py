@@ -274,11 +274,8 @@ def stream(
 ) -> Iterator[Running]:
     """Start a program whose output is read while it runs; when the block ends before it does, it is stopped.
 
-    Args:
-        argv: The program and its arguments.
-        idle: Called with the seconds without output, each TICK; its exception ends the reading.
-        keep_stdin_open: Whether its input stays open until `release`; it has none otherwise.
-        variables: Environment variables in addition to those of this process.
+    `idle` is called with the seconds without output, each TICK; its exception ends the reading. If the input is kept
+    open, it is so until `release`; there is none otherwise.
     """
     stdin = subprocess.PIPE if keep_stdin_open else subprocess.DEVNULL
     env = {**os.environ, **(variables or {})}
@@ -294,14 +291,7 @@ def run_in_terminal(
     quiet: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a program on the user's own terminal, and return its exit code.
-
-    Args:
-        argv: The program and its arguments.
-        stdout_to_stderr: Whether its stdout goes to stderr, because it is for people only.
-        quiet: Whether to drop its stdout; its stderr is still printed.
-        variables: Environment variables in addition to those of this process.
-    """
+    """Run a program on the user's own terminal, and return its exit code; `quiet` drops its stdout."""
     stdout = subprocess.DEVNULL if quiet else 2 if stdout_to_stderr else None
     with _started(argv, _kill, stdout=stdout, env={**os.environ, **(variables or {})}) as child:
         return child.wait()

@@ -47,10 +47,4 @@ class Progress(Protocol):
     """Shows the progress of a task."""
 
     def __call__(self, label: str, total: int, *, unit: str) -> AbstractContextManager[Callable[[int], None]]:
-        """Return a context with a function that adds completed steps.
-
-        Args:
-            label: The name of the task.
-            total: The number of steps.
-            unit: The unit of a step: "bytes", or a word in the plural.
-        """
+        """Return a context with a function that adds completed steps; `unit` is "bytes", or a word in the plural."""

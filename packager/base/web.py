@@ -315,16 +315,9 @@ def fetch(url: str, sha256: str, *, hint: str | None = None) -> bytes:
 
 
 def download(url: str, part: Path, sha256: str | None, *, limit: int, progress: Progress) -> str:
-    """Fetch the file at `url` into the file `part`, and return its digest.
+    """Fetch the file at `url` into the file `part`, and return its digest; `limit` is the most bytes to accept.
 
     The bytes in `part` are kept for the next attempt if the digest is known and the server continues after them.
-
-    Args:
-        url: The address: http or https.
-        part: A file, or nothing yet.
-        sha256: The expected digest, in hex; None when it is not known.
-        limit: The most bytes to accept.
-        progress: Shows how far it has come.
     """
     if sha256 is None:
         part.unlink(missing_ok=True)

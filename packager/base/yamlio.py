@@ -157,15 +157,10 @@ class Document(Value, frozen=True):
 
 
 def load(text: bytes, name: str) -> tuple[Document, list[Problem]]:
-    """Read one YAML document.
+    """Read one YAML document in UTF-8, which problems call `name`.
 
-    Args:
-        text: The file's bytes, UTF-8.
-        name: How problems name the file.
-
-    Returns:
-        The document, and its problems as YAML: syntax, duplicate keys, keys that are not text, aliases without end. If
-        the text cannot be read, the document is empty.
+    Its problems are those of YAML: syntax, duplicate keys, keys that are not text, aliases without end. If the text
+    cannot be read, the document is empty.
     """
     roots, problems = _compose(text, name, MAX_BYTES, lambda source, loader: [yaml.compose(source, Loader=loader)])
     if problems:
@@ -178,14 +173,8 @@ def load_all(
 ) -> tuple[list[Document], list[Problem]]:
     """Read every document of a stream of manifests; see `load`. A stream with a syntax error has no documents.
 
-    A key that kubectl or kustomize could read as another one, or merge, is a problem.
-
-    Args:
-        text: The bytes, UTF-8.
-        name: How problems name the stream.
-        max_bytes: The most bytes of a stream.
-        read: Returns the value of a scalar that is not a key, from its text and whether it is plain; by default, the
-            value that `load` returns.
+    A key that kubectl or kustomize could read as another one, or merge, is a problem. `read` returns the value of a
+    scalar that is not a key, from its text and whether it is plain; by default, the value that `load` returns.
     """
     roots, problems = _compose(
         text, name, max_bytes, lambda source, loader: list(yaml.compose_all(source, Loader=loader))

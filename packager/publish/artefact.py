@@ -172,14 +172,7 @@ def of_tar(layer: Descriptor) -> tuple[bytes, bytes]:
 
 
 def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mapping[str, str]) -> bytes:
-    """Return a manifest that refers to another one, with the config `EMPTY`.
-
-    Args:
-        kind: The type of the manifest and of its only layer.
-        content: The layer.
-        subject: The manifest that it refers to.
-        annotations: The annotations.
-    """
+    """Return a manifest that refers to `subject`, with the config `EMPTY`; `kind` is its type and that of its layer."""
     manifest_content = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,

@@ -89,14 +89,8 @@ def access(  # noqa: PLR0913 - an option each
 ) -> Access:
     """Return the access to registries.
 
-    Args:
-        environment: Names the files of docker and podman.
-        user: The name and the password; None for those in the files.
-        plain_http: Whether registries are used over http.
-        ca_file: Certificates to trust in addition to those of the system.
-        show: Receives a line about each request.
-        tell: Receives a line about a helper that has failed.
-        runner: Starts the helpers.
+    `environment` names the files of docker and podman, for a `user` that is None; `show` receives a line about each
+    request, and `tell` one about a helper that has failed.
     """
     given = None if user is None else credentials.given(*user)
 

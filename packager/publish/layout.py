@@ -220,12 +220,7 @@ class BundledRepository:
 
 
 def read(path: Path, advance: Callable[[int], object] = lambda _size: None) -> Layout:
-    """Return the layout in a tar, after each digest was checked; nothing is unpacked.
-
-    Args:
-        path: The tar.
-        advance: Receives the number of bytes of each piece.
-    """
+    """Return the layout in a tar, after each digest was checked; nothing is unpacked."""
     layout = Layout(path)
     try:
         with path.open("rb") as stream:

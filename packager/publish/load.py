@@ -142,14 +142,7 @@ def _is_signature(content: Layout, root: Root) -> bool:
 
 
 def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> BundleContents:
-    """Return the content of a bundle, after each digest in it was checked.
-
-    Args:
-        path: The bundle.
-        trust: The keys that are trusted; None leaves signatures unread.
-        progress: Shows the progress.
-        tell: Receives a line about each signature of a package.
-    """
+    """Return the content of a bundle, after all digests were checked, and the signatures unless `trust` is None."""
     with progress(path.name, path.stat().st_size if path.is_file() else 0, unit="bytes") as advance:
         content = layout.read(path, advance)
     roots = tuple(root for root in content.roots if not _is_signature(content, root))

@@ -218,12 +218,7 @@ def _is_to_set(registry: Repository, request: PushRequest, tag: str, digest: str
 
 @contextmanager
 def packed(package: Package, mtime: int) -> Iterator[tuple[Path, Layer, int]]:
-    """Yield the archive of a package, unchanged or new for a folder, the layer that it becomes, and its tar's size.
-
-    Args:
-        package: The package.
-        mtime: The time of the files in a new archive, in seconds since 1970.
-    """
+    """Yield the archive of a package, unchanged or new for a folder, the layer that it becomes, and its tar's size."""
     if package.outside:
         message = f"{package.source} is an overlay outside of its package"
         raise UsageError(message, hint=f"push {package.outside.package}")

@@ -226,14 +226,7 @@ class Repository:
     def upload(
         self, blob: Descriptor, source: bytes | Path, advance: Advance = lambda _size: None, *, start: int = 0
     ) -> bool:
-        """Store a blob, and return whether it was sent: False if the registry had it.
-
-        Args:
-            blob: The blob.
-            source: The bytes, or a file with them.
-            advance: Receives the number of bytes of each piece.
-            start: The offset of the blob in the file.
-        """
+        """Store a blob, which begins at `start` in a file, and return whether it was sent: False if it was there."""
         return Upload(self._client, blob, source, start, advance).run()
 
     def _download_rest(self, blob: Descriptor, part: _Part) -> None:

@@ -251,13 +251,7 @@ class Trust(Value, frozen=True):
 
 
 def trust(keys: Sequence[Path], usual: Sequence[Path], *, is_required: bool) -> Trust:
-    """Return the keys that are trusted.
-
-    Args:
-        keys: The files of public keys that the command names; if there are any, only these count.
-        usual: The files, and the folders with files, that count otherwise.
-        is_required: Whether a package needs a signature, also if the command names no key.
-    """
+    """Return the keys that are trusted: those of `keys`, or else of `usual`, files and folders with files."""
     paths = list(keys)
     for path in usual if not keys else ():
         paths += sorted(path.glob("*.pub")) if path.is_dir() else [path]

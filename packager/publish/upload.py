@@ -36,15 +36,7 @@ class LostUploadError(TransientError):
 
 
 class Upload:
-    """The upload of one blob.
-
-    Args:
-        client: Sends the requests.
-        blob: The blob.
-        source: The bytes, or a file with them.
-        start: The offset of the blob in the file.
-        advance: Receives the number of bytes of each piece; a negative number if they have to be sent again.
-    """
+    """The upload of a blob, which begins at `start` in a file; `advance` gets negative numbers for what is sent again."""
 
     def __init__(
         self,

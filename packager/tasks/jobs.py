@@ -174,15 +174,9 @@ def job(server: RestServer, release: str) -> TaskJob:
 
 
 def follow(server: RestServer, release: str, runner: Runner, timeout: float | None) -> Iterator[TaskJob]:
-    """Yield a job at first and after each change of its status or reason, until it has ended.
+    """Yield a job at first and after each change of its status or reason, until it has ended, or for `timeout` seconds.
 
     Requests are repeated while the server does not answer.
-
-    Args:
-        server: The server.
-        release: The name of the job.
-        runner: Reads the clock, and waits.
-        timeout: The longest wait in seconds; None for no limit.
     """
     end = None if timeout is None else runner.clock() + timeout
     last: tuple[str, str | None, str | None] | None = None
