@@ -36,7 +36,7 @@ class LostUploadError(TransientError):
 
 
 class Upload:
-    """The upload of a blob, which begins at `start` in a file; `advance` gets negative numbers for what is sent again."""
+    """The upload of a blob, which begins at `start` in a file; `advance` gets negative numbers for a repetition."""
 
     def __init__(
         self,
