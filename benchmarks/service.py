@@ -97,7 +97,7 @@ def measure(folder: Path) -> list[Result]:
     store = Store(folder / "server.db")
     server = Server(ServerConfig(), store, cluster, Sealer(b"k" * 32), emit=_ignore)
     server.catalog.add_bundled()
-    server.catalog.add_definition(convert(DIGITS, DefinitionBody), "bench")
+    server.catalog.revisions.add(server.catalog.definition(convert(DIGITS, DefinitionBody), "bench")[0])
     created = asyncio.run(_create(server, folder))
     os.sched_setaffinity(0, cores)
     _fill(store)

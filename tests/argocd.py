@@ -2,7 +2,7 @@
 
 python -m tests.argocd
 
-builds two releases of the repo-server with kustomize, and the client of registries of a newer one, from their Go
+builds the repo-server with kustomize, and the client of registries of a newer one, from their Go
 modules, which takes some minutes and is cached, starts each and Debian's registry, and prints a line for each check. It
 needs no cluster. What the repo-server is asked for is what the Application of docs/gitops.md names.
 """
@@ -191,7 +191,7 @@ def _wait(port: int, server: subprocess.Popen[bytes], folder: Path) -> None:
 
 def main() -> int:
     """Build the programs, make the checks, and return 1 when one failed."""
-    builds.build_all((builds.ARGOCD, builds.ARGOCD_3_1, builds.ARGOCD_OCI))
+    builds.build_all((builds.ARGOCD, builds.ARGOCD_OCI))
     with tempfile.TemporaryDirectory(prefix="mlpack-argocd-") as name:
         folder = Path(name)
         for part in ("registry", "user"):
@@ -199,10 +199,9 @@ def main() -> int:
         with serving(DEBIAN, ANONYMOUS, folder / "registry") as (host, _):
             argo = Argo(folder / "user", host)
             argo.push()
-            for version, build in ((versions.ARGO_CD_3_1, builds.ARGOCD_3_1), (versions.ARGO_CD, builds.ARGOCD)):
-                program = build.entry / build.name
-                with _repo_server(folder / build.name, program) as server:
-                    argo.run(version, program, server)
+            program = builds.ARGOCD.entry / builds.ARGOCD.name
+            with _repo_server(folder / builds.ARGOCD.name, program) as server:
+                argo.run(versions.ARGO_CD, program, server)
             argo.unpack(versions.ARGO_CD_OCI, builds.ARGOCD_OCI.entry / builds.ARGOCD_OCI.name)
     print("all checks hold" if not argo.failed else f"{argo.failed} checks failed")
     return 1 if argo.failed else 0

@@ -257,40 +257,8 @@ def runs(flux: Flux) -> Iterator[str]:
     flux.wait(lambda: flux.phase() == "Succeeded" and flux.uid() != second, "the pod runs again", flux.phase)
     yield "a change with the option gitops runs the pod again"
 
-    scripts = flux.kubectl("get", "configmap", "hello-mpi-runtime-single-node", f"--namespace={_NAMESPACE}", "-oyaml")
-    third = flux.uid()
-    applied["spec"]["postBuild"] = {"substitute": {"unused": "x"}}
-    flux.apply(objects)
-    flux.condition(_APPLIED, name, "Ready", "True")
-    flux.reconcile(_APPLIED, name)
-    after = flux.kubectl("get", "configmap", "hello-mpi-runtime-single-node", f"--namespace={_NAMESPACE}", "-oyaml")
-    if yaml.safe_load(scripts)["data"] != yaml.safe_load(after)["data"] or flux.uid() != third:
-        raise CheckError("postBuild has changed the scripts or the pod")
-    yield "postBuild of Flux changes neither the scripts nor the pod"
     flux.delete(objects)
     yield "the pod is deleted with the Kustomization"
-
-
-def plain(flux: Flux) -> Iterator[str]:
-    """Yield a title after the check that a change fails without the option."""
-    reference = flux.push("plain", "1.0.0", package="plain/hello-mpi.tar.gz")
-    objects = flux.objects(reference)
-    source, applied = objects
-    source["spec"]["ref"] = {"semver": "1.x"}
-    name = applied["metadata"]["name"]
-    flux.apply(objects)
-    flux.condition(_APPLIED, name, "Ready", "True")
-    archive = "plain/hello-mpi.tar.gz"
-    flux.mlpack("configure", archive, "--overlay", "single-node", "--set", "MEMORY_LIMIT=160Mi")
-    flux.push("plain", "1.1.0", package="plain/hello-mpi.configured.tar.gz")
-    flux.reconcile(_SOURCE, name)
-    flux.wait(
-        lambda: "pod updates may not change fields" in flux.conditions(_APPLIED, name).get("Ready", ("", ""))[1],
-        "the change is refused",
-        lambda: str(flux.conditions(_APPLIED, name)),
-    )
-    yield "a change without the option is refused"
-    flux.delete(objects)
 
 
 def long_training(flux: Flux) -> Iterator[str]:
@@ -437,7 +405,6 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, serving(DEBIAN, ANONYMOUS, Path(name)) as (host, _):
         flux = Flux(Path(name), host, kubeconfig)
         flux.mlpack("build", "hello-mpi", "--with", "gitops")
-        flux.mlpack("build", "hello-mpi", "--destination", "plain")
         flux.mlpack("init", "long")
         (flux.folder / "long/train.sh").write_text("#!/bin/sh\nsleep 7200\n", encoding="utf-8")
         image = ("--set", "image.name=mpioperator/mpi-pi", "--set", "image.tag=openmpi")
@@ -445,7 +412,7 @@ def main() -> int:
         for key in ("prod", "other"):
             flux.mlpack("key", "new", key)
         with installed(flux), controllers(Path(name), kubeconfig):
-            for checks in (references, signatures, runs, plain, long_training, own_overlay):
+            for checks in (references, signatures, runs, long_training, own_overlay):
                 try:
                     for title in checks(flux):
                         print(f"ok   {title}", flush=True)

@@ -170,7 +170,7 @@ class Life(FakeCluster):
             idle(seconds)
         verb, *what = [word for word in argv[1:] if not word.startswith("-")]
         if verb == "logs":
-            yield self._log(what[0]) if what else self._all_logs()
+            yield self._log(what[0])
             return
         self.during_command()
         assert keep_stdin_open
@@ -189,10 +189,6 @@ class Life(FakeCluster):
         log = self.logs.get(pod)
         end = Finished(1, "", f'pods "{pod}" not found') if log is None else Finished(0, "", "")
         return _Running(io.BytesIO((log or "").encode()), end)
-
-    def _all_logs(self) -> _Running:
-        lines = [f"[pod/{pod}/main] {line}" for pod, log in self.logs.items() for line in log.splitlines(keepends=True)]
-        return _Running(io.BytesIO("".join(lines).encode()), Finished(0, "", ""))
 
     def run_in_terminal(self, argv: Sequence[str], **_options: Any) -> int:
         self.commands.append(" ".join(without_kubeconfig(argv)[1:]))

@@ -167,16 +167,6 @@ def test_document_shows_output_of_its_commands(
         assert sorted(printed.splitlines()) == sorted(expected.splitlines()), command
 
 
-def test_storage_options_of_the_guide_are_accepted_by_configure(mlpack: Callable[..., Outcome], package: Path) -> None:
-    text = (CHECKOUT / "docs/guides/storage.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| [^|]+ \| (?:also )?`(--[^`]+)`", text, flags=re.MULTILINE)
-    assert len(rows) == 5
-    for row in rows:
-        flags = row.replace("NAME", "data").replace("HOST", "nfs.example.com").replace("PATH", "/srv").split()
-        done = mlpack("configure", package, "--overlay", "single-node", *flags)
-        assert done.code == 0, done.stderr
-
-
 def test_commands_of_documents_are_accepted() -> None:
     """Each command line of mlpack in a block has the arguments and options that its command takes."""
     for document in DOCUMENTS:

@@ -1,4 +1,4 @@
-"""Packages, specs and foreign files that are built to take all time, all memory or a whole terminal.
+"""Packages that are built to take all time, all memory or a whole terminal.
 
 Each command runs in a process of its own, whose limits are far above what the same command takes for anything else.
 """
@@ -18,15 +18,11 @@ import yaml
 
 from packager.package.layout import INVENTORY
 from packager.package.opened import opened
-from tests import demo
 from tests.broken import seal
 from tests.files import replace
-from tests.modelspec.importers.test_mxjob import WORKER
-from tests.modelspec.importers.test_zoo import SMALL, write
-from tests.modelspec.importers.test_zoo import SPECS as SPECS_OF_ZOO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     Change = Callable[[Path], object]
@@ -211,73 +207,3 @@ def test_verify_of_a_hostile_package_is_bounded(attack: str, package: Path, kube
     done = run("verify", package, kubectl=kubectl)
     assert expected in done.output
     assert done.code == 5
-
-
-def test_upgrade_to_a_hostile_package_is_bounded(package: Path, tmp_path: Path) -> None:
-    newer = shutil.copytree(package, tmp_path / "newer")
-    kustomization(components=[f"../x{n}" for n in range(40_000)])(newer)
-    with opened(newer) as sealed:
-        seal(sealed)
-    done = run("-q", "upgrade", package, newer, "--no-verify", "--dry-run")
-    assert done.code == 0, done.output
-
-
-def test_lint_of_a_hostile_spec_is_bounded(tmp_path: Path) -> None:
-    keys = (f"key{n}: 1" for n in range(900))
-    spec = demo.write(tmp_path / "model", demo.changed(*keys, f"? {'K' * 900_000}", ": 1"))
-    done = run("lint", spec)
-    assert (done.code, "801 more problems are not listed" in done.output) == (3, True), done.output[-500:]
-
-
-def _mxjob(container: str = "", more: str = "") -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        job = WORKER.replace("command: [train]", f"command: [train]{container}") + more
-        (folder / "job.yaml").write_text(job, encoding="utf-8")
-        return folder / "job.yaml"
-
-    return make
-
-
-def _cube(text: str) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        (folder / "mlcube.yaml").write_text(f"name: c\ndocker: {{image: 'a:1'}}\n{text}\n", encoding="utf-8")
-        return folder
-
-    return make
-
-
-def _zoo(old: str, new: str, content: str = "", names: Sequence[str] = ()) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        (name,) = (name for name in SMALL if name.endswith("_spec.yml"))
-        assert old in SMALL[name]
-        write(folder, {**SMALL, name: SMALL[name].replace(old, new), **dict.fromkeys(names, content)})
-        return folder / SPECS_OF_ZOO
-
-    return make
-
-
-_TASKS = ", ".join(f"t{n}: {{parameters: {{outputs: {{a: x/, b: y/, c: z/}}}}}}" for n in range(900))
-
-IMPORTS: dict[str, tuple[str, Callable[[Path], Path], str]] = {
-    "a long unknown key": ("mxjob", _mxjob(more=f"? {'K' * 900_000}\n: 1\n"), "KKK is not carried over"),
-    "lists of aliases": (
-        "mxjob",
-        _mxjob(f", env: [&e {{name: A, value: '{'x' * 900}'}}, {'*e, ' * 20_000}]"),
-        "aliases expand without limit",
-    ),
-    "many tasks": ("mlcube", _cube(f"tasks: {{{_TASKS}}}"), "expected at most 100 tasks, found 900"),
-    "many references": ("mlcube", _cube(f"tasks: {{a: {{entrypoint: '{'${b}' * 1_000}'}}}}\nb: '{'x' * 900}'"), "4096"),
-    "a page of brackets": (
-        "intel",
-        _zoo("documentation: {", "documentation: {docs: [{name: a, uri: doc}], ", "[" * 900_000, ["doc/a.md"]),
-        "",
-    ),
-}
-
-
-@pytest.mark.parametrize("attack", IMPORTS)
-def test_import_is_bounded(attack: str, tmp_path: Path) -> None:
-    system, make, expected = IMPORTS[attack]
-    done = run("import", system, make(tmp_path), "-o", tmp_path / "models")
-    assert expected in done.output
-    assert done.code in (0, 3)

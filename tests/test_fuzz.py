@@ -1,4 +1,4 @@
-"""Tests of the fuzzer: it detects planted faults; and a few of its inputs."""
+"""A few inputs of the fuzzer, and faults that it finds: `make fuzz` tries thousands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -19,6 +18,7 @@ from tests.fuzz.subjects import SUBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from random import Random
 
     from tests.fuzz.runner import Judge
@@ -28,7 +28,6 @@ pytestmark = pytest.mark.thorough
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_fuzz_subject_meets_demands_for_30_inputs(subject: str, tmp_path: Path) -> None:
-    """The test tries 30 inputs of each subject; `make fuzz` tries 10,000, and CI 2,000."""
     assert run(SUBJECTS[subject], range(30), "every run", tmp_path / "work") == {}
 
 
@@ -41,10 +40,6 @@ def test_demands_detect_faults_of_a_command(tmp_path: Path, monkeypatch: pytest.
         assert "planted" in str(broken(Input(["verify", str(folder)], None), folder, temporary)[0])
     outside = Input(["init", "model", "-d", str(folder)], folder / "elsewhere")
     assert broken(outside, folder, temporary)[0] == "something was written outside of the destination"
-    (folder / "elsewhere").rmdir()
-    (folder / "hello-mpi.tar.gz").write_bytes(b"half")
-    incomplete, _ = broken(Input(["list"], folder), folder, temporary)
-    assert "hello-mpi.tar.gz was written, and cannot be opened" in str(incomplete)
     (temporary / "left").touch()
     assert broken(Input(["version"], None), folder, temporary)[0] == "temporary files were left: ['left']"
 
@@ -56,7 +51,6 @@ def odd(work: Path, bad: Callable[[Path], str | None]) -> Judge:
     def judge(random: Random) -> str | None:
         random.random()
         count[0] += 1
-        (work / "last").write_text(str(count[0]))
         return bad(work) if count[0] == 10 else None
 
     return judge
@@ -66,43 +60,21 @@ def crash(_work: Path) -> None:
     os.kill(os.getpid(), signal.SIGUSR1)
 
 
-def raise_(_work: Path) -> None:
-    raise KeyError("planted")
-
-
 def compute(_work: Path) -> None:
     while True:
         pass
 
 
-def take_memory(_work: Path) -> None:
-    b"x" * (300 << 20)
-
-
 def write_elsewhere(work: Path) -> None:
     (work.parent / "elsewhere").write_text("x")
-    (work.parent / "elsewhere").unlink()
-
-
-def write_to_current_folder(_work: Path) -> None:
-    Path("here").touch()
-
-
-def rename_out(work: Path) -> None:
-    (work / "last").rename(work.parent / "last")
 
 
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (lambda _work: "not as demanded", "not as demanded"),
         (crash, "the process ended with status -10"),
-        (raise_, "KeyError: 'planted'"),
         (compute, "HangsError"),
-        (take_memory, "MiB of memory"),
-        (write_elsewhere, "it wrote elsewhere: ['open WORK/elsewhere', 'os.remove WORK/elsewhere']"),
-        (write_to_current_folder, "it wrote elsewhere: ['here']"),
-        (rename_out, "it wrote elsewhere: ['os.rename WORK/last']"),
+        (write_elsewhere, "it wrote elsewhere: ['open WORK/elsewhere']"),
     ],
 )
 def test_runner_reports_bad_inputs_and_tries_the_rest(

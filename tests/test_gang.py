@@ -110,12 +110,6 @@ def test_gang_of_kai_includes_the_launcher_and_names_a_queue(build: Any, mlpack:
     assert refused.stdout.count("\n") == 1
 
 
-def test_gang_uses_the_scheduler_of_the_site(build: Any) -> None:
-    workload, _ = objects(build("coscheduling", "--site", "GANG_SCHEDULER=default-scheduler"), "servers")
-    computing = [scheduler for _, computes, _, scheduler in members(workload) if computes]
-    assert computing == ["default-scheduler"]
-
-
 def test_gang_follows_the_prefix_of_an_outer_overlay(build: Any, tmp_path: Path) -> None:
     build("volcano")
     tmp_path.joinpath("kustomization.yaml").write_text(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import re
 import resource
@@ -13,7 +14,6 @@ import subprocess
 import sys
 import tarfile
 import unicodedata
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ import pytest
 
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.limits import Limits
-from packager.package import archive, tarheader, tree
+from packager.package import archive, tree
 from packager.package.opened import opened
 from tests.fuzz.tars import Item, extended, record
 from tests.fuzz.tars import archive as archive_of
@@ -100,36 +100,28 @@ _A = _file("p/a", b"a" * 3000)
 VARIANTS = [
     (_tar(_file("p/a/../../../evil")), "leads out of the package"),
     (_tar(_file("//evil")), "the path is absolute"),
-    (_tar(_of_type(tarfile.CONTTYPE)), "is not a plain file"),
     (_tar(_file("p/new\nline")), "control characters"),
     (_tar(_file("p/" + "a" * 300)), "too long or too deep"),
-    (_tar(_file("p/" + "a/" * 100 + "b")), "too long or too deep"),
     (_tar(_file(".")), "packed by another program"),
     (_named("p/a", "p/./a"), "p/./a was packed by another program"),
     (_named("p/Scripts/a", "p/scripts/b"), "the same name where case is ignored"),
     (_named("p/\u00e9", "p/e\u0301"), "the same name where case is ignored"),
-    (_named("p/stra\u00dfe", "p/STRASSE"), "the same name where case is ignored"),
     (_named("p/train.py", "p/train\u200b.py"), "the same name where invisible characters are ignored"),
     (_named("p/a\u202eb\u202c", "p/A\ufeffB"), "the same name where invisible characters are ignored"),
     (_named("p/a", "p/a/b"), "is both a file and a folder"),
-    (_named("p/a/b", "p/a"), "is both a file and a folder"),
     (
         _named("p/e\u0301"),
         ": 'p/e\\u0301': the name is not in Unicode form NFC, to which some readers convert it",
     ),
     (_tar(_A)[: 512 + 1000], ": the archive ends too early"),
-    (_tar(_A)[: 512 + 3000], ": the archive ends too early"),
     (_tar(_A) + _tar(_file("p/late")), "unexpected data after the end"),
-    (_tar(_A) + b"\0" * 511 + b"x", "unexpected data after the end"),
     (
-        tarheader.of_file("p/x", 1 << 50, 0o644, 0),
+        archive.header("p/x", 1 << 50),
         ": the files are larger than 68,719,476,736 bytes in total",
     ),
     # Python 3.11's reader needs quadratic time for such a header (CVE-2024-6232).
     (archive_of(Item(b"p/x", b"x", b"1" * 4096), Item(b"p/x")), ": p/x was packed by another program than mlpack"),
     (archive_of(*[extended(record(b"path", b"p/x"))] * 20_000), ": p/x is not a plain file"),
-    (b"", ""),
-    (b"not tar" * 1000, ""),
 ]
 """Tars that are refused, each with a part of the message."""
 
@@ -153,48 +145,11 @@ def test_extract_refuses_archive_cut_at_any_byte(tmp_path: Path) -> None:
         assert re.search("ends too early|not a gzip archive|not a tar archive|is damaged", message), message
 
 
-def test_extract_refuses_tar_with_missing_or_damaged_block(tmp_path: Path) -> None:
-    """Python's reader takes a bad header for the end; another reader would continue and see more files."""
-    whole = _tar(_file("p/a", b"a" * 3000), _file("p/b", b"b" * 3000))
-    used = whole.rstrip(b"\0")
-    path = tmp_path / "cut.tar.gz"
-    for length in range(0, len(used) + 1, 512):
-        path.write_bytes(gzip.compress(whole[:length]))
-        _refused(path, tmp_path / f"work{length}")
-    second = whole.index(b"p/b")
-    path.write_bytes(gzip.compress(whole[:second] + b"X" * 512 + whole[second + 512 :]))
-    assert "damaged" in _refused(path, tmp_path / "header")
-
-
 def test_extract_reports_unreadable_archive_as_tool_error(tmp_path: Path) -> None:
     for path, message in (("/proc/self", "is a directory"), ("/proc/self/mem", "input/output error")):
         with pytest.raises(ToolError) as refused:
             archive.extract(Path(path), tmp_path)
         assert str(refused.value) == f"{path} cannot be read: {message}"
-
-
-def test_extract_detects_changed_bytes(tmp_path: Path) -> None:
-    """gzip's checksum covers the content only: some compressed bytes can change without changing the content."""
-    content = _tar(_file("p/a", b"content"))
-    whole = bytearray(gzip.compress(content, mtime=0))
-    path = tmp_path / "changed.tar.gz"
-    header = 10
-    refused = 0
-    for index in range(header, len(whole)):
-        changed = whole.copy()
-        changed[index] ^= 0x10
-        path.write_bytes(changed)
-        if _content(changed) != content:
-            _refused(path, tmp_path / f"work{index}")
-            refused += 1
-    assert refused > 0.9 * (len(whole) - header)
-
-
-def _content(compressed: bytes | bytearray) -> bytes | None:
-    try:
-        return gzip.decompress(compressed)
-    except (OSError, EOFError, zlib.error):
-        return None
 
 
 BOMBS = [
@@ -213,13 +168,6 @@ def test_extract_refuses_bomb(content: Callable[[], bytes], limits: Limits, reas
     path = tmp_path / "bomb.tar.gz"
     path.write_bytes(gzip.compress(content(), 9))
     assert reason in _refused(path, tmp_path / "work", limits)
-
-
-def test_digest_of_tar_beyond_limits_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.tar.gz"
-    path.write_bytes(gzip.compress(_tar(_file("p/a")) + bytes(2 << 20), 9))
-    with pytest.raises(VerificationError, match="unpacks to more than 1,000 bytes"):
-        archive.tar_digest(path, Limits(size=1000, files=2))
 
 
 def test_extract_counts_folders_implied_by_paths(tmp_path: Path) -> None:
@@ -321,41 +269,33 @@ def test_tree_refuses_folder_beyond_limits(package: Path) -> None:
         tree.read(package, Limits(size=100))
 
 
+def _inventory(path: str = "a", mode: str = "0644", digest: str = "0" * 64, **values: object) -> bytes:
+    files = {path: {"mode": mode, "sha256": digest}}
+    return json.dumps({"manifest": 1, "package": "x", "files": files, "editable": {}, **values}).encode()
+
+
 INVENTORIES = [
     (b"", "Expecting value"),
-    (b"[]", "expected an object"),
+    (b"[]", "Expected `object`"),
     (b"{}", "expected version 1, found None"),
-    (b'{"manifest": true}', "expected version 1, found True"),
-    (b'{"manifest": 2}', "expected version 1, found 2"),
-    (b'{"manifest": 1}', "expected the package's name"),
-    (b'{"manifest": 1, "package": "../x"}', "expected the package's name"),
-    (b'{"manifest": 1, "package": "x"}', "expected digests"),
-    (
-        b'{"manifest": 1, "package": "x", "files": {}}',
-        "expected lists of lines, of files that have a digest, at 'editable'",
-    ),
-    (b'{"manifest": 1, "package": "x", "editable": {}, "files": {"../a": {}}}', "leads out of the package"),
-    (b'{"manifest": 1, "package": "x", "editable": {}, "files": {"a/./b": {}}}', "is not a plain path"),
-    (b'{"manifest": 1, "package": "x", "editable": {}, "files": {"\\ud800": {}}}', "not UTF-8"),
-    (
-        b'{"manifest": 1, "package": "x", "editable": {}, "files": {"a": 1}}',
-        "expected a mode of 0644 or 0755 and a sha256",
-    ),
-    (
-        b'{"manifest": 1, "package": "x", "editable": {}, "files": {"a": {"mode": "4755", "sha256": "%s"}}}'
-        % (b"0" * 64),
-        "expected a mode",
-    ),
-    *(
-        (
-            b'{"manifest": 1, "package": "x", "editable": {}, "files": {}, "sequence": %s}' % sequence,
-            "expected different names of overlays at 'sequence'",
-        )
-        for sequence in (b'"train"', b"[1]", b'["../x"]', b'["a", "a"]', b'["%s"]' % (b"a" * 64), b"[[]]", b"null")
-    ),
+    (_inventory(manifest=True), "Expected `int`"),
+    (_inventory(manifest=2), "expected version 1, found 2"),
+    (b'{"manifest": 1}', "missing required field `package`"),
+    (_inventory(package="../x"), "at `$.package`"),
+    (_inventory(package="x\n"), "at `$.package`"),
+    (_inventory(editable={"b": ["x"]}), "expected lists of lines, of files that have a digest, at 'editable'"),
+    (_inventory("../a"), "leads out of the package"),
+    (_inventory("a/./b"), "is not a plain path"),
+    (_inventory("\ud800"), "not UTF-8"),
+    (_inventory(files={"a": 1}), "at `$.files[...]`"),
+    (_inventory(mode="4755"), "at `$.files[...].mode`"),
+    (_inventory(digest="0" * 63), "at `$.files[...].sha256`"),
+    (_inventory(**{"\ud800": 1}), "is not the inventory of a package"),
+    *((_inventory(sequence=value), "at `$.sequence") for value in ("train", [1], ["../x"], ["a" * 64], [[]], None)),
+    (_inventory(sequence=["a", "a"]), "expected different names of overlays at 'sequence'"),
+    (_inventory(workspace="A b"), "expected the name of a claim"),
     (b'{"manifest": 1, "manifest": 1}', "duplicate key"),
     (b"[" * 100_000, "is not the inventory of a package: "),
-    (b"\xff", "is not the inventory of a package: "),
     (b"9" * 5000, "is not the inventory of a package: "),
     (b" " * ((16 << 20) + 1), "manifest.json is larger than 16,384 KiB"),
 ]
@@ -367,14 +307,6 @@ def test_opened_refuses_invalid_inventory(tmp_path: Path) -> None:
         with pytest.raises(VerificationError, match=re.escape(reason)) as caught, opened(tmp_path):
             pass
         assert "\n" not in str(caught.value)
-
-
-def test_tree_reports_unreadable_inventory(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ToolError) as refused:
-        tree.read(tmp_path / "file")
-    assert str(refused.value) == f"{tmp_path}/file/manifest.json cannot be read: not a directory"
-    assert refused.value.exit_code == 6
 
 
 def test_opened_refuses_path_that_is_neither_file_nor_folder(tmp_path: Path) -> None:

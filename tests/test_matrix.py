@@ -6,7 +6,6 @@ import difflib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ from packager.base.process import Finished
 from packager.builder import render
 from packager.builder.plan import Options, choose, plan
 from packager.builder.selection import select
-from packager.configure import lock, resources
+from packager.configure import lock
 from packager.configure.settings import Files
 from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec import catalog, load
@@ -264,31 +263,6 @@ ARGUMENTS = [
     *("$(MODEL_DIR)", "$$(X)", "é \U0001f600", "'\"\\", "x\n", "\n", "\tx", "{a}", "[b]", "*c", "&d", "!e", "%f", "@g"),
     *("`h`", "=", "<<", "2020-01-01", "12:30:45", "a line that a YAML library might fold: " + "word 'and' # " * 20),
 ]
-
-
-def test_kubectls_render_added_resources_alike(tmp_path: Path) -> None:
-    text = (catalog.bundled() / "hello-mpi/spec.yaml").read_text(encoding="utf-8")
-    lines = [line for line in text.split("\n") if not line.strip().startswith(("resources:", "requests:", "limits:"))]
-    shutil.copytree(catalog.bundled() / "hello-mpi", tmp_path / "spec")
-    (tmp_path / "spec/spec.yaml").write_text("\n".join(lines), encoding="utf-8")
-    settings = [parse_setting(setting) for setting in kinds.SET if "resources" not in setting]
-    loaded = load.load(tmp_path / "spec/spec.yaml", settings)
-    (tmp_path / "package").mkdir()
-    tree.write(render.render(plan(loaded, choose(loaded.spec, None, None), Options())), tmp_path / "package")
-    with opened(tmp_path / "package") as package:
-        edits = Files(package)
-        for overlay in package.overlays:
-            assert resources.assign(edits, overlay, "memory", "64Gi")
-            assert resources.assign(edits, overlay, "cpu", "1500m")
-    for path, content in edits.changed().items():
-        (tmp_path / "package" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "package" / path).write_bytes(content)
-    folder = tmp_path / "all"
-    folder.mkdir()
-    write(folder, *(f"../package/{FOLDER}/{overlay}" for overlay in package.overlays))
-    rendered = assert_alike(folder, inputs=[tmp_path / "package"])
-    # A LeaderWorkerSet has leaders and workers.
-    assert len(re.findall("limits:\n +cpu: 1500m\n +memory: 64Gi\n", rendered)) == len(package.overlays) + 1
 
 
 def test_kubectls_render_unusual_arguments_alike(tmp_path: Path) -> None:

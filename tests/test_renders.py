@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -51,20 +50,6 @@ def test_digest_changes_with_files_kubectl_and_kustomization(tmp_path: Path, mon
     assert len(set(digests)) == len(digests)
 
 
-def test_cache_returns_renders_until_unused_for_a_month(cache: Path) -> None:
-    first, second, third = ("0" * 64, "1" * 64, "2" * 64)
-    assert renders.kept(first) is None
-    for name in (first, second):
-        renders.keep(name, f"é {name}\n")
-    (cache / "notes").write_text("somebody else's")
-    for name in (first, second, "notes"):
-        os.utime(cache / name, (0, 0))
-    assert renders.kept(first) == f"é {first}\n"
-    renders.keep(third, "x")
-    renders.prune()
-    assert sorted(path.name for path in cache.iterdir()) == [first, third, "notes"]
-
-
 class Counted:
     """A Runner that counts its runs, and returns prepared output."""
 
@@ -88,17 +73,6 @@ def _rendered_twice(first: Path, second: Path, versions: tuple[str, str] = ("1.3
         done = run(counted, [str(kubectls.kubectl(version)), "kustomize", str(folder)])
         assert (done.returncode, done.stderr) == (outcome.get("code", 0), outcome.get("stderr", ""))
     return counted.count == 2
-
-
-def test_package_is_rendered_once_in_any_folder(package: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(package, tmp_path / "other")
-    assert not _rendered_twice(package / MULTI, other / MULTI)
-
-
-def test_kubectl_renders_again_after_change_of_overlay_or_kubectl(package: Path) -> None:
-    assert _rendered_twice(package / MULTI, package / SINGLE)
-    shutil.rmtree(renders.CACHE)
-    assert _rendered_twice(package / MULTI, package / MULTI, ("1.35", "1.36"))
 
 
 READ = (
@@ -178,13 +152,3 @@ def test_render_that_may_read_other_files_is_not_cached(package: Path, tmp_path:
     replace(package / MULTI / "kustomization.yaml", "  - ../../../x/../../own\n", "")
     (package / "quickstart/link").symlink_to(tmp_path)
     assert _rendered_twice(package / MULTI, package / MULTI)
-
-
-def test_other_commands_and_kubectls_are_not_cached(package: Path, tmp_path: Path) -> None:
-    counted = Counted()
-    run = renders.remembering(Counted.run)
-    copied = shutil.copy(kubectls.kubectl(), tmp_path / "kubectl")
-    for argv in ([str(copied), "kustomize", str(package / MULTI)], [str(kubectls.kubectl()), "apply", "-k"]):
-        for _ in range(2):
-            run(counted, argv)
-    assert counted.count == 4

@@ -35,9 +35,7 @@ def output_folder(spec: Any) -> str | None:
     ("option", "values"),
     [
         ("output-pvc", ["OUTPUT_CLAIM=all"]),
-        ("pvc", ["OUTPUT_CLAIM=all", "DATASET_CLAIM=data"]),
         ("output-nfs", ["OUTPUT_NFS_SERVER=nas", "OUTPUT_NFS_PATH=/srv"]),
-        ("output-host-path", ["OUTPUT_HOST_PATH=/srv"]),
     ],
 )
 def test_packages_of_one_volume_write_to_folders_of_their_names(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import atomic, paths, workfolder, yamlio
 from packager.base.errors import MlpackError, UsageError
 from packager.base.problems import similar
-from packager.base.values import Value, replace
+from packager.base.values import Value, as_dict, replace
 from packager.builder.plan import Options, check_options, choose, plan
 from packager.builder.render import render as render_plan
 from packager.builder.selection import select
@@ -22,7 +22,6 @@ from packager.modelspec.settings import parse_setting
 from packager.package import archive, layout, outside, placement, tree
 from packager.package.opened import check_replaceable, opened
 from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered, set_gpus
-from packager.site.defaults import Labels, defaults
 from packager.workloads import accelerators
 
 if TYPE_CHECKING:
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.model import Variant
     from packager.modelspec.settings import Setting
+    from packager.package.opened import Package
     from packager.package.tree import Entry, Tree
-    from packager.site.defaults import Defaults
     from packager.site.read import SiteSettings
 
 
@@ -70,6 +69,11 @@ class Destination(Value, frozen=True):
     mtime: int = 0  # the time of the files in an archive, in seconds since 1970
     versioned: bool = False  # whether the version of a package is part of the name of its file or folder
 
+    @property
+    def exists_hint(self) -> str | None:
+        """The hint for an existing output; None if it is replaced."""
+        return None if self.force else "--force replaces it"
+
     def path(self, package: str, version: str | None) -> Path:
         """Return the path of a package."""
         if self.versioned and version is None:
@@ -93,16 +97,9 @@ class Built(Value, frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """Return the package for `-o json`."""
-        return {
-            "package": self.package,
-            "version": self.version,
-            "path": str(self.path),
-            "digest": self.digest,
-            "model": self.model,
-            "precision": self.precision,
-            "mode": self.mode,
-            "files": self.files,
-        }
+        values = {**as_dict(self), "path": str(self.path)}
+        del values["next_steps"]
+        return values
 
 
 def as_json(outcomes: Sequence[Built | MlpackError]) -> dict[str, Any]:
@@ -121,20 +118,17 @@ def build(
         raise UsageError("--all builds every variant: it takes no --precision or --mode")
     if request.model is None and not request.every:
         raise UsageError("no model given", hint="`mlpack list` shows the models; --all builds all of them")
-    options = _options(request)
-    settings = tuple(_settings(request))
+    writer = _Writer(request, destination, tell, progress)
     if request.model is not None:
         specs = [catalog.find(request.model, request.folders)]
-    else:
-        specs = list(catalog.specs(request.folders))
-        if not specs:
-            places = ", ".join(str(folder) for folder in request.folders)
-            raise UsageError(f"no models found in {places}", hint="a model is a folder there with a spec.yaml")
+    elif not (specs := list(catalog.specs(request.folders))):
+        places = ", ".join(map(str, request.folders))
+        raise UsageError(f"no models found in {places}", hint="a model is a folder there with a spec.yaml")
     several = len(specs) > 1
-    writer = _Writer(destination, options, request.defaults, tell, _no_progress if several else progress)
+    writer.progress = _no_progress if several else progress
     with (progress if several else _no_progress)("building", len(specs), unit="models") as advance:
         for spec in specs:
-            yield from _packages(spec, request, settings, writer)
+            yield from writer.packages(spec)
             advance(1)
 
 
@@ -144,20 +138,13 @@ def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) ->
     Raises:
         ToolError: kubectl is missing.
     """
-    from packager.rendering import render as rendering
-
     options = _options(request)
-    settings = _settings(request)
-    loaded = load(catalog.find(request.model or "", request.folders), settings, may_mount=True)
+    loaded = load(catalog.find(request.model or "", request.folders), _settings(request), may_mount=True)
     planned = plan(loaded, choose(loaded.spec, request.precision, request.mode), options)
-    names = [planned_overlay.name for planned_overlay in planned.overlays]
-    if overlay not in names:
-        hint = similar(overlay, names)
-        raise UsageError(f"{planned.name} has no overlay {overlay!r}; it has: {', '.join(names)}", hint=hint)
     with workfolder.temporary() as folder:
         tree.write(render_plan(planned), folder)
         with opened(folder, shown_as=Path(planned.name)) as package:
-            return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
+            return _rendered(package, planned.name, overlay, kubectl, runner)
 
 
 def is_package(path: str) -> bool:
@@ -167,13 +154,17 @@ def is_package(path: str) -> bool:
 
 def render_package(path: Path, overlay: str, kubectl: str, runner: Runner) -> Rendered:
     """Return the manifests of an overlay of a package on disk, rendered by `kubectl`, which `runner` starts."""
+    with opened(path) as package:
+        return _rendered(package, str(path), overlay, kubectl, runner)
+
+
+def _rendered(package: Package, shown: str, overlay: str, kubectl: str, runner: Runner) -> Rendered:
     from packager.rendering import render as rendering
 
-    with opened(path) as package:
-        if overlay not in package.applied:
-            hint = similar(overlay, package.applied)
-            raise UsageError(f"{path} has no overlay {overlay!r}; it has: {', '.join(package.applied)}", hint=hint)
-        return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
+    if overlay not in package.applied:
+        hint = similar(overlay, package.applied)
+        raise UsageError(f"{shown} has no overlay {overlay!r}; it has: {', '.join(package.applied)}", hint=hint)
+    return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
 
 
 def _settings(request: BuildRequest) -> list[Setting]:
@@ -195,107 +186,68 @@ def _options(request: BuildRequest) -> Options:
     return options
 
 
-def _packages(
-    spec: Path, request: BuildRequest, settings: tuple[Setting, ...], writer: _Writer
-) -> Iterator[Built | MlpackError]:
-    """Yield the packages of a spec as they are written, or the errors that prevented it."""
-    try:
-        loaded = _load(spec, request, settings, writer)
-        variants = loaded.spec.variants if request.every else [choose(loaded.spec, request.precision, request.mode)]
-    except MlpackError as error:
-        yield error
-        return
-    for variant in variants:
-        try:
-            built = writer.write(loaded, variant)
-        except MlpackError as error:
-            yield error
-        else:
-            yield built
-
-
-def _load(spec: Path, request: BuildRequest, settings: tuple[Setting, ...], writer: _Writer) -> LoadedSpec:
-    """Return a spec with the digests of its downloads."""
-    may_mount = PACKAGE_VOLUME in writer.options.site.options or request.defaults is not None
-    loaded = load(spec, settings, may_mount=may_mount)
-    for path, text in loaded.sources.notes:
-        writer.tell(f"note: {spec.parent / path} {text}")
-    if loaded.spec.downloads:
-        from packager.builder.downloads import with_downloads
-
-        loaded = with_downloads(
-            loaded, settings, request.cache, record=request.record, tell=writer.tell, progress=writer.progress
-        )
-    return loaded
-
-
-def _next_steps(planned: Plan, path: Path, files: list[str], *, as_folder: bool) -> tuple[str, ...]:
-    """Return the lines that edit and run the overlay of a package that needs least: in its folder, the log last."""
-    names = [overlay.name for overlay in planned.overlays]
-    name = "single-node" if "single-node" in names else names[0]
-    folder = layout.overlay(name)
-    patch = next(file for file in files if file.startswith(f"{folder}/") and file.endswith(layout.PATCH))
-    into = f"cd {path}" if as_folder else f"tar xzf {path} && cd {planned.name}"
-    return (
-        into,
-        f"vi {folder}/{{{layout.ENV},{patch.removeprefix(folder + '/')}}}  # ROOT, and your user and group",
-        *(["mlpack image build . && mlpack image push .  # unless the nodes have it"] if planned.dockerfile else []),
-        f"kubectl apply -k {folder}",
-        f"mlpack logs . --overlay {name} --follow  # as soon as it runs",
-    )
-
-
-def _replaced_gpus(package: Tree, planned: Plan) -> Iterator[str]:
-    """Yield a note for each number of GPUs in a manifest that an option replaces."""
-    if (resource := set_gpus(planned.site.options, planned.site.values)) is None:
-        return
-    overlays = {layout.overlay(overlay.name): overlay.name for overlay in planned.overlays}
-    for entry in package.entries:
-        overlay = overlays.get(entry.path.rpartition("/")[0])
-        if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
-            documents, _ = yamlio.load_all(entry.content, entry.path)
-            for document in documents:
-                yield from accelerators.replaced(Manifest(mapping(document.data)), overlay, *resource)
-
-
 class _Writer:
-    """Writes packages to the destination."""
+    """Writes the packages of a request to their destination."""
 
-    def __init__(
-        self, destination: Destination, options: Options, site: SiteSettings | None, tell: Tell, progress: Progress
-    ) -> None:
-        self.options = options  # the options of the command line
-        self.tell = tell  # receives notes for the user
+    def __init__(self, request: BuildRequest, destination: Destination, tell: Tell, progress: Progress) -> None:
         self.progress = progress  # shows the progress of long work
+        self._request = request
         self._destination = destination
-        self._site = site
-        self._exists_hint = None if destination.force else "--force replaces it"
-        self._reported: set[str] = set()
+        self._tell = tell
+        self._options = _options(request)
+        self._settings = _settings(request)
+        self._reported: set[str] = set()  # a note is reported once, even if it applies to several packages
         self._specs: dict[str, Path] = {}
 
-    def write(self, loaded: LoadedSpec, variant: Variant) -> Built:
+    def packages(self, path: Path) -> Iterator[Built | MlpackError]:
+        """Yield the packages of a spec as they are written, or the errors that prevented it."""
+        request = self._request
+        try:
+            loaded = self._load(path)
+            every = loaded.spec.variants if request.every else [choose(loaded.spec, request.precision, request.mode)]
+        except MlpackError as error:
+            yield error
+            return
+        for variant in every:
+            try:
+                yield self._write(loaded, variant)
+            except MlpackError as error:
+                yield error
+
+    def _load(self, path: Path) -> LoadedSpec:
+        """Return a spec with the digests of its downloads."""
+        request = self._request
+        may_mount = PACKAGE_VOLUME in self._options.site.options or request.defaults is not None
+        loaded = load(path, self._settings, may_mount=may_mount)
+        for omitted, text in loaded.sources.notes:
+            self._tell(f"note: {path.parent / omitted} {text}")
+        if not loaded.spec.downloads:
+            return loaded
+        from packager.builder.downloads import with_downloads
+
+        return with_downloads(
+            loaded, self._settings, request.cache, record=request.record, tell=self._tell, progress=self.progress
+        )
+
+    def _write(self, loaded: LoadedSpec, variant: Variant) -> Built:
         """Write the package of one variant, unless an earlier spec makes a package of this name."""
         first = self._specs.setdefault(loaded.spec.package_name(variant), loaded.path)
-        planned = self._planned(loaded, variant)
-        for option, key in planned.site.missing_values(planned.traits):
-            self._note(f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE")
-        for claim in planned.shared_claims:
-            self._note(
-                f"the claim {claim} is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
-            )
+        planned = plan(loaded, variant, self._options)
+        if self._request.defaults is not None:
+            planned = plan(loaded, variant, with_site(self._options, planned, self._request.defaults))
         package = render_plan(planned)
-        for text in _replaced_gpus(package, planned):
-            self._note(text)
-        as_folder = self._destination.as_folder
-        path = self._destination.path(package.name, loaded.spec.version)
+        for text in _notes(planned, loaded, package):
+            if text not in self._reported:
+                self._reported.add(text)
+                self._tell(f"note: {text}")
+        destination = self._destination
+        path = destination.path(package.name, loaded.spec.version)
         if first != loaded.path:
             raise UsageError(f"{loaded.path} and {first} both make the package {package.name}")
-        inventory = self._folder(package, path) if as_folder else self._archive(package, path)
-        unpacked = self._destination.folder / package.name
-        if not as_folder and paths.exists(unpacked) and unpacked.samefile(loaded.path.parent):
-            self.tell(f"note: {path} would unpack into the model's own folder: unpack it elsewhere")
-        if planned.has("assets") and not any("model" in BY_NAME[name].places for name in planned.site.options):
-            self._note_assets(loaded, planned.name)
+        inventory = self._folder(package, path) if destination.as_folder else self._archive(package, path)
+        unpacked = destination.folder / package.name
+        if not destination.as_folder and paths.exists(unpacked) and unpacked.samefile(loaded.path.parent):
+            self._tell(f"note: {path} would unpack into the model's own folder: unpack it elsewhere")
         return Built(
             package.name,
             loaded.spec.version,
@@ -305,31 +257,13 @@ class _Writer:
             variant.precision,
             variant.mode,
             len(package.entries) + 1,
-            _next_steps(planned, path, [entry.path for entry in package.entries], as_folder=as_folder),
+            _next_steps(planned, path, [entry.path for entry in package.entries], as_folder=destination.as_folder),
         )
-
-    def _planned(self, loaded: LoadedSpec, variant: Variant) -> Plan:
-        planned = plan(loaded, variant, self.options)
-        if self._site is None:
-            return planned
-        return plan(loaded, variant, with_site(self.options, planned, self._site))
-
-    def _note_assets(self, loaded: LoadedSpec, package: str) -> None:
-        """Note that the containers cannot read the assets, unless the image contains them."""
-        if not copies_assets(loaded.sources):
-            message = f"the containers of {package} do not see its assets, which are not in the image"
-            self._note(f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path")
-
-    def _note(self, text: str) -> None:
-        """Report a note once, even if it applies to several packages."""
-        if text not in self._reported:
-            self._reported.add(text)
-            self.tell(f"note: {text}")
 
     def _folder(self, package: Tree, path: Path) -> Entry:
         if self._destination.force and paths.exists(path):
             check_replaceable(path)
-        with atomic.folder(path, exists_hint=self._exists_hint) as folder:
+        with atomic.folder(path, exists_hint=self._destination.exists_hint) as folder:
             return tree.write(package, folder)
 
     def _archive(self, package: Tree, path: Path) -> Entry:
@@ -338,12 +272,47 @@ class _Writer:
         large = archive.is_large(package)
         if large and not archive.has_isal():
             text = "isal is not installed, so zlib compresses this payload; `pip install isal` makes it faster"
-            self.tell(f"note: {text}")
+            self._tell(f"note: {text}")
         with (
-            atomic.file(path, exists_hint=self._exists_hint) as stream,
+            atomic.file(path, exists_hint=self._destination.exists_hint) as stream,
             (self.progress if large else _no_progress)(package.name, package.size, unit="bytes") as advance,
         ):
             return archive.write(package, stream, mtime=self._destination.mtime, advance=advance)
+
+
+def _notes(planned: Plan, loaded: LoadedSpec, package: Tree) -> Iterator[str]:
+    """Yield what a user should know of a package before it is applied."""
+    options = planned.site.options
+    for option, key in planned.site.missing_values(planned.traits):
+        yield f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE"
+    for claim in planned.shared_claims:
+        yield f"the claim {claim} is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
+    if resource := set_gpus(options, planned.site.values):
+        overlays = {layout.overlay(overlay.name): overlay.name for overlay in planned.overlays}
+        for entry in package.entries:
+            overlay = overlays.get(entry.path.rpartition("/")[0])
+            if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
+                for document in yamlio.load_all(entry.content, entry.path)[0]:
+                    yield from accelerators.replaced(Manifest(mapping(document.data)), overlay, *resource)
+    sees_assets = any("model" in BY_NAME[name].places for name in options) or copies_assets(loaded.sources)
+    if planned.has("assets") and not sees_assets:
+        message = f"the containers of {planned.name} do not see its assets, which are not in the image"
+        yield f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path"
+
+
+def _next_steps(planned: Plan, path: Path, files: list[str], *, as_folder: bool) -> tuple[str, ...]:
+    """Return the lines that edit and run the overlay of a package that needs least: in its folder, the log last."""
+    names = [overlay.name for overlay in planned.overlays]
+    name = "single-node" if "single-node" in names else names[0]
+    folder = layout.overlay(name)
+    patch = next(file for file in files if file.startswith(f"{folder}/") and file.endswith(layout.PATCH))
+    return (
+        f"cd {path}" if as_folder else f"tar xzf {path} && cd {planned.name}",
+        f"vi {folder}/{{{layout.ENV},{patch.removeprefix(folder + '/')}}}  # ROOT, and your user and group",
+        *(["mlpack image build . && mlpack image push .  # unless the nodes have it"] if planned.dockerfile else []),
+        f"kubectl apply -k {folder}",
+        f"mlpack logs . --overlay {name} --follow  # as soon as it runs",
+    )
 
 
 def _no_progress(label: str, total: int, *, unit: str) -> AbstractContextManager[Callable[[int], None]]:
@@ -354,36 +323,33 @@ def _no_progress(label: str, total: int, *, unit: str) -> AbstractContextManager
 
 def with_site(options: Options, planned: Plan, site: SiteSettings) -> Options:
     """Return the options of a build with the defaults of a site."""
-    variant = planned.variant
-    labels = Labels(planned.name, planned.spec.name, planned.spec.framework, variant.precision, variant.mode)
-    values = defaults(site, labels)
-    ids = values.ids
+    ids = site.ids
     return replace(
         options,
-        root=values.root if options.root is None else options.root,
-        registry=values.registry if options.registry is None else options.registry,
-        site=_selection(options.site, values, {option.name for option in offered(planned.traits)}),
+        root=site.config.root if options.root is None else options.root,
+        registry=site.config.registry if options.registry is None else options.registry,
+        site=_selection(options.site, site, {option.name for option in offered(planned.traits)}),
         user=ids.get("uid"),
         group=ids.get("gid"),
         fs_group=ids.get("fs_group"),
     )
 
 
-def _selection(given: Selection, values: Defaults, available: set[str]) -> Selection:
+def _selection(given: Selection, site: SiteSettings, available: set[str]) -> Selection:
     """Return the components of the command line with those of a site that the package has."""
     has_storage = any(BY_NAME[name].places for name in given.options)
-    storage = {name for name in values.storage or () if name in available and not has_storage}
+    storage = {name for name in site.storage if name in available and not has_storage}
     chosen = {*given.options, *storage}
-    for name in values.options:
+    for name in site.options:
         needed = BY_NAME[name].needs
         if name in available and (not needed or set(needed) & storage):
             chosen.add(name)
     keys = {key.name for name in chosen for key in BY_NAME[name].keys}
-    site_values = {key: value for key, value in values.values.items() if key in keys}
+    site_values = {key: value for key, value in site.values.items() if key in keys}
     return replace(
         given,
         options=tuple(option.name for option in OPTIONS if option.name in chosen),
         values=MappingProxyType({**site_values, **given.values}),
-        placement=MappingProxyType({**values.placement, **given.placement}) if PLACEMENT in chosen else given.placement,
-        annotations=values.annotations if PLACEMENT in chosen else given.annotations,
+        placement=MappingProxyType({**site.placement, **given.placement}) if PLACEMENT in chosen else given.placement,
+        annotations=site.config.annotations or {} if PLACEMENT in chosen else given.annotations,
     )

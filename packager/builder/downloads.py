@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
-import stat
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from packager.base import atomic, paths, web, yamlio
-from packager.base.errors import SpecError, ToolError, VerificationError, reason
+from packager.base import atomic, paths, web, workfolder, yamlio
+from packager.base.errors import SpecError, ToolError, reason
 from packager.base.limits import DEFAULT
 from packager.base.values import replace
 from packager.modelspec.files import SourceFile
 from packager.modelspec.load import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from packager.base.fields import Download
@@ -34,59 +31,24 @@ def fetched(download: Download, cache: Path, progress: FileProgress) -> tuple[So
     try:
         paths.make_private(folder)
         digest = download.sha256
-        if digest is None or not _is_whole(folder / digest, digest):
-            with _part(folder, digest or "unknown") as part:
-                digest = web.download(download.url, part, digest, limit=DEFAULT.size, progress=progress)
-                part.replace(folder / digest)
+        kept = folder / f"{digest}"
+        if digest is None or kept.is_symlink() or not kept.is_file() or web.digest_of(kept) != digest:
+            digest = _fetch(download, folder, progress)
         file = folder / digest
         return SourceFile(download.path, file, file.stat().st_size, executable=False), digest
     except OSError as error:
         raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
 
 
-def _is_whole(file: Path, digest: str) -> bool:
-    """Return whether the cache has the file with this digest; a file with another digest is removed."""
-    try:
-        info = file.lstat()
-    except FileNotFoundError:
-        return False
-    if stat.S_ISREG(info.st_mode) and info.st_uid == file.parent.stat().st_uid and web.digest_of(file) == digest:
-        return True
-    file.unlink()
-    return False
-
-
-@contextmanager
-def _part(folder: Path, name: str) -> Iterator[Path]:
-    """Yield a file that only this process writes to; after an error its content stays for the next attempt."""
-    kept = folder / f"{name}.part"
-    part = folder / f"{name}.{os.getpid()}.part"
-    for path in (kept, *folder.glob(f"{name}.*.part")):
-        pid = re.fullmatch(r".*\.([0-9]+)\.part", path.name)
-        if pid is None or not _is_running(int(pid[1])):
-            with suppress(FileNotFoundError):  # another process was faster
-                path.rename(part)
-                break
-    if part.is_symlink() or (part.exists() and not part.is_file()):
-        part.unlink()
-    try:
-        yield part
-    except VerificationError:
-        part.unlink(missing_ok=True)
-        raise
-    finally:
-        with suppress(FileNotFoundError):
-            part.rename(kept)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
+def _fetch(download: Download, folder: Path, progress: FileProgress) -> str:
+    """Put a download into the folder under its digest; after an error, its part stays for the next attempt."""
+    part = folder / f"{download.sha256 or 'unknown'}.part"
+    with part.open("ab") as held:
+        if workfolder.lock(held.fileno()) is False:  # another process fetches it
+            part = folder / f"{os.getpid()}.part"
+        digest = web.download(download.url, part, download.sha256, limit=DEFAULT.size, progress=progress)
+        part.replace(folder / digest)
+    return digest
 
 
 def with_downloads(  # noqa: PLR0913 - two of them say what the user sees

@@ -257,11 +257,6 @@ class Plan(Value, frozen=True):
         return 1 + self.checkpoints + self.fills_dataset
 
     @property
-    def model_dir(self) -> str:
-        """The path of the package in the container."""
-        return next(variable.value for variable in self.variables if variable.key == "MODEL_DIR")
-
-    @property
     def parameters(self) -> tuple[tuple[Variable, tuple[str, ...]], ...]:
         """Every line of every mlops.env once, with the overlays that have it; without names if all have it."""
         having: dict[Variable, list[str]] = {variable: [] for variable in self.variables}
@@ -310,18 +305,25 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         payload.append(("Dockerfile", sources.dockerfile, False))
     sequence = [overlay for overlay in spec.sequence if overlay in overlays]
     additions = [setting.argument for setting in loaded.settings if setting.adds]
-    workspace = _workspace(spec, overlays)
+    # The overlays that mount the claim of a workspace run one after the other, each on one node.
+    workspace = spec.workspace if any(spec.workspace in spec.overlays[one].claim_names for one in overlays) else None
+    site = options.site
+    if workspace:
+        site = replace(site, values=MappingProxyType({"CLAIM_ACCESS_MODE": "ReadWriteOnce", **site.values}))
+    usual_id = 0 if "root" in site.options else 1000
+    # The Run of all overlays is empty if their scripts differ.
+    common = runs[0] if len({run.scripts for run in runs}) == 1 else Run()
     planned = Plan(
         name=name,
         spec=spec,
         variant=variant,
         image=spec.image.reference,
-        variables=_variables(spec, spec.common_environments(variant), name, options, _common(runs)),
+        variables=_variables(spec, spec.common_environments(variant), name, options, common),
         code=tuple(_code(files)),
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
-        site=_with_access_mode(options.site) if workspace else options.site,
-        ids=_ids(options),
+        site=site,
+        ids=Ids(*(usual_id if own is None else own for own in (options.user, options.group, options.fs_group))),
         documentation=loaded.documentation,
         text=loaded.text,
         about={
@@ -349,23 +351,6 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     for option in (BY_NAME[name] for name in options.site.options if name not in offered_names):
         raise UsageError(f"--with {option.name}: {TRAITS[str(option.only)].format(name)}")
     return planned
-
-
-def _ids(options: Options) -> Ids:
-    usual = 0 if "root" in options.site.options else 1000
-    ids = (options.user, options.group, options.fs_group)
-    return Ids(*(usual if value is None else value for value in ids))
-
-
-def _workspace(spec: Spec, overlays: Sequence[str]) -> str | None:
-    """Return the claim of the spec's workspace, if one of `overlays` mounts it."""
-    is_mounted = any(spec.workspace in spec.overlays[overlay].claim_names for overlay in overlays)
-    return spec.workspace if is_mounted else None
-
-
-def _with_access_mode(site: Selection) -> Selection:
-    """Return the values with the access mode of a workspace: its overlays run one after the other, each on one node."""
-    return replace(site, values=MappingProxyType({"CLAIM_ACCESS_MODE": "ReadWriteOnce", **site.values}))
 
 
 def check_options(options: Options) -> None:
@@ -410,11 +395,6 @@ def _source(source: FetchedFile) -> tuple[str, ...]:
     """Return the arguments of the script for a source; Kubernetes replaces the variable."""
     path = f"$({source.folder}){source.to.removeprefix(source.folder) or '/'}"
     return source.address, path, source.sha256 or "-", str(source.size), source.secret or "-"
-
-
-def _common(runs: Sequence[Run]) -> Run:
-    """Return the Run of all overlays; an empty one if their scripts differ."""
-    return runs[0] if len({run.scripts for run in runs}) == 1 else Run()
 
 
 def _variables(

@@ -1,6 +1,7 @@
-"""Builds a package again from its spec, and compares the digests: builds are reproducible, so they must be the same.
+"""Plans a package again, with the options that its inventory, its `site.env` and its `placement.yaml` record.
 
-The options are those that the package's inventory, its `site.env` and its `placement.yaml` record.
+From its spec: builds are reproducible, so the digest must be the same. From its own files, to add options to it that it
+was built without: it may be a stranger's, so what is made of it is compared with the digests that it was sealed with.
 
 Tests: builder/test_rebuild.py.
 """
@@ -14,29 +15,31 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import packager
-from packager.base import envfile, workfolder
-from packager.base.errors import RenderError, SpecError, UsageError
+from packager.base import envfile, workfolder, yamlio
+from packager.base.errors import MlpackError, RenderError, SpecError, UsageError
 from packager.base.problems import Problem
 from packager.base.values import replace
-from packager.builder.downloads import with_downloads
-from packager.builder.plan import Options, check_options, choose, plan
-from packager.builder.render import render
-from packager.builder.selection import select
+from packager.builder.plan import CodeFile, CodePart, Options, check_options, choose, plan
+from packager.builder.render import Components, render
+from packager.builder.selection import Selection, select
+from packager.kubernetes.manifest import listing, mapping
 from packager.modelspec import catalog
-from packager.modelspec.load import load
+from packager.modelspec.files import SpecFiles
+from packager.modelspec.load import LoadedSpec, load, parse
 from packager.modelspec.settings import parse_setting
 from packager.package import layout, placement, tree
 from packager.package.opened import opened
 from packager.package.options import BY_NAME, KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from packager.base.limits import Limits
     from packager.base.runner import Progress, Tell
+    from packager.builder.plan import Plan
+    from packager.modelspec.settings import Setting
     from packager.package.opened import Package
-    from packager.package.tree import Entry
 
 _SHOWN = 20
 
@@ -59,68 +62,98 @@ def rebuild(path: Path, request: RebuildRequest, limits: Limits) -> tuple[tuple[
     """
     spec = catalog.find(request.spec, request.folders)
     with opened(path, limits=limits) as package:
+        place = package.shown(layout.INVENTORY)
         try:
-            again = _build(package, spec, request)
+            planned = _plan_again(package, lambda settings: _load_again(spec, settings, request))
+            with workfolder.temporary() as work:
+                (work / "again").mkdir()
+                again = tree.write(render(planned), work / "again")
         except (UsageError, SpecError, RenderError) as error:
             message = f"it cannot be built again from {spec}: {error}"
-            details = tuple(error.problems[:_SHOWN])
-            return (Problem(package.shown(layout.INVENTORY), 0, 0, message, error.hint), *details), ()
+            return (Problem(place, 0, 0, message, error.hint), *error.problems[:_SHOWN]), ()
         digest = tree.digest(again)
         if digest == package.digest:
             return (), (f"built again from {spec}: the same digest {digest}",)
         assert isinstance(again.content, bytes)
         problems = list(_differences(package, json.loads(again.content), str(spec)))
         message = f"built again from {spec}, it has another digest: expected {package.digest}, found {digest}"
-        place = package.shown(layout.INVENTORY)
-        return (Problem(place, 0, 0, message, _hint(package)), *problems[:_SHOWN]), ()
+        version = package.inventory.get("tool", {}).get("version")
+        own = packager.__version__
+        hint = f"the package was built by mlpack {version}, and this is {own}: use that version"
+        return (Problem(place, 0, 0, message, None if version == own else hint), *problems[:_SHOWN]), ()
 
 
-def _build(package: Package, spec: Path, request: RebuildRequest) -> Entry:
-    """Return the inventory of the package that the spec makes with the recorded options.
+def components(package: Package) -> Components:
+    """Return the components that a package has, or could have.
+
+    Raises:
+        UsageError: This version of mlpack cannot plan the package from its spec.
+    """
+    path = package.folder / layout.SPEC
+
+    def load_own(settings: list[Setting]) -> LoadedSpec:
+        spec, text = parse(path, settings)
+        return LoadedSpec(spec, path, text, SpecFiles((), (), None), tuple(settings))
+
+    try:
+        names = package.inventory.get("spec", {}).get("with", ())
+        site = Selection(tuple(name for name in names if name in BY_NAME))
+        return Components(_with_code(_plan_again(package, load_own, site), package))
+    except (MlpackError, LookupError) as error:
+        raise UsageError(f"{package.source}: no option can be added: {error}") from None
+
+
+def _plan_again(
+    package: Package, load_with: Callable[[list[Setting]], LoadedSpec], site: Selection | None = None
+) -> Plan:
+    """Return the plan of a package with the recorded options; `site` stands for the recorded components."""
+    about = package.inventory.get("spec", {})
+    settings = [parse_setting(text, adds=True) for text in about.get("add", ())]
+    settings += [parse_setting(text) for text in about.get("set", ())]
+    loaded = load_with(settings)
+    if site is None:
+        names = about.get("with", ())
+        if foreign := [name for name in names if name not in BY_NAME]:
+            raise UsageError(f"the site's own component {foreign[0]} is not in the spec")
+        site = select(names, tuple(_site_values(package.inventory)))
+        site = replace(site, placement=MappingProxyType(_placement(package.inventory)))
+    options = Options(root=about.get("root"), registry=about.get("registry"), site=site)
+    check_options(options)
+    return plan(loaded, choose(loaded.spec, about.get("precision"), about.get("mode")), options)
+
+
+def _load_again(spec: Path, settings: list[Setting], request: RebuildRequest) -> LoadedSpec:
+    """Return the spec of a package with its downloads.
 
     The spec is the user's, and the recorded options are a stranger's: what is fetched is in the spec alone.
     """
-    about = package.inventory.get("spec", {})
-    additions = [parse_setting(text, adds=True) for text in about.get("add", ())]
-    settings = [*additions, *(parse_setting(text) for text in about.get("set", ()))]
     loaded = load(spec, settings, may_mount=True)
-    if loaded.spec.downloads:
-        if own := [setting for setting in settings if setting.location[0] == "downloads"]:
-            raise UsageError(f"the package changes a download of the spec: --set {own[0].argument}")
-        loaded = with_downloads(
-            loaded, settings, request.cache, record=False, tell=request.tell, progress=request.progress
-        )
-    names = about.get("with", ())
-    if foreign := [name for name in names if name not in BY_NAME]:
-        raise UsageError(f"the site's own component {foreign[0]} is not in the spec")
-    site = select(names, tuple(_site_values(package.inventory)))
-    site = replace(site, placement=MappingProxyType(_placement(package.inventory)))
-    options = Options(root=about.get("root"), registry=about.get("registry"), site=site)
-    check_options(options)
-    planned = plan(loaded, choose(loaded.spec, about.get("precision"), about.get("mode")), options)
-    with workfolder.temporary() as work:
-        folder = work / "again"
-        folder.mkdir()
-        return tree.write(render(planned), folder)
+    if not loaded.spec.downloads:
+        return loaded
+    if own := [setting for setting in settings if setting.location[0] == "downloads"]:
+        raise UsageError(f"the package changes a download of the spec: --set {own[0].argument}")
+    from packager.builder.downloads import with_downloads  # noqa: PLC0415 - imports urllib3
+
+    return with_downloads(loaded, settings, request.cache, record=False, tell=request.tell, progress=request.progress)
+
+
+def _delivered(inventory: Mapping[str, Any], pattern: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the paths and the contents of editable files, as the package was delivered with them."""
+    for path, lines in inventory["editable"].items():
+        if fnmatch.fnmatchcase(path, pattern):
+            yield path, "\n".join(lines).encode()
 
 
 def _site_values(inventory: Mapping[str, Any]) -> Iterator[str]:
     """Yield the values of the site's options, KEY=VALUE each, as the package was delivered with them."""
-    pattern = layout.site_env(layout.COMMON)
-    for path, lines in inventory["editable"].items():
-        if fnmatch.fnmatchcase(path, pattern):
-            for line in envfile.lines("\n".join(lines).encode()):
-                if line.key in KEYS:
-                    yield f"{line.key}={line.value}"
+    for _, text in _delivered(inventory, layout.site_env(layout.COMMON)):
+        yield from (f"{line.key}={line.value}" for line in envfile.lines(text) if line.key in KEYS)
 
 
 def _placement(inventory: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `placement/placement.yaml`, as the package was delivered with them."""
-    pattern = layout.placement(layout.COMMON)
-    for path, lines in inventory["editable"].items():
-        if fnmatch.fnmatchcase(path, pattern):
-            return placement.values("\n".join(lines).encode(), path)
-    return {}
+    files = _delivered(inventory, layout.placement(layout.COMMON))
+    return next((placement.values(text, path) for path, text in files), {})
 
 
 def _differences(package: Package, again: Mapping[str, Any], spec: str) -> Iterator[Problem]:
@@ -135,9 +168,18 @@ def _differences(package: Package, again: Mapping[str, Any], spec: str) -> Itera
             yield Problem(package.shown(path), 0, 0, f"{spec} makes another file")
 
 
-def _hint(package: Package) -> str | None:
-    """Return the reason that most likely makes the difference."""
-    version = package.inventory.get("tool", {}).get("version")
-    if version == packager.__version__:
-        return None
-    return f"the package was built by mlpack {version}, and this is {packager.__version__}: use that version"
+def _with_code(planned: Plan, package: Package) -> Plan:
+    """Return a plan with the code that the package has, whose names are all that options depend on."""
+    files = [path for path in package.inventory["files"] if path.startswith(f"{layout.SCRIPTS}/")]
+    kustomization = f"{layout.SCRIPTS}/{layout.KUSTOMIZATION}"
+    if kustomization not in files:
+        code = (CodePart("", tuple(CodeFile(path, path) for path in files)),) if files else ()
+        too_large = Problem(layout.SPEC, 0, 0, "the code is too large for ConfigMaps")
+        return replace(planned, code=code, too_large=(too_large,) if code else ())
+    document, _ = yamlio.load(package.reader.read(kustomization, yamlio.MAX_BYTES), kustomization)
+    parts = []
+    for generator in map(mapping, listing(mapping(document.data).get("configMapGenerator"))):
+        suffix = str(generator.get("name")).removeprefix(f"{planned.name}-scripts")
+        pairs = [str(entry).partition("=") for entry in listing(generator.get("files"))]
+        parts.append(CodePart(suffix, tuple(CodeFile(file or key, key) for key, _, file in pairs)))
+    return replace(planned, code=tuple(parts))

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, get_args
 from packager.base.errors import SpecError
 from packager.base.fields import text
 from packager.base.limits import DEFAULT
-from packager.base.values import Value, replace
+from packager.base.values import replace
 from packager.base.yamlio import MISREAD
 from packager.builder.targets import pods_in, targets
 from packager.builder.templating import Templates, roots
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
     from packager.builder.plan import Plan, PlannedOverlay
     from packager.package.options import Option
-    from packager.workloads.pods import Pods
 
 TEMPLATES = roots(Path(__file__).resolve().parent.parent)
 
@@ -81,25 +80,25 @@ _OF_WORKSPACE = (
 _NO_MANIFESTS = (f"/{layout.KUSTOMIZATION}", f"/{layout.WIRING}", layout.PATCH)
 
 
-class Base(Value, frozen=True):
-    """The files of the base that its kustomization lists."""
-
-    scripts: tuple[str, ...]
-    configurations: tuple[str, ...]
-
-
 def render(plan: Plan) -> Tree:
     """Return the package's files."""
     if plan.too_large and PACKAGE_VOLUME not in plan.site.options:
         raise SpecError(f"{plan.name}: the code is too large for ConfigMaps", problems=plan.too_large)
     entries: dict[str, Entry] = {}
     components = Components(plan)
-    pods, kinds = components.pods, components.kinds
-    base = _base(plan, kinds)
-    context: dict[str, object] = {"base": base, "kinds": kinds, "workloads": components.workloads}
-    readers = (*plan.options, *((CLAIM, CLAIM_CLASS) if plan.workspace else ()))
-    context |= {"options": plan.options, "sections": sections(plan, readers)}
-    for template, path in _in_package(plan, kinds):
+    in_package = list(_in_package(plan, components.kinds))
+    of_base = sorted(path.rpartition("/")[2] for _, path in in_package if "/base/" in path)
+    context: dict[str, object] = {
+        "base": {
+            "scripts": [name for name in of_base if name.endswith(".sh")],
+            "configurations": [name for name in of_base if name.endswith("-names.yaml")],
+        },
+        "kinds": components.kinds,
+        "workloads": components.workloads,
+        "options": plan.options,
+        "sections": sections(plan, (*plan.options, *((CLAIM, CLAIM_CLASS) if plan.workspace else ()))),
+    }
+    for template, path in in_package:
         _add(entries, path, _fill(template, plan=plan, **context))
     files = {option.name: components.files(option.name) for option in offered(plan.traits)}
     for option in plan.options:
@@ -108,7 +107,7 @@ def render(plan: Plan) -> Tree:
     for overlay in plan.overlays:
         _add_overlay(entries, components, overlay)
     if plan.site.annotations:
-        every = [(entry, components.label(one)) for one in plan.overlays for entry in pods[one.name]]
+        every = [(entry, components.label(one)) for one in plan.overlays for entry in components.pods[one.name]]
         text = podannotations.component(every, plan.site.annotations)
         path = f"{layout.common(plan.spec.framework)}/{podannotations.NAME}/{layout.KUSTOMIZATION}"
         entries[path] = Entry(path, text, len(text))
@@ -131,15 +130,17 @@ def render(plan: Plan) -> Tree:
 
 def _add_overlay(entries: dict[str, Entry], components: Components, overlay: PlannedOverlay) -> None:
     plan, fitting = components.plan, offered(components.plan.traits_of(overlay))
+    label = components.label(overlay)
     context = {
         "overlay": overlay,
-        "label": components.label(overlay),
+        "label": label,
         "pods": components.pods[overlay.name],
         "options": [option for option in plan.options if option in fitting],
         "option_line": option_line,
     }
+    manifests = {} if label or plan.nested else components.manifests[overlay.name]
     for template, path in _in_overlay(plan, overlay):
-        _add(entries, path, _fill(template, plan=plan, **context))
+        _add(entries, path, manifests.get(path) or _fill(template, plan=plan, **context))
 
 
 class Components:
@@ -147,8 +148,13 @@ class Components:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan  # the package
-        # the pods of each overlay, by its name
-        self.pods = {overlay.name: _pods(plan, overlay) for overlay in plan.overlays}
+        self.manifests = {overlay.name: _manifests(plan, overlay) for overlay in plan.overlays}
+        self.pods = {  # of each overlay, by its name
+            overlay.name: tuple(
+                pods for text in self.manifests[overlay.name].values() for pods in pods_in(text, overlay.values.kind)
+            )
+            for overlay in plan.overlays
+        }
         self.workloads = targets(plan.overlays, self.pods)  # the workloads that the options change
         self.kinds = list(dict.fromkeys(workload.kind for workload in self.workloads))  # the kinds of the workloads
 
@@ -266,22 +272,19 @@ def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
         _OF_ELASTIC: plan.has("elastic"),
         _OF_MEETING: any(overlay.values.has_meeting(overlay.run) for overlay in plan.overlays),
     }
-    unused_scripts = tuple(path for path, is_used in scripts.items() if not is_used)
+    unused = [path for path, is_used in scripts.items() if not is_used]
+    without = {
+        "dockerignore": plan.dockerfile,
+        f"{layout.SCRIPTS}/": plan.config_maps,
+        f"{layout.common('FRAMEWORK')}/{SECRETS.name}/": plan.spec.secrets,
+        **dict.fromkeys(_OF_WORKSPACE, plan.workspace),
+    }
+    skipped = (*optional, *(start for start, is_used in without.items() if not is_used))
     for root in ("package", *map(_folder, kinds)):
         for path in _files(root):
-            if path == "dockerignore" and not plan.dockerfile:
+            if path.startswith(skipped) or path.endswith(tuple(unused)) or "OVERLAY" in path:
                 continue
-            if path.startswith(optional):
-                continue
-            if path.startswith(_OF_WORKSPACE) and not plan.workspace:
-                continue
-            if path.startswith(f"{layout.SCRIPTS}/") and not plan.config_maps:
-                continue
-            if path.endswith(unused_scripts):
-                continue
-            if path.startswith(f"{layout.common('FRAMEWORK')}/{SECRETS.name}/") and not plan.spec.secrets:
-                continue
-            if "OVERLAY" not in path and (root == "package" or path.startswith(f"{layout.QUICKSTART}/")):
+            if root == "package" or path.startswith(f"{layout.QUICKSTART}/"):
                 name = ".dockerignore" if path == "dockerignore" else path.replace("FRAMEWORK", plan.spec.framework)
                 yield f"{root}/{path}", name
 
@@ -290,33 +293,23 @@ def _in_overlay(plan: Plan, overlay: PlannedOverlay) -> Iterator[tuple[str, str]
     for root in ("overlay", _folder(overlay.values.kind)):
         for path in _files(root):
             if "OVERLAY" in path:
-                yield (
-                    f"{root}/{path}",
-                    path.replace("OVERLAY", overlay.name).replace("FRAMEWORK", plan.spec.framework),
-                )
+                name = path.replace("OVERLAY", overlay.name).replace("FRAMEWORK", plan.spec.framework)
+                yield f"{root}/{path}", name
 
 
-def _pods(plan: Plan, overlay: PlannedOverlay) -> tuple[Pods, ...]:
-    """Return the pods of an overlay's workload, read from its manifest: neither kustomization, wiring nor patch.
+def _manifests(plan: Plan, overlay: PlannedOverlay) -> dict[str, str]:
+    """Return the manifests of an overlay by their paths, without a label: neither kustomization, wiring nor patch.
 
-    Most of a manifest may be the list of the files of the code, which says nothing about pods: the first one stands for
-    all of them.
+    Where the code is in folders, most of a manifest may be the list of its files, which says nothing about pods: the
+    first one stands for all of them.
     """
-    short = replace(plan, code=tuple(replace(part, files=part.files[:1]) for part in plan.code[:1]))
-    manifests = [
-        _fill(template, plan=short, overlay=overlay, label=None)
+    if plan.nested:
+        plan = replace(plan, code=tuple(replace(part, files=part.files[:1]) for part in plan.code[:1]))
+    return {
+        path: _fill(template, plan=plan, overlay=overlay, label=None)
         for template, path in _in_overlay(plan, overlay)
         if path.endswith(".yaml") and not path.endswith(_NO_MANIFESTS)
-    ]
-    return tuple(pods for text in manifests for pods in pods_in(text, overlay.values.kind))
-
-
-def _base(plan: Plan, kinds: list[str]) -> Base:
-    names = sorted(path.rpartition("/")[2] for _, path in _in_package(plan, kinds) if "/base/" in path)
-    return Base(
-        scripts=tuple(name for name in names if name.endswith(".sh")),
-        configurations=tuple(name for name in names if name.endswith("-names.yaml")),
-    )
+    }
 
 
 def _folder(kind: str) -> str:

@@ -45,20 +45,21 @@ class ModelOptions:
 
     def request(self, path: Path) -> RunRequest:
         """Return the request to run what is at a path."""
-        from packager.cluster.runnable import BuildOptions, RunRequest
+        from packager.builder.build import BuildRequest
+        from packager.cluster.runnable import RunRequest
 
-        build = BuildOptions(
+        build = BuildRequest(
+            None,
+            (),
             self.precision,
             self.mode,
-            tuple(self.settings),
-            tuple(self.additions),
-            tuple(self.components),
-            tuple(self.site),
-            self.uid,
-            self.gid,
-            self.fs_group,
+            settings=tuple(self.settings),
+            additions=tuple(self.additions),
+            components=tuple(self.components),
+            site=tuple(self.site),
+            cache=cache_folder(),
         )
-        return RunRequest(path, build, cache_folder(), partial(announced_site, self.site_file))
+        return RunRequest(path, build, (self.uid, self.gid, self.fs_group), partial(announced_site, self.site_file))
 
 
 with_model = with_options("build", ModelOptions)

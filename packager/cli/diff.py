@@ -12,7 +12,7 @@ from packager.cli.console import OutputFormat, emit, emit_log, emit_output, say
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
-    from packager.configure.upgrade.diff import PackageEdits
+    from packager.configure.diff import PackageEdits
 
 
 class DiffFormat(StrEnum):
@@ -47,32 +47,31 @@ def diff(
     Values that may be secret are masked, except in `-o patch`, which `git apply` and `patch -p1` accept.
     """
     from packager.cli.registry_arguments import local_package
-    from packager.configure.upgrade.diff import diff as find_edits
+    from packager.configure.diff import diff as find_edits
 
     difference = find_edits(local_package(ctx, package, signatures.trust()))
-    content = difference.content
     if output in (DiffFormat.json, DiffFormat.yaml, DiffFormat.name):
-        files = dict.fromkeys((*(edit.path for edit in content.edits), *content.not_in_patch))
+        files = dict.fromkeys((*(edit.path for edit in difference.edits), *difference.not_in_patch))
         emit_output(difference.as_json(), files, OutputFormat(output), is_bounded=False)
     elif output is DiffFormat.patch:
-        if content.patch:
-            emit_log(content.patch)
+        if difference.patch:
+            emit_log(difference.patch)
     else:
         _show(difference)
-    for path, reason in content.not_in_patch.items():
+    for path, reason in difference.not_in_patch.items():
         say(f"not in the patch: {path}: {reason}")
-    if exit_code and not content.is_empty:
+    if exit_code and not difference.is_empty:
         raise typer.Exit(1)
 
 
 def _show(difference: PackageEdits) -> None:
     last = None
-    for edit in difference.content.edits:
+    for edit in difference.edits:
         if edit.path != last:
             emit(f"{edit.path}:")
         last = edit.path
         emit(f"  {edit}")
-    for line in difference.content.others.decode(errors="surrogateescape").split("\n")[:-1]:
+    for line in difference.others.decode(errors="surrogateescape").split("\n")[:-1]:
         emit(line)
-    if difference.content.is_empty:
+    if difference.is_empty:
         say(f"{difference.package} has no edits")

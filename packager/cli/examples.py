@@ -18,7 +18,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "lock": (("mlpack lock hello-mpi", "write the digests"), ("mlpack lock hello-mpi --check", "compare them")),
     "site init": (("mlpack site init", "write ~/.config/mlpack/site.yaml"),),
-    "site show": (("mlpack site show --package hello-mpi", "what is in effect for a package"),),
+    "site show": (("mlpack site show", "what is in effect, and which line says so"),),
     "site check": (("mlpack site check -n team", "whether the cluster has all that the file names"),),
     "options": (("mlpack options hello-mpi", "which options fit it, and which of them it has"),),
     "diff": (

@@ -19,15 +19,10 @@ from packager.cli.console import OutputFormat, emit_output, print_error, say
 from packager.cli.option_groups import with_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from packager.modelspec.importing import Imported, ModelDestination
 
-Manifest = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="YAML, as `kubectl get -o yaml` prints it.")]
-FromCluster = Annotated[
-    str | None,
-    typer.Option("--from-cluster", metavar="KIND/NAME", help="Read this object of the cluster in place of a file."),
-]
 _FORMS = {form.value for form in OutputFormat}
 
 
@@ -69,35 +64,43 @@ class ImportOptions:
 def register(app: typer.Typer) -> None:
     """Add the verbs to `app`."""
     group = typer.Typer(help="Turn a workload of another system into a model folder.", no_args_is_help=True)
-    for verb in (kubeflow, jobset, mxjob, mlcube, intel):
+    jobs = _import_jobs("kubeflow", "Import jobs of Kubeflow: PyTorchJob, TFJob, MPIJob, TrainJob.")
+    for verb in (jobs, _import_jobs("jobset", "Import JobSets."), mxjob, mlcube, intel):
         group.command()(verb)
     app.add_typer(group, name="import")
 
 
-@with_options("at", ClusterOptions)
-@with_options("how", ImportOptions)
-def kubeflow(
-    ctx: typer.Context,
-    at: ClusterOptions,
-    how: ImportOptions,
-    path: Manifest = None,
-    from_cluster: FromCluster = None,
-) -> None:
-    """Import jobs of Kubeflow: PyTorchJob, TFJob, MPIJob, TrainJob."""
-    _import_jobs(ctx, at, how, path, from_cluster, sets=False)
+def _import_jobs(verb: str, help_text: str) -> Callable[..., None]:
+    """Return the verb that imports jobs of Kubeflow, or JobSets."""
 
+    @with_options("at", ClusterOptions)
+    @with_options("how", ImportOptions)
+    def run(
+        ctx: typer.Context,
+        at: ClusterOptions,
+        how: ImportOptions,
+        path: Annotated[
+            Path | None, typer.Argument(metavar="[FILE]", help="YAML, as `kubectl get -o yaml` prints it.")
+        ] = None,
+        from_cluster: Annotated[
+            str | None,
+            typer.Option(
+                "--from-cluster", metavar="KIND/NAME", help="Read this object of the cluster in place of a file."
+            ),
+        ] = None,
+    ) -> None:
+        from packager.modelspec.importers.source import read_bytes
+        from packager.modelspec.importing import import_jobs, read_cluster
 
-@with_options("at", ClusterOptions)
-@with_options("how", ImportOptions)
-def jobset(
-    ctx: typer.Context,
-    at: ClusterOptions,
-    how: ImportOptions,
-    path: Manifest = None,
-    from_cluster: FromCluster = None,
-) -> None:
-    """Import JobSets."""
-    _import_jobs(ctx, at, how, path, from_cluster, sets=True)
+        if (path is None) is (from_cluster is None):
+            raise UsageError("expected either a file or --from-cluster KIND/NAME")
+        text = read_bytes(path, str(path)) if path else read_cluster(at.client(ctx), from_cluster or "")
+        name = str(path or from_cluster)
+        outcomes = import_jobs(text, name, how.destination, image=how.image, sets=verb == "jobset")
+        _print_each(outcomes, how)
+
+    run.__name__, run.__doc__ = verb, help_text
+    return run
 
 
 @with_options("how", ImportOptions)
@@ -132,9 +135,10 @@ def mlcube(
     gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs.")] = None,
 ) -> None:
     """Import an MLCube: each task becomes a Job."""
-    from packager.modelspec.importing import import_mlcube, mlcube_choices
+    from packager.modelspec.importers.mlcube import Choices
+    from packager.modelspec.importing import import_mlcube
 
-    choices = mlcube_choices(
+    choices = Choices(
         settings=tuple(settings),
         parameters=tuple(parameters),
         tasks=tuple(tasks.split(",")) if tasks else None,
@@ -163,17 +167,6 @@ def intel(
     from packager.modelspec.importing import import_intel
 
     _print_each(import_intel(path, how.destination, models=models, image=how.image, downloads=downloads), how)
-
-
-def _import_jobs(
-    ctx: typer.Context, at: ClusterOptions, how: ImportOptions, path: Path | None, what: str | None, *, sets: bool
-) -> None:
-    from packager.modelspec.importing import import_jobs, read_cluster, read_file
-
-    if (path is None) is (what is None):
-        raise UsageError("expected either a file or --from-cluster KIND/NAME")
-    text = read_file(path) if path else read_cluster(at.client(ctx), what or "")
-    _print_each(import_jobs(text, str(path or what), how.destination, image=how.image, sets=sets), how)
 
 
 def _print_each(outcomes: Iterable[Imported | MlpackError], how: ImportOptions) -> None:

@@ -9,11 +9,12 @@ from packager.cli.console import emit_output, emit_table, say
 
 def options(package: PackagePath, output: Output = None) -> None:
     """List the options that fit a package: where each is on, what it reads, and the Pod Security level with it."""
-    from packager.configure.options import options as find
+    from packager.base.values import as_plain
+    from packager.configure.additions import options as find
 
     found = find(package)
     if output is not None:
-        emit_output(found.as_json(), [option.name for option in found.options], output, is_bounded=False)
+        emit_output(as_plain(found), [option.name for option in found.options], output, is_bounded=False)
         return
     rows = [("OPTION", "IN THE PACKAGE", "READS IN site.env", "POD SECURITY", "WHAT IT DOES")]
     for option in found.options:

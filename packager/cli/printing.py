@@ -10,8 +10,8 @@ from packager.cli.console import emit_log, say
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from packager.cluster.admission import AdmissionChange
     from packager.cluster.deploy import Deployed
-    from packager.cluster.differences import AdmissionChange
     from packager.cluster.logs import Part
     from packager.cluster.results import Results
 

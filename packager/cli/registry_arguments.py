@@ -115,7 +115,7 @@ def local_package(ctx: typer.Context, package: Path, trust: Trust | None = None)
     `packager.publish.signatures` for the errors.
     """
     if not is_remote(package):
-        if trust is not None:
+        if trust is not None and trust.is_asked:
             from packager.publish.signatures import check_file
 
             check_file(package, trust, tell=say)

@@ -124,7 +124,7 @@ def backup(
 ) -> None:
     """Write a copy of the database, as of one moment; the server may be running."""
     store = _store(config, database)
-    store.backup(file)
+    store.database.backup(file)
     emit_output({"file": str(file)}, [str(file)], output or OutputFormat.name)
 
 
@@ -159,10 +159,11 @@ def check(config: ConfigFile = None, database: Database = None, output: Output =
     service, settings = _service(), _settings(config, database)
     service.signing_secrets(settings)
     service.client(settings, service.issuer(settings))
-    for warning in (*service.check_projects(settings), *service.confinement_gaps()):
+    service.check_projects(settings)
+    for warning in service.confinement_gaps():
         say(warning)
     store = _store(config, database)
-    problems = list(store.check())
+    problems = store.database.check()
     jobs = sum(store.counts().values())
     state = {"database": store.shown, "jobs": jobs, "problems": problems}
     lines = [f"{store.shown}: {problem}" for problem in problems] or [f"{store.shown}: ok, {jobs} jobs"]

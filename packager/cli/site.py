@@ -45,27 +45,17 @@ def init(
     say(f"edit it, then: {shlex.join(['mlpack', 'site', 'show', *named])}")
 
 
-def show(
-    site_file: SiteFile = None,
-    package: Annotated[
-        Path | None,
-        typer.Option(metavar="PACKAGE", help="For this package: a tarball or a folder."),
-    ] = None,
-    output: Output = None,
-) -> None:
+def show(site_file: SiteFile = None, output: Output = None) -> None:
     """Print the defaults that are in effect, and which line of which file sets each."""
-    from packager.configure.site_answers import show as show_site
-
-    shown = show_site(_site(site_file), package)
+    site = _site(site_file)
     if output is not None:
-        emit_output(shown.as_json(), [entry.key for entry in shown.entries], output)
+        values = [{"key": entry.key, "value": entry.value, "from": entry.place} for entry in site.entries]
+        emit_output({"file": str(site.path), "values": values}, [entry.key for entry in site.entries], output)
     else:
-        rows = [[entry.key, _text(entry.value), entry.place] for entry in shown.entries]
+        rows = [[entry.key, _text(entry.value), entry.place] for entry in site.entries]
         emit_table([["KEY", "VALUE", "FROM"], *rows])
-        if not (shown.entries or shown.overrides):
-            say(f"{shown.path} sets no default: remove the # before those that you need")
-        if shown.overrides:
-            say(f"{shown.path} has {shown.overrides} overrides; --package NAME shows those of a package")
+        if not site.entries:
+            say(f"{site.path} sets no default: remove the # before those that you need")
 
 
 @with_cluster

@@ -14,7 +14,7 @@ from packager.cli.host import host
 from packager.cli.signature_arguments import SignatureOptions, with_signatures
 
 if TYPE_CHECKING:
-    from packager.configure.upgrade.upgrade import PreparedUpgrade
+    from packager.configure.upgrade import PreparedUpgrade
 
 
 @with_signatures
@@ -51,7 +51,7 @@ def upgrade(
     Security level than the present one needs --pod-security LEVEL. Prints the paths of changed files.
     """
     from packager.cli.registry_arguments import local_package
-    from packager.configure.upgrade import upgrade as use_case
+    from packager.configure import upgrade as use_case
     from packager.verify.command import level
 
     newer = local_package(ctx, newer, signatures.trust())
@@ -73,19 +73,19 @@ def upgrade(
 
 def _show(prepared: PreparedUpgrade, output: OutputFormat | None) -> None:
     if output is not None:
-        emit_output(prepared.as_json(), [file.path for file in prepared.plan.files], output, is_bounded=False)
+        emit_output(prepared.as_json(), [file.path for file in prepared.files], output, is_bounded=False)
         return
     if prepared.is_done:
         say(f"{prepared.old.name}: nothing to do, {prepared.new.source} is the same build")
         return
     say(prepared.title)
-    for file in sorted(prepared.plan.files, key=lambda file: file.path in prepared.unexpected):
+    for file in sorted(prepared.files, key=lambda file: file.path in prepared.unexpected):
         deleted = " (you deleted it)" if file.action == "kept" and file.mode is None else ""
         unexpected = " (not meant to be edited)" if file.path in prepared.unexpected else ""
         say(f"{file.action:8} {file.path}{deleted}{unexpected}")
-    for problem in prepared.decided:
+    for problem in prepared.problems(prepared.decided):
         say(f"decided: {problem}")
-    for name in prepared.plan.new_keys:
+    for name in prepared.new_keys:
         say(f"new value: {name}")
-    for name in prepared.plan.new_options:
+    for name in prepared.new_options:
         say(f"new option: {name}")

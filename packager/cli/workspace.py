@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.files import Listing
     from packager.cluster.sequence import Runnable
-    from packager.cluster.workspace import Listed, Pulled, Pushed, Session
+    from packager.cluster.workspace import Copied, Listed, Session
     from packager.kubernetes.kubectl.client import Kubectl
 
 
@@ -143,19 +143,21 @@ def pull(
     to_cluster = at.client(ctx, source.namespace)
     with _session(ctx, source, overlay, to_cluster, folder, patience, image) as session:
         pulled = workspace.pull(session, directory, force=force, dry_run=dry_run, progress=progress)
-    print_names("skipped: not a plain file, or a name that is not allowed here", pulled.skipped, pulled.unnamed)
-    print_names("not read", pulled.unread)
+    assert pulled.pull is not None
+    listing, unread = pulled.pull.listing, pulled.pull.unread
+    print_names("skipped: not a plain file, or a name that is not allowed here", listing.odd, listing.unnamed)
+    print_names("not read", unread)
     print_names("changed or deleted while it was read", pulled.changed)
     _show_copied(pulled, output, "would pull" if dry_run else "pulled", f"{pulled.place.path} to {directory}")
-    _require_complete(pulled.unread, pulled.changed)
+    _require_complete(unread, pulled.changed)
 
 
 def _package_of(target: Path) -> Runnable:
     """Return a package; for a cube or a model, the package of its last run if that is up to date, else a new one."""
-    from packager.cluster.runnable import BuildOptions, RunRequest, package_of
+    from packager.builder.build import BuildRequest
+    from packager.cluster.runnable import RunRequest, package_of
 
-    request = RunRequest(target, BuildOptions(), cache_folder())
-    return package_of(request, progress=progress)
+    return package_of(RunRequest(target, BuildRequest(None, (), cache=cache_folder())), progress=progress)
 
 
 @contextmanager
@@ -175,7 +177,7 @@ def _session(
         yield workspace.session(target, folder, patience=patience, image=image, tell=say)
 
 
-def _show_copied(copied: Pushed | Pulled, output: OutputFormat | None, verb: str, route: str) -> None:
+def _show_copied(copied: Copied, output: OutputFormat | None, verb: str, route: str) -> None:
     if output is not None:
         emit_output(copied.as_json(), copied.files, output, is_bounded=False)
     unchanged = f"; {_count(len(copied.unchanged))} unchanged" if copied.unchanged else ""

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING
 from packager.base import workfolder
 from packager.base.errors import ClusterError, ConflictError, UnreachableError
 from packager.cluster.differences import Difference, differences
-from packager.cluster.labels import DEPLOYED_BY, RENDERED
 from packager.cluster.manifests import as_list
-from packager.cluster.ownership import FIELD_MANAGER, foreign_objects, key, look_up, refuse_foreign, sets
+from packager.cluster.ownership import (
+    DEPLOYED_BY,
+    FIELD_MANAGER,
+    RENDERED,
+    foreign_objects,
+    key,
+    look_up,
+    refuse_foreign,
+    sets,
+)
 from packager.cluster.removal import remove
 from packager.kubernetes.kubectl.messages import NO_KIND
 from packager.kubernetes.kubectl.refusals import explained_error
@@ -83,10 +91,10 @@ def situation(manifests: Manifests, live: Mapping[Key, Object], planned: Sequenc
         return Situation(DeployState.GOING, workload, deployed_by=who)
     if annotation(workload, RENDERED) == manifests.digest:
         stored = next((item for item in planned if key(item) == key(workload)), manifests.workload)
-        changed = tuple(_workload_changes(manifests, workload))
+        changed = _changes([manifests.workload], live)
         is_same = not changed or all(change.path == _BY for change in differences(stored, workload))
     else:
-        changed = tuple(_changes(manifests, live))
+        changed = _changes([item for item in manifests.objects if item not in manifests.others], live)
         # Objects applied by kubectl itself have no digest, and with several workloads the digest covers all of them:
         # in these cases, only the visible differences count.
         is_same = not changed and (annotation(workload, RENDERED) is None or bool(manifests.others))
@@ -130,7 +138,21 @@ def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
             arguments += ["--server-side", f"--field-manager={FIELD_MANAGER}"]
             arguments += ["--force-conflicts"] if force_conflicts else []
         arguments += [f"--dry-run={dry_run}"] if dry_run else []
-        return _run(kubectl, [*arguments, *flags], [] if warnings is None else warnings)
+        done = kubectl.run(*arguments, *flags)
+        unknown = NO_KIND.search(done.stderr) if done.returncode != 0 else None
+        if unknown and kubectl.serves(f"{unknown[1]}.{unknown[2].partition('/')[0]}"):
+            # an API server that is starting does not serve every kind at once
+            done = kubectl.run(*arguments, *flags)
+    if done.returncode == 0:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("Warning: ")]
+        if warnings is not None:
+            warnings += [line.removeprefix("Warning: ") for line in lines]
+        return str(done.stdout)
+    error = kubectl.unready_or(explained_error(done.stderr))
+    unserved = kinds().get(unknown[1]) if unknown else None
+    if unserved and unserved.operator:
+        error.hint = error.hint or unserved.operator.installation(kubectl.cluster)
+    raise error
 
 
 def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted objects
@@ -229,12 +251,8 @@ def _applied_before_failure(kubectl: Kubectl, manifests: Manifests, live: Mappin
         live_now = look_up(kubectl, manifests.objects)
     except ClusterError:
         return ""
-    made = [
-        shown(item)
-        for object_key, item in live_now.items()
-        if object_key not in live and annotation(item, RENDERED) == manifests.digest
-    ]
-    return ", ".join(made)
+    made = (item for named, item in live_now.items() if named not in live)
+    return ", ".join(shown(item) for item in made if annotation(item, RENDERED) == manifests.digest)
 
 
 def _objects(printed: str) -> list[Object]:
@@ -245,34 +263,11 @@ def _objects(printed: str) -> list[Object]:
     return list(answer["items"]) if answer["kind"] == "List" else [answer]
 
 
-def _run(kubectl: Kubectl, arguments: list[str], warnings: list[str]) -> str:
-    done = kubectl.run(*arguments)
-    unknown = NO_KIND.search(done.stderr) if done.returncode != 0 else None
-    if unknown and kubectl.serves(f"{unknown[1]}.{unknown[2].partition('/')[0]}"):
-        done = kubectl.run(*arguments)  # an API server that is starting does not serve every kind at once
-    if done.returncode == 0:
-        lines = done.stderr.splitlines()
-        warnings += [line.removeprefix("Warning: ") for line in lines if line.startswith("Warning: ")]
-        return str(done.stdout)
-    error = kubectl.unready_or(explained_error(done.stderr))
-    unserved = kinds().get(unknown[1]) if unknown else None
-    if unserved and unserved.operator:
-        error.hint = error.hint or unserved.operator.installation(kubectl.cluster)
-    raise error
-
-
-def _workload_changes(manifests: Manifests, workload: Object) -> Iterator[tuple[str, Difference]]:
-    for difference in differences(manifests.workload, workload):
-        yield shown(workload), difference
-
-
-def _changes(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[tuple[str, Difference]]:
-    for manifest in manifests.objects:
+def _changes(items: Sequence[Object], live: Mapping[Key, Object]) -> tuple[tuple[str, Difference], ...]:
+    """Return the differences between objects and the existing ones, each with the object's name."""
+    changes: list[tuple[str, Difference]] = []
+    for manifest in items:
         item = live.get(key(manifest))
-        if any(manifest is other for other in manifests.others):
-            continue
-        if item is None:
-            yield shown(manifest), Difference("", None, manifest)
-            continue
-        for difference in differences(manifest, item):
-            yield shown(manifest), difference
+        found = [Difference("", None, manifest)] if item is None else differences(manifest, item)
+        changes += [(shown(manifest), difference) for difference in found]
+    return tuple(changes)

@@ -45,15 +45,11 @@ def missing(kubectl: Kubectl, overlays: Sequence[Manifests]) -> tuple[str, ...]:
     )
 
 
-def is_default_class(storage_class: Object) -> bool:
-    """Whether a claim that names no storage class gets this one."""
-    return annotation(storage_class, "storageclass.kubernetes.io/is-default-class") == "true"
-
-
 def may_be_bound_without_class(kubectl: Kubectl) -> bool:
     """Whether a claim that names no storage class may get a volume; true if the user may not look."""
     try:
-        if any(map(is_default_class, kubectl.items("storageclasses"))):
+        classes = kubectl.items("storageclasses")
+        if any(annotation(one, "storageclass.kubernetes.io/is-default-class") == "true" for one in classes):
             return True
         volumes = kubectl.items("persistentvolumes")
     except ClusterError:

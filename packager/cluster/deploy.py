@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, UnreachableError, VerificationError
 from packager.base.paths import argument
 from packager.cluster import apply as deploy
+from packager.cluster.admission import AdmissionChange, object_changes, pod_changes, try_pods
 from packager.cluster.apply import DeployState, Situation
-from packager.cluster.differences import AdmissionChange, object_changes, pod_changes
-from packager.cluster.dry_run import try_pods
+from packager.cluster.delete import switched_off
 from packager.cluster.hold import held, hold_of
-from packager.cluster.leftovers import switched_off
 from packager.cluster.ownership import key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
 from packager.cluster.results import kept_results, lasting_storage, lost_with_pods

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ClusterError, MlpackError, UnreachableError, UsageError, VerificationError
 from packager.cluster import delete as deleting
 from packager.cluster import deploy as deploying
-from packager.cluster.devcode import ModelCode, PackageCode
+from packager.cluster.devcode import Code, ModelCode, PackageCode
 from packager.cluster.follow import follow_all
-from packager.cluster.labels import DEPLOYED_BY, DEV
 from packager.cluster.logreader import LogRange, LogStreams, Prefixes
-from packager.cluster.ownership import key, look_up, refuse_taken
+from packager.cluster.ownership import DEPLOYED_BY, DEV, key, look_up, refuse_taken
 from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
 from packager.cluster.supervisor import STATE, code_folder, for_dev, mode_of
 from packager.kubernetes.manifest import Manifest, at, mapping
-from packager.kubernetes.objects import annotation, is_being_deleted, is_running, main_container, name, shown
+from packager.kubernetes.objects import annotation, is_being_deleted, is_running, main_container, name, shown, uid
 from packager.modelspec.settings import parse_setting
 from packager.package import layout
 from packager.package.path_checks import shown as shown_path
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from packager.cluster.delete import Deleted
     from packager.cluster.deploy import Deployed
-    from packager.cluster.devcode import Code, CodeFolder
+    from packager.cluster.devcode import CodeFolder
     from packager.cluster.logs import Part
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
@@ -92,15 +91,6 @@ class DevPod:
     folder: str | None  # that the code is copied to; None if it has no code
     is_supervised: bool  # whether its program is started by the script; not where another pod starts it
 
-    @classmethod
-    def of(cls, pod: Object) -> DevPod | None:
-        """Return a pod as one of a session; None if it does not run, or was not changed by `supervisor`."""
-        container = mapping(at(pod, ("spec", "containers", 0)))
-        folder, is_supervised = code_folder(container), mode_of(container)[:1] == ("dev",)
-        if not is_running(pod) or is_being_deleted(pod) or not (folder or is_supervised):
-            return None
-        return cls(pod, folder, is_supervised)
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedDev:
@@ -114,7 +104,7 @@ class PreparedDev:
     @property
     def stop_command(self) -> str:
         """The command line that deletes what the session has deployed."""
-        return _stop_command(self.target, self.source)
+        return self.target.command("dev", "--stop", source=self.source)
 
 
 def code_of(source: Path, spec: Path | None, target: Target, settings: Sequence[str]) -> CodeFolder:
@@ -166,28 +156,30 @@ def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
     live = look_up(target.kubectl, target.manifests.objects)
     refuse_taken(live, target.identity)
     existing = [live.get(key(item)) for item in target.manifests.workloads]
+    prepared = PreparedDev(target, source, code, not any(existing))
+    hint = f"this deletes it: {prepared.stop_command}"
     for item, manifest in zip(existing, target.manifests.workloads, strict=True):
         if item is None:
             continue
-        by = annotation(item, DEPLOYED_BY)
         if is_being_deleted(item):
             raise ClusterError(f"{shown(item)} is being deleted", hint="run it again when it no longer exists")
-        if annotation(item, DEV) is None:
-            message = f"{shown(item)} already exists, and was not deployed by `mlpack dev`"
-            raise ClusterError(message, hint=f"delete it first: {target.command('delete')}")
-        if by != target.person:
-            raise ClusterError(f"{shown(item)} belongs to a session of {shown_path(str(by))}; nothing was changed")
+        _require_session(target, item, "already exists, and was not", f"delete it first: {target.command('delete')}")
         if annotation(item, DEV) != annotation(manifest, DEV):
             message = f"{shown(item)} differs from what would be deployed now in more than its code"
-            raise ClusterError(message, hint=f"this deletes it: {_stop_command(target, source)}")
+            raise ClusterError(message, hint=hint)
     if any(existing) and not all(existing):
-        message = f"only a part of {target.shown_all} exists"
-        raise ClusterError(message, hint=f"this deletes it: {_stop_command(target, source)}")
-    return PreparedDev(target, source, code, not any(existing))
+        raise ClusterError(f"only a part of {target.shown_all} exists", hint=hint)
+    return prepared
 
 
-def _stop_command(target: Target, source: Path) -> str:
-    return target.command("dev", "--stop", source=source)
+def _require_session(target: Target, item: Object, how: str, hint: str, done: str = "changed") -> None:
+    """Raise ClusterError for a workload that was not deployed by a session of this person."""
+    by = annotation(item, DEPLOYED_BY)
+    if not target.identity.owns(item) or annotation(item, DEV) is None:
+        end = "" if done == "changed" else "; nothing was deleted"
+        raise ClusterError(f"{shown(item)} {how} deployed by `mlpack dev`{end}", hint=hint)
+    if by != target.person:
+        raise ClusterError(f"{shown(item)} belongs to a session of {shown_path(str(by))}; nothing was {done}")
 
 
 def deploy(prepared: PreparedDev) -> Deployed:
@@ -202,14 +194,8 @@ def stop(target: Target) -> Deleted:
         ClusterError: The workload was not deployed by a session of this person, or it cannot be deleted.
         TimedOutError: Some objects still exist after five minutes.
     """
-    live = look_up(target.kubectl, target.manifests.workloads)
-    for item in live.values():
-        by = annotation(item, DEPLOYED_BY)
-        if not target.identity.owns(item) or annotation(item, DEV) is None:
-            message = f"{shown(item)} was not deployed by `mlpack dev`; nothing was deleted"
-            raise ClusterError(message, hint=target.command("delete"))
-        if by != target.person:
-            raise ClusterError(f"{shown(item)} belongs to a session of {shown_path(str(by))}; nothing was deleted")
+    for item in look_up(target.kubectl, target.manifests.workloads).values():
+        _require_session(target, item, "was not", target.command("delete"), "deleted")
     return deleting.delete(deleting.prepare(target, keep_results=True), timeout=_REMOVAL_SECONDS)
 
 
@@ -218,20 +204,22 @@ def counted(pods: Sequence[object]) -> str:
     return f"{len(pods)} pod{'' if len(pods) == 1 else 's'}"
 
 
-@dataclass
 class DevLoop:
-    """One call of `mlpack dev`, from the first pod to Ctrl-C."""
+    """One call of `mlpack dev`, from the first pod to Ctrl-C.
 
-    prepared: PreparedDev  # the deployed workloads
-    patience: float  # see `packager.cluster.follow`
-    _pods: tuple[DevPod, ...] = ()
-    _has_begun: bool = False
-    _code: Code | None = None
-    _copied: str = ""
+    Args:
+        prepared: The deployed workloads.
+        patience: See `packager.cluster.follow`.
+    """
 
-    @property
-    def _target(self) -> Target:
-        return self.prepared.target
+    def __init__(self, prepared: PreparedDev, patience: float) -> None:
+        self._prepared = prepared
+        self._target = prepared.target
+        self._patience = patience
+        self._pods: tuple[DevPod, ...] = ()
+        self._has_begun = False
+        self._code = Code({})
+        self._copied = ""
 
     def parts(self) -> Iterator[Part]:
         """Yield the logs of all pods, and remarks, without end; the code is copied whenever it changes.
@@ -240,15 +228,15 @@ class DevLoop:
             ClusterError: The workload cannot run, was deleted or has ended, or a pod cannot be changed.
             MlpackError: The code cannot be used at the beginning.
         """
-        folder, clock = self.prepared.code, self._target.kubectl.runner.clock
+        folder, runner = self._prepared.code, self._target.kubectl.runner
         self._code, state = folder.read(), folder.state()
-        asked, failures, prefixes = clock(), 0, Prefixes()
+        asked, failures, prefixes = runner.clock(), 0, Prefixes()
         with LogStreams(self._target.kubectl) as logs:
             while True:
                 try:
-                    if not self._pods or clock() >= asked + ASK_SECONDS:
+                    if not self._pods or runner.clock() >= asked + ASK_SECONDS:
                         yield from self._find_pods(logs)
-                        asked = clock()
+                        asked = runner.clock()
                     if self._copied != self._code.digest:
                         yield from self._copy()
                     failures = 0
@@ -258,7 +246,7 @@ class DevLoop:
                         raise (error.reason if isinstance(error, BrokenOffError) else error) from None
                     yield f"{error}; connecting again"
                     self._pods = ()
-                    self._target.kubectl.runner.sleep(_PAUSE)
+                    runner.sleep(_PAUSE)
                 for part in logs.parts(LOOK_SECONDS):
                     text = part.content
                     if isinstance(text, bytes):
@@ -271,12 +259,12 @@ class DevLoop:
     def _read_code(self) -> Iterator[Part]:
         """Read the code, or report why it is not copied."""
         try:
-            code = self.prepared.code.read()
+            code = self._prepared.code.read()
         except MlpackError as error:
             yield from map(str, error.problems[:_MOST_NAMES])
             yield f"not copied: {error}"
             return
-        if self._code and (changes := code.changes(self._code)):
+        if changes := code.changes(self._code):
             more = len(changes) - _MOST_NAMES
             listed = ", ".join(map(shown_path, changes[:_MOST_NAMES]))
             yield f"changed: {listed}{f' and {more} more' if more > 0 else ''}"
@@ -284,7 +272,6 @@ class DevLoop:
 
     def _copy(self) -> Iterator[Part]:
         """Copy the code into all pods, and start all programs when all of the old ones have ended."""
-        assert self._code is not None
         runner = self._target.kubectl.runner
         begin = runner.clock()
         archive, digest = self._code.archive(runner.now()), self._code.digest
@@ -301,13 +288,12 @@ class DevLoop:
         yield f"copied to {counted(self._pods)}, and started in {runner.clock() - begin:.1f} s"
 
     def _ask(self, pod: DevPod, script: str, *words: str, given: bytes = b"") -> bytes:
-        shell = ContainerShell(
-            self._target.kubectl, name(pod.pod), main_container(pod.pod), _SECONDS, lambda _text: None
-        )
+        pod_name, container = name(pod.pod), main_container(pod.pod)
+        shell = ContainerShell(self._target.kubectl, pod_name, container, _SECONDS, lambda _text: None)
         try:
             return shell.ask(script, *words, given=[given] if given else ())
         except ScriptError as error:
-            raise ClusterError(f"pod/{name(pod.pod)}: its code cannot be replaced: {error}") from None
+            raise ClusterError(f"pod/{pod_name}: its code cannot be replaced: {error}") from None
 
     def _find_pods(self, logs: LogStreams) -> Iterator[Part]:
         """Find the running pods, wait for all of them, and follow their logs."""
@@ -315,12 +301,11 @@ class DevLoop:
         if pods is None:
             yield f"waiting for the pods of {self._target.shown_all}"
             pods = yield from self._awaited()
-        last = LogRange(tail=_LAST_LINES) if not self._has_begun and not self.prepared.is_new else LogRange()
+        last = LogRange(tail=_LAST_LINES) if not self._has_begun and not self._prepared.is_new else LogRange()
         skipped = [pod for pod in pods if not logs.follow(pod.pod, None, last)]
-        known = {one.pod["metadata"]["uid"] for one in self._pods}
         if skipped and not self._has_begun:
             yield f"the logs of {counted(skipped)} are not shown: too many at the same time"
-        if {pod.pod["metadata"]["uid"] for pod in pods} != known:
+        if {uid(pod.pod) for pod in pods} != {uid(pod.pod) for pod in self._pods}:
             codes = {self._ask(pod, _CODE_OF).decode().strip() for pod in pods if pod.is_supervised}
             self._copied = codes.pop() if len(codes) == 1 else ""
         self._pods, self._has_begun = pods, True
@@ -334,19 +319,24 @@ class DevLoop:
                 raise ClusterError(f"{one.shown} no longer exists", hint="run it again to deploy it")
             kind = one.manifests.kind
             if verdict := kind.ending(snapshot):
-                hint = f"this deletes it: {self.prepared.stop_command}"
+                hint = f"this deletes it: {self._prepared.stop_command}"
                 raise ClusterError(f"{one.shown} has ended: {verdict.summary}", hint=hint)
-            running = [dev for pod in kind.listed(snapshot.pods) if (dev := DevPod.of(pod))]
-            if len(running) < sum(group.count for group in groups_of(Manifest(one.manifests.workload))):
+            missing = sum(group.count for group in groups_of(Manifest(one.manifests.workload)))
+            for pod in kind.listed(snapshot.pods):
+                container = mapping(at(pod, ("spec", "containers", 0)))
+                folder, is_supervised = code_folder(container), mode_of(container)[:1] == ("dev",)
+                if is_running(pod) and not is_being_deleted(pod) and (folder or is_supervised):
+                    pods.append(DevPod(pod, folder, is_supervised))
+                    missing -= 1
+            if missing > 0:
                 return None
-            pods += running
         return tuple(pods)
 
     def _awaited(self) -> Generator[Part, None, tuple[DevPod, ...]]:
         """Wait until all pods run, and return them; yield how the workloads are when that changes."""
         summary = ""
         while True:
-            for update in follow_all(self._target, patience=self.patience):
+            for update in follow_all(self._target, patience=self._patience):
                 if (pods := self._running()) is not None:
                     return pods
                 if update.verdict.summary != summary:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import tarfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from packager.base import plainfiles
 from packager.base.errors import SpecError, UsageError, VerificationError
@@ -58,28 +58,48 @@ class Code:
         return bytes(archive + bytes(2 * tarfile.BLOCKSIZE))
 
 
-class CodeFolder(Protocol):
+class CodeFolder:
     """A folder with code."""
 
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        self._paths: set[Path] = set()
+
     def state(self) -> State:
-        """Return the state of the files of the last `read`; as long as it is the same, the code is."""
+        """Return the state of the files of the last `read`, and of their folders."""
+        entries: set[tuple[object, ...]] = set()
+        for path in self._paths:
+            try:
+                status = path.lstat()
+            except OSError as error:
+                entries.add((path, error.errno))
+            else:
+                entries.add((path, status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode))
+        return frozenset(entries)
 
     def read(self) -> Code:
         """Return the code. Raises MlpackError if some of it cannot be used."""
+        raise NotImplementedError
+
+    def _watch(self, files: Iterable[Path]) -> None:
+        """Watch files, and the folders above them up to the top: a new file changes the time of its folder."""
+        files = set(files)
+        above = {folder for file in files for folder in file.parents if folder.is_relative_to(self.top)}
+        self._paths = {self.top, *files, *above}
 
 
-@dataclass
-class ModelCode:
-    """The code of a variant of a model."""
+class ModelCode(CodeFolder):
+    """The code of a variant of a model.
 
-    spec: Path  # the spec file
-    settings: Sequence[Setting]  # the changes of the spec
-    variant: tuple[str | None, str | None]  # the precision and the mode of the variant
-    _places: frozenset[Path] = frozenset()
+    Args:
+        spec: The spec file.
+        settings: The changes of the spec.
+        variant: The precision and the mode of the variant.
+    """
 
-    def state(self) -> State:
-        """Return the state of the spec, of the files of the code, and of their folders."""
-        return _state(self._places)
+    def __init__(self, spec: Path, settings: Sequence[Setting], variant: tuple[str | None, str | None]) -> None:
+        super().__init__(spec.parent)
+        self._spec, self._settings, self._variant = spec, settings, variant
 
     def read(self) -> Code:
         """Return the code.
@@ -87,31 +107,23 @@ class ModelCode:
         Raises:
             SpecError: The spec is not valid, or has no such variant, or a file is missing or leads out of the folder.
         """
-        self._places = self._places | _with_folders([self.spec], self.spec.parent)
-        loaded = load(self.spec, self.settings)
+        self._watch([self._spec, *self._paths])
+        loaded = load(self._spec, self._settings)
         variants = [(variant.precision, variant.mode) for variant in loaded.spec.variants]
-        if self.variant not in variants:
-            raise SpecError(f"{self.spec} has no longer the variant that runs")
-        files = loaded.sources.code(loaded.spec.code_places(variants.index(self.variant)))
-        self._places = _with_folders([self.spec, *(file.path for file in files)], self.spec.parent)
+        if self._variant not in variants:
+            raise SpecError(f"{self._spec} has no longer the variant that runs")
+        files = loaded.sources.code(loaded.spec.code_places(variants.index(self._variant)))
+        self._watch([self._spec, *(file.path for file in files)])
         # A valid spec has no more code than is read.
         return Code({file.name: file.content or b"" for file in files})
 
 
-@dataclass
-class PackageCode:
+class PackageCode(CodeFolder):
     """The code of a package's folder."""
 
-    folder: Path  # the folder of the package
-    _places: frozenset[Path] = frozenset()
-
-    @property
-    def _code(self) -> Path:
-        return self.folder / layout.SCRIPTS
-
-    def state(self) -> State:
-        """Return the state of the files of the code, and of their folders."""
-        return _state(self._places)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / layout.SCRIPTS)
+        self.folder = folder
 
     def read(self) -> Code:
         """Return the code.
@@ -121,40 +133,17 @@ class PackageCode:
             VerificationError: There is a link, a name that a package may not have, or more than ConfigMaps can hold.
             ToolError: A file cannot be read.
         """
-        if not self._code.is_dir() or self._code.is_symlink():
+        if not self.top.is_dir() or self.top.is_symlink():
             raise UsageError(f"{self.folder} has no code: {layout.SCRIPTS} not found")
-        self._places = self._places | {self._code}
-        entries = tree.walk(self._code, _LIMITS)
-        self._places = _with_folders([self._code / entry.path for entry in entries], self._code)
+        self._watch(self._paths)
+        entries = tree.walk(self.top, _LIMITS)
+        self._watch(self.top / entry.path for entry in entries)
         files = {}
-        for entry in entries:
-            if entry.path in layout.KUSTOMIZATIONS:
-                continue
-            file = str(self._code / entry.path)
+        for path in (entry.path for entry in entries if entry.path not in layout.KUSTOMIZATIONS):
+            file = str(self.top / path)
             try:
-                inactive(entry.path)
+                inactive(path)
             except ContentError as error:
                 raise VerificationError(f"{file}: {error}") from None
-            files[entry.path] = plainfiles.read(self._code, entry.path, file, CODE_BYTES)
+            files[path] = plainfiles.read(self.top, path, file, CODE_BYTES)
         return Code(files)
-
-
-def _with_folders(files: Iterable[Path], top: Path) -> frozenset[Path]:
-    """Return files, and the folders above them up to `top`: a new file changes the time of its folder."""
-    places = {top}
-    for file in files:
-        places.add(file)
-        places.update(folder for folder in file.parents if folder.is_relative_to(top))
-    return frozenset(places)
-
-
-def _state(places: Iterable[Path]) -> State:
-    entries: set[tuple[object, ...]] = set()
-    for place in places:
-        try:
-            status = place.lstat()
-        except OSError as error:
-            entries.add((place, error.errno))
-            continue
-        entries.add((place, status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode))
-    return frozenset(entries)

@@ -1,4 +1,4 @@
-"""Compares objects with their manifests: what the cluster has, and what its policies and webhooks change."""
+"""Compares objects in a cluster with their manifests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.masking import masked
 from packager.base.quantity import parse
-from packager.cluster.ownership import key
-from packager.kubernetes.objects import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from packager.cluster.dry_run import Trial
-    from packager.kubernetes.objects import Object
+    from collections.abc import Iterator
 
 
 _MISSING = object()
@@ -75,7 +70,8 @@ def _compare(desired: Any, actual: Any, path: str) -> Iterator[Difference]:
 
 
 def _compare_lists(desired: list[Any], actual: list[Any], path: str) -> Iterator[Difference]:
-    key = _list_key(desired)
+    # The key whose values are unique in the list, if there is one.
+    key = next((key for key in _KEYS if _are_told_apart(desired, key)), None)
     if key is None:
         for index, item in enumerate(desired):
             yield from _compare(item, actual[index] if index < len(actual) else _MISSING, f"{path}[{index}]")
@@ -83,11 +79,6 @@ def _compare_lists(desired: list[Any], actual: list[Any], path: str) -> Iterator
     actual_by_key = {item.get(key): item for item in actual if isinstance(item, dict)}
     for item in desired:
         yield from _compare(item, actual_by_key.get(item[key], _MISSING), f"{path}[{item[key]}]")
-
-
-def _list_key(items: list[Any]) -> str | None:
-    """Return the key whose values are unique in the list; None if there is none."""
-    return next((key for key in _KEYS if _are_told_apart(items, key)), None)
 
 
 def _are_told_apart(items: list[Any], key: str) -> bool:
@@ -111,37 +102,3 @@ def _short(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     first, *rest = text.splitlines() or [""]
     return f"{first[:60]}..." if rest or len(first) > 60 else first
-
-
-@dataclass(frozen=True, slots=True)
-class AdmissionChange:
-    """A value of a package that admission changes."""
-
-    whose: str  # the changed object or pods: `mpijob/x`, `the pods of worker`
-    difference: Difference  # the value before and after
-
-    def __str__(self) -> str:
-        return f"the cluster changes {self.whose}: {self.difference}"
-
-
-def object_changes(sent: Iterable[Object], planned: Iterable[Object]) -> Iterator[AdmissionChange]:
-    """Yield the changes that admission makes in objects."""
-    before = {key(item): item for item in sent}
-    for item in planned:
-        for difference in _changes(before[key(item)], item) if key(item) in before else ():
-            yield AdmissionChange(shown(item), difference)
-
-
-def pod_changes(trials: Iterable[Trial]) -> Iterator[AdmissionChange]:
-    """Yield the changes that admission makes in pods; the same change in several roles is yielded once."""
-    changes: dict[str, tuple[Difference, list[str]]] = {}
-    for trial in trials:
-        for difference in _changes(trial.sent, trial.answer) if trial.answer else ():
-            changes.setdefault(str(difference), (difference, []))[1].append(trial.role)
-    for difference, roles in changes.values():
-        yield AdmissionChange(f"the pods of {' and '.join(roles)}", difference)
-
-
-def _changes(sent: Object, answer: Object) -> Iterator[Difference]:
-    for difference in differences(sent, answer):
-        yield Difference(difference.path, before=difference.after, after=difference.before)

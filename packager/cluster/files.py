@@ -9,13 +9,15 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, VerificationError
-from packager.cluster.shell import ScriptError
+from packager.cluster.shell import BrokenOffError, ScriptError
 from packager.package.path_checks import ContentError, normalized, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from packager.base.runner import Tell
     from packager.cluster.shell import ContainerShell
+    from packager.kubernetes.kubectl.client import Kubectl
 
 PARTS = ".mlpack-parts"
 """The remote folder for files that arrive, in the folder that they are pushed to."""
@@ -28,6 +30,10 @@ MOST_PROBLEMS = 20
 CHUNK = 1 << 18
 
 _DIGEST = re.compile("[0-9a-f]{64}")
+_ENTRY = re.compile("(?P<mode>[0-9a-f]{1,8}) (?P<size>[0-9]{1,18}) (?P<time>-?[0-9]{1,11}) (?P<name>.+)")
+
+TRIES = 5
+PAUSE = 2.0
 
 # The lowest assumed speed of a storage, to distinguish a hanging command from a slow one without output.
 _BYTES_PER_SECOND = 10 << 20
@@ -162,32 +168,58 @@ def _listing(answer: bytes) -> Listing:
     skipped: list[str] = []
     unread: list[str] = []
     unnamed = 0
+    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
     for line in answer.split(b"\n"):
+        text = line.decode("utf-8", "surrogateescape")
         if line == b"?":
             unnamed += 1
-        elif line.startswith((b"find: ", b"stat: ")):
-            unread.append(shown(line.decode("utf-8", "surrogateescape").partition(": ")[2]))
-        elif line:
+        elif text.startswith(("find: ", "stat: ")):
+            unread.append(shown(text.partition(": ")[2]))
+        elif match := _ENTRY.fullmatch(text):
             try:
-                entry = _entry(line)
-            except (ContentError, ValueError):
-                name = line.split(b" ", 3)[-1].decode("utf-8", "surrogateescape")
-                skipped.append(shown(name.removeprefix("./")))
+                path, mode = normalized(match["name"]), int(match["mode"], 16)
+            except ContentError:
+                skipped.append(shown(match["name"].removeprefix("./")))
                 continue
-            entries[entry.path] = entry
+            kind = kinds.get(stat.S_IFMT(mode), "other")
+            size = int(match["size"]) if kind == "file" else 0
+            entries[path] = StoredEntry(path, kind, size, int(match["time"]), bool(mode & stat.S_IXUSR))
             if len(entries) > MAX_FILES:
                 raise VerificationError(f"the folder contains more than {MAX_FILES:,} files and folders")
+        elif line:
+            skipped.append(shown(text))
     unnamed += max(0, len(skipped) - _MAX_SKIPPED)
     in_order = tuple(entries[path] for path in sorted(entries))
     return Listing(in_order, tuple(skipped[:_MAX_SKIPPED]), unnamed, tuple(unread[:_MAX_SKIPPED]))
 
 
-def _entry(line: bytes) -> StoredEntry:
-    mode_digits, size, modified, name = line.split(b" ", 3)
-    mode = int(mode_digits, 16)
-    path = normalized(name.decode("utf-8", "surrogateescape"))
-    if not path or not (size + modified.removeprefix(b"-")).isdigit() or len(size) > 18 or len(modified) > 12:
-        raise ValueError(line)
-    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
-    kind = kinds.get(stat.S_IFMT(mode), "other")
-    return StoredEntry(path, kind, int(size) if kind == "file" else 0, int(modified), bool(mode & stat.S_IXUSR))
+def with_retries(  # noqa: PLR0913 - what is done, and what the user sees
+    kubectl: Kubectl,
+    attempt: Callable[[], object],
+    tell: Tell,
+    *,
+    what: str,
+    hint: str,
+    may_continue: Callable[[], bool] = lambda: True,
+) -> None:
+    """Call `attempt`, and call it again after a broken connection, some times.
+
+    Args:
+        kubectl: The user's kubectl, whose clock the pauses take.
+        attempt: Goes on where the call before has ended.
+        tell: Receives a message about each broken connection.
+        what: The beginning of the messages.
+        hint: How the user continues.
+        may_continue: Whether another attempt makes sense.
+    """
+    for number in range(1, TRIES + 1):
+        try:
+            attempt()
+        except BrokenOffError as error:
+            if number == TRIES or not may_continue():
+                times = f" {number} times" if number > 1 else ""
+                raise ClusterError(f"{what}{times}: {error}", hint=hint) from None
+            tell(f"{what}: {error}; continuing (attempt {number + 1} of {TRIES})")
+            kubectl.runner.sleep(PAUSE)
+        else:
+            return

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, TimedOutError, UnreachableError
-from packager.cluster.kept_logs import LogKeeper
-from packager.cluster.labels import DEPLOYED_BY, RENDERED
 from packager.cluster.observe import absent, events_of
-from packager.cluster.podwatch import PodWatch
+from packager.cluster.ownership import DEPLOYED_BY, RENDERED
+from packager.cluster.podwatch import LogKeeper, PodWatch
 from packager.diagnosis.diagnose import NOTICE, diagnose, ending_before_deletion
 from packager.diagnosis.past import Memory, Past
 from packager.kubernetes.objects import annotation, is_being_deleted, is_running, shown, uid
@@ -21,7 +20,7 @@ from packager.kubernetes.verdict import Finding, Phase, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from packager.cluster.kept_logs import SnapshotReader
+    from packager.cluster.podwatch import SnapshotReader
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
@@ -162,17 +161,12 @@ def combined(followed: Sequence[Iterator[Update]]) -> Iterator[Update]:
             if update is None:
                 return
             newest[index : index + 1] = [update]
-        worst = min(newest, key=_severity)
-        has_failed = worst.is_last and not worst.verdict.phase.is_good
-        yield replace(worst, is_last=has_failed or all(update.is_last for update in newest), per_workload=tuple(newest))
-        if has_failed or all(update.is_last for update in newest):
+        failed = [update for update in newest if update.is_last and not update.verdict.phase.is_good]
+        worst = min(failed or newest, key=lambda update: _WORST_FIRST.index(update.verdict.phase))
+        is_last = bool(failed) or all(update.is_last for update in newest)
+        yield replace(worst, is_last=is_last, per_workload=tuple(newest))
+        if is_last:
             return
-
-
-def _severity(update: Update) -> tuple[bool, int]:
-    """Return a sort key: failed last updates come first, then all others by phase."""
-    phase = update.verdict.phase
-    return not (update.is_last and not phase.is_good), _WORST_FIRST.index(phase)
 
 
 def _silence_error(error: ClusterError, silence: float) -> ClusterError:
@@ -202,13 +196,11 @@ class _Updates:
         if last is None or last.snapshot is None or not is_well or self._looks % 10 == 0:
             return True
         main = self._kind.main(last.snapshot.pods)
-        return main is None or not is_running(main) or any(is_being_deleted(pod) for pod in last.snapshot.pods)
+        return main is None or not is_running(main) or any(map(is_being_deleted, last.snapshot.pods))
 
     def lacks_events(self, update: Update) -> bool:
         """Whether the wait is over, and only events can still explain the end of the main pod."""
-        if update.snapshot is None or not update.is_last:
-            return False
-        if update.verdict.phase is Phase.SERVING:
+        if update.snapshot is None or not update.is_last or update.verdict.phase is Phase.SERVING:
             return False
         main = self._kind.main(update.snapshot.pods)
         return update.verdict.phase is Phase.FAILED or main is None or is_being_deleted(main)
@@ -216,40 +208,34 @@ class _Updates:
     def update_of(self, snapshot: Snapshot | None, now: float, events: Sequence[Object] = ()) -> Update:
         """Return the update for a snapshot taken at `now`; `events` explain a workload that no longer exists."""
         if snapshot is None:
-            return self._gone_update(events)
+            return Update(self._end(events), None, is_last=True)
         workload = snapshot.workload
         self._workload = self._workload or workload
-        if uid(workload) != uid(self._workload):
-            return _replaced_update(snapshot, "deleted it and deployed it again")
-        if self._rendered and annotation(workload, RENDERED) not in (None, self._rendered):
-            return _replaced_update(snapshot, "deployed something else over it")
+        is_other = uid(workload) != uid(self._workload)
+        if is_other or (self._rendered and annotation(workload, RENDERED) not in (None, self._rendered)):
+            what = "deleted it and deployed it again" if is_other else "deployed something else over it"
+            message = f"{annotation(workload, DEPLOYED_BY) or 'another user'} {what}"
+            finding = Finding("Replaced", shown(workload), message)
+            return Update(Verdict(Phase.ABSENT, message, (finding,)), snapshot, is_last=True)
         self._past = self._memory.add(snapshot, now)
         verdict = diagnose(self._kind, snapshot, self._past, patience=self._patience)
-        is_last = self._is_final(verdict.findings, now) and verdict.phase is not Phase.SERVING
+        # A blocking finding is final when it has lasted longer than its time limit.
+        blocking = {finding.reason: finding for finding in verdict.findings if finding.blocks}
+        self._since = {reason: self._since.get(reason, now) for reason in blocking}
+        is_final = any(now - self._since[reason] >= finding.final_after for reason, finding in blocking.items())
+        is_last = is_final and verdict.phase is not Phase.SERVING
         is_last |= verdict.phase.is_over if self._keep_following else verdict.phase.is_reached
         return Update(verdict, snapshot, is_last=is_last)
 
-    def _gone_update(self, events: Sequence[Object]) -> Update:
-        """Return the update for a workload that does not exist, with its observed end or the cause of its stop."""
+    def _end(self, events: Sequence[Object]) -> Verdict:
+        """Return the verdict on a workload that does not exist: its observed end, or the cause of its stop."""
         if self._workload is None:
-            return Update(Verdict(Phase.ABSENT, "not found"), None, is_last=True)
+            return Verdict(Phase.ABSENT, "not found")
         for finding in self._past.losses or ():
             if finding.subject == shown(self._workload):
-                return Update(Verdict(Phase.FAILED, finding.message, (finding,)), None, is_last=True)
+                return Verdict(Phase.FAILED, finding.message, (finding,))
         verdict = ending_before_deletion(self._kind, self._workload, events, self._past)
-        return Update(verdict or Verdict(Phase.ABSENT, "it was deleted"), None, is_last=True)
-
-    def _is_final(self, findings: tuple[Finding, ...], now: float) -> bool:
-        """Whether a blocking finding has lasted longer than its time limit."""
-        blocking = {finding.reason: finding for finding in findings if finding.blocks}
-        self._since = {reason: self._since.get(reason, now) for reason in blocking}
-        return any(now - self._since[reason] >= finding.final_after for reason, finding in blocking.items())
-
-
-def _replaced_update(snapshot: Snapshot, what: str) -> Update:
-    message = f"{annotation(snapshot.workload, DEPLOYED_BY) or 'another user'} {what}"
-    finding = Finding("Replaced", shown(snapshot.workload), message)
-    return Update(Verdict(Phase.ABSENT, message, (finding,)), snapshot, is_last=True)
+        return verdict or Verdict(Phase.ABSENT, "it was deleted")
 
 
 def follow_one(
@@ -320,17 +306,14 @@ def follow(
         has_waited = stuck_since is not None and patience is not None and now - stuck_since > patience
         if update.is_last or has_waited:
             return
-    raise _timed_out(target, update, timeout or 0)
-
-
-def verdict(target: Target, last: Update) -> Verdict:
-    """Return the verdict of the last update; for a deleted workload, it includes whether its namespace is deleted.
-
-    Raises:
-        UnreachableError: The workload was deleted, and the cluster does not answer.
-    """
-    is_gone = last.verdict.phase is Phase.ABSENT and last.snapshot is None
-    return absent(target.kubectl, last.verdict) if is_gone else last.verdict
+    one = target.per_workload[update.index] if update else target
+    if update is None:
+        message = f"{one.shown}: the cluster did not report the state within {timeout or 0:g} s"
+    elif update.silence:
+        message = f"{one.shown} was {update.verdict.phase} when last seen, {update.silence:.0f} s ago"
+    else:
+        message = f"{one.shown} is still {update.verdict.phase} after {timeout or 0:g} s: {update.verdict.summary}"
+    raise TimedOutError(message, hint=f"it continues in the cluster; follow it with `{one.command('status')}`")
 
 
 def verdicts(target: Target, last: Update) -> tuple[tuple[Target, Verdict], ...]:
@@ -341,16 +324,7 @@ def verdicts(target: Target, last: Update) -> tuple[tuple[Target, Verdict], ...]
     """
     if last.per_workload and last.verdict.phase.is_good:
         return tuple((one, update.verdict) for one, update in zip(target.per_workload, last.per_workload, strict=True))
-    one = target.per_workload[last.index]
-    return ((one, verdict(one, last)),)
-
-
-def _timed_out(target: Target, last: Update | None, timeout: float) -> TimedOutError:
-    target = target.per_workload[last.index] if last else target
-    if last is None:
-        message = f"{target.shown}: the cluster did not report the state within {timeout:g} s"
-    elif last.silence:
-        message = f"{target.shown} was {last.verdict.phase} when last seen, {last.silence:.0f} s ago"
-    else:
-        message = f"{target.shown} is still {last.verdict.phase} after {timeout:g} s: {last.verdict.summary}"
-    return TimedOutError(message, hint=f"it continues in the cluster; follow it with `{target.command('status')}`")
+    one, verdict = target.per_workload[last.index], last.verdict
+    if verdict.phase is Phase.ABSENT and last.snapshot is None:  # its namespace may be deleted, too
+        verdict = absent(target.kubectl, verdict)
+    return ((one, verdict),)

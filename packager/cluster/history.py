@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, DeniedError, NotServedError, ToolError
-from packager.cluster.labels import DEPLOYED_BY, DIGEST, VERSION
 from packager.cluster.observe import selector_flag
-from packager.cluster.ownership import MANAGED_BY, PACKAGE
+from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION
 from packager.cluster.record import past_runs
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.objects import annotation, created, labels, name, owners

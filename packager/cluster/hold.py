@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, DeniedError, HungError, TimedOutError
-from packager.cluster.labels import HOLD, RENDERED
-from packager.cluster.ownership import key
+from packager.cluster.ownership import HOLD, RENDERED, key
 from packager.cluster.results import copied_from_held, lost_with_pods
 from packager.cluster.supervisor import ALL, STATE, mode_of, with_hold
 from packager.kubernetes.kubectl.refusals import error_from
@@ -68,45 +68,23 @@ def hold_of(workload: Object) -> int:
     return int(text) if text.isdecimal() and len(text) < 9 else 0
 
 
-def held_pods(candidates: list[Object]) -> list[Object]:
-    """Return the running pods that are held once their programs have ended."""
-    held = []
-    for pod in candidates:
-        mode = mode_of(mapping(at(pod, ("spec", "containers", 0))))
-        is_first = mode[3:4] == (ALL,) or (annotation(pod, INDEX) or "0") == "0"
-        if is_running(pod) and mode[:1] == ("hold",) and is_first:
-            held.append(pod)
-    return held
+def _is_held(pod: Object) -> bool:
+    """Whether a running pod is held once its program has ended."""
+    mode = mode_of(mapping(at(pod, ("spec", "containers", 0))))
+    is_first = mode[3:4] == (ALL,) or (annotation(pod, INDEX) or "0") == "0"
+    return is_running(pod) and mode[:1] == ("hold",) and is_first
 
 
-def has_ended(kubectl: Kubectl, pod: Object) -> bool:
-    """Return whether a pod's program has ended, so that it only waits for its results to be copied.
-
-    Raises:
-        DeniedError: The user may not run commands in pods.
-    """
-    done = _exec(kubectl, pod, 'read -r code <"$1" && echo "$code"', f"{STATE}/ended")
-    return done is not None and done.strip().isdecimal()
-
-
-def release(kubectl: Kubectl, pod: Object) -> None:
-    """Let a held pod end. Raises the errors of `has_ended`."""
-    _exec(kubectl, pod, ': >"$1"', f"{STATE}/released")
-
-
-def _exec(kubectl: Kubectl, pod: Object, script: str, path: str) -> str | None:
-    """Run a script in the main container of a pod, and return its stdout; None if it failed."""
+def _exec(kubectl: Kubectl, pod: Object, script: str, path: str) -> str:
+    """Run a script in the main container of a pod, and return its stdout; empty if it failed. Raises DeniedError."""
     arguments = ["exec", name(pod), f"--container={main_container(pod)}", "--", "/bin/sh", "-c", script, "sh", path]
     try:
         done = kubectl.run(*arguments, timeout=_SECONDS)
     except HungError:
-        return None
-    if done.returncode == 0:
-        return done.stdout
-    error = error_from(done.stderr)
-    if isinstance(error, DeniedError):
+        return ""
+    if done.returncode != 0 and isinstance(error := error_from(done.stderr), DeniedError):
         raise error
-    return None
+    return done.stdout if done.returncode == 0 else ""
 
 
 class HeldResults:
@@ -128,7 +106,7 @@ class HeldResults:
         self._patience = patience
         self._tell = tell
         self._asked: dict[str, float] = {}
-        self._failures: dict[str, int] = {}
+        self._failures: Counter[str] = Counter()
         self._released: set[str] = set()
 
     def read(self, snapshot: Snapshot) -> None:
@@ -138,29 +116,29 @@ class HeldResults:
             ToolError: The folder cannot be written.
         """
         kubectl, kind = self._target.kubectl, self._target.manifests.kind
-        for pod in held_pods(kind.listed(snapshot.pods)):
+        for pod in filter(_is_held, kind.listed(snapshot.pods)):
             key, now = uid(pod), kubectl.runner.clock()
             if key in self._released or now - self._asked.get(key, now - _EVERY) < _EVERY:
                 continue
             self._asked[key] = now
             try:
-                if has_ended(kubectl, pod) and self._has_copied(snapshot, pod):
-                    release(kubectl, pod)
+                code = _exec(kubectl, pod, 'read -r code <"$1" && echo "$code"', f"{STATE}/ended")
+                if code.strip().isdecimal() and self._has_copied(snapshot, pod):
+                    _exec(kubectl, pod, ': >"$1"', f"{STATE}/released")
                     self._released.add(key)
             except DeniedError as error:
                 self.error = error
 
     def _has_copied(self, snapshot: Snapshot, pod: Object) -> bool:
         """Copy the results of a held pod, and return whether it may end: they are copied, or cannot be."""
+        patience, tell = self._patience, self._tell
         try:
-            results = copied_from_held(
-                self._target, snapshot, pod, self._folder, patience=self._patience, tell=self._tell
-            )
+            results = copied_from_held(self._target, snapshot, pod, self._folder, patience=patience, tell=tell)
         except (ClusterError, TimedOutError) as error:
             self.error = error
-            self._failures[uid(pod)] = self._failures.get(uid(pod), 0) + 1
+            self._failures[uid(pod)] += 1
             return self._failures[uid(pod)] == _TRIES
         if results is not None:
-            self.copies[str(results.folder)] = results
+            self.copies[results.folder] = results
         self.error = None
         return True

@@ -48,9 +48,6 @@ _STAMP = re.compile(rb"(2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\
 # The messages of a kubelet in place of a log that it cannot read (pkg/kubelet/kuberuntime).
 _KUBELET_ERROR = re.compile(rb"unable to retrieve container logs|failed to (try resolving|open log|create fs|watch)")
 
-# The interval in which a kubelet checks the sizes of logs (containerLogMonitorInterval).
-_ROTATION = timedelta(seconds=10)
-
 # The size at which a kubelet begins a new file for a log (containerLogMaxSize); a reader that comes later gets only it.
 _MOST_KEPT = 10 << 20
 
@@ -88,22 +85,22 @@ class _Lines:
 
     def __init__(self, part: LogRange) -> None:
         self.first = self.last = b""  # the times of the first and of the newest line
-        self.begins_later = False  # whether the first line after `resume` is newer than the last one before
+        self.has_gap = False  # whether an answer did not contain the newest line of the one before
         self.size = 0  # the bytes that were yielded
         self._since = part.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").encode() if part.since else b""
         self._has_times = part.has_times
         self._count = 0  # the lines with the newest time
         self._given = 0  # the yielded bytes of the newest line, while it has no end
-        self._again: int | None = None  # the lines with the newest time that are returned again; None after them
-        self._is_first = False  # whether no line was seen since `resume`
+        self._is_again = False  # whether lines are returned that were read before
+        self._again = 0  # the lines with the newest time that were returned again
         self._rest = b""
         self._is_within = False  # whether the next bytes belong to a line that has begun
         self._is_skipped = False  # whether these bytes are skipped
 
     def resume(self) -> None:
         """Begin with a new answer of kubectl."""
-        self._rest, self._is_within, self.begins_later = b"", False, False
-        self._again, self._is_first = (0, True) if self.last else (None, False)
+        self._rest, self._is_within, self.has_gap = b"", False, False
+        self._is_again, self._again = bool(self.last), 0
 
     def take(self, data: bytes, *, is_end: bool = False) -> bytes:
         """Return the unread bytes of the complete lines, and of a long line that has not ended."""
@@ -118,40 +115,34 @@ class _Lines:
 
     def _line(self, line: bytes) -> bytes:
         """Return the unread bytes of a line, or of a part of it."""
-        has_end = line.endswith(b"\n")
-        if self._is_within:
-            self._is_within = not has_end
-            self._given = 0 if has_end else self._given + len(line)
-            return b"" if self._is_skipped else line
-        stamp = _STAMP.match(line)
-        time = _time(stamp) if stamp else b""
-        if not time:
-            # Without an end, the answer broke off within a time.
-            return line if has_end and not self.last else b""
-        assert stamp is not None
-        text, self._is_within = line[stamp.end() :], not has_end
-        skip = self._bytes_before(time)
-        self._is_skipped = time < self._since or skip is None
-        if not self._is_skipped:
-            self.first = self.first or time
-            self._given = 0 if has_end else len(text)
-        if self._is_skipped or not skip:
-            return b"" if self._is_skipped else (time + b"Z " + text if self._has_times else text)
-        return text[skip:]
+        has_end, head, known = line.endswith(b"\n"), b"", 0
+        if not self._is_within:
+            stamp = _STAMP.match(line)
+            time = _time(stamp) if stamp else b""
+            if not stamp or not time:
+                # Without an end, the answer broke off within a time.
+                return line if has_end and not self.last else b""
+            line = line[stamp.end() :]
+            known = self._known_bytes(time)
+            self._is_skipped = known < 0 or time < self._since
+            if not self._is_skipped:
+                self.first = self.first or time
+                self._given = 0
+                head = time + b"Z " if self._has_times and not known else b""
+        self._is_within = not has_end
+        if self._is_skipped:
+            return b""
+        self._given = 0 if has_end else self._given + len(line)
+        return head + line[known:]
 
-    def _bytes_before(self, time: bytes) -> int | None:
-        """Return how many bytes of a line were read before; None for all."""
-        if self._is_first:
-            self._is_first = False
-            self.begins_later = time > self.last
-        if self._again is not None and time <= self.last:
-            if time < self.last or self._again < self._count - 1:
-                self._again += time == self.last
-                return None
-            if self._again == self._count - 1:
-                self._again += 1
-                return self._given or None
-        self._again = None
+    def _known_bytes(self, time: bytes) -> int:
+        """Return how many bytes of a line were read before; -1 for all."""
+        if self._is_again and time <= self.last:
+            self._again += time == self.last
+            if time < self.last or self._again <= self._count:
+                return self._given if self._again == self._count and self._given else -1
+        self.has_gap |= self._is_again and not self._again
+        self._is_again = False
         if time > self.last:
             self.last, self._count = time, 0
         self._count += time == self.last
@@ -178,8 +169,7 @@ class ContainerLog:
         self.notes: list[str] = []  # what is missing at the position that was reached
         self.is_gone = False  # whether the pod no longer exists
         self.has_end = False  # whether the last answer was read to its end
-        self.is_late = False  # whether an empty log may have had lines: its container has run long enough
-        self._kubectl = kubectl
+        self.kubectl = kubectl
         self._part = part
         self._lines = _Lines(part)
         self._restarts: int | None = None  # of the container whose log was read last
@@ -209,6 +199,11 @@ class ContainerLog:
         is_last = self.pod["spec"].get("restartPolicy") == "Never"
         return is_over or (is_last and entry is not None and "terminated" in entry["state"])
 
+    @property
+    def is_terminated(self) -> bool:
+        """Whether the container does not run now, and has run."""
+        return "terminated" in (self._status() or {"state": {}})["state"]
+
     def _status(self) -> Object | None:
         entries = container_statuses(self.pod)
         return next((dict(entry) for entry in entries if entry["name"] == self.container), None)
@@ -226,24 +221,15 @@ class ContainerLog:
             UnreachableError: The cluster or the pod's kubelet does not answer; bytes before that were yielded.
             ClusterError: The cluster refuses to return the log.
         """
-        entry = self._status() or {"state": {}}
-        restarts = int(entry.get("restartCount") or 0)
-        if self._part.is_previous:
-            yield from self._read_one(["--previous"], idle, None)
-            return
-        if restarts and self._part.tail is None and restarts != self._restarts:
+        restarts, earlier = int((self._status() or {}).get("restartCount") or 0), self._restarts
+        if self._part.is_previous or (restarts and self._part.tail is None and restarts != earlier):
             # kubectl has only one previous container's log.
-            if self._restarts is not None and restarts > self._restarts + 1:
+            if earlier is not None and restarts > earlier + 1:
                 self._note_gap()
             yield from self._read_one(["--previous"], idle, None)
-        is_same = self._restarts == restarts
-        self._restarts = restarts
-        yield from self._read_one(["--follow"] if start else [], idle, start, is_same=is_same)
-        if self._part.is_whole and not self._lines.first:
-            state = entry["state"].get("running") or entry["state"].get("terminated") or {}
-            if begin := state.get("startedAt"):
-                until = moment(state["finishedAt"]) if state.get("finishedAt") else self._kubectl.runner.now()
-                self.is_late = until - moment(begin) > _ROTATION
+        if not self._part.is_previous:
+            self._restarts = restarts
+            yield from self._read_one(["--follow"] if start else [], idle, start, is_same=earlier == restarts)
 
     def _read_one(
         self,
@@ -257,7 +243,7 @@ class ContainerLog:
         lines.resume()
         arguments = ["logs", name(self.pod), f"--container={self.container}", "--timestamps", *flags, *self._from()]
         message = b""
-        with self._kubectl.start(*arguments, idle=idle) as running:
+        with self.kubectl.start(*arguments, idle=idle) as running:
             if start:
                 start(running)
             while chunk := running.stdout.read1(_CHUNK):
@@ -265,9 +251,9 @@ class ContainerLog:
                     message = chunk
                     continue
                 text = lines.take(chunk)
-                if lines.begins_later and is_same:
+                if lines.has_gap and is_same:
                     self._note_gap()
-                lines.begins_later = False
+                lines.has_gap = False
                 if text:
                     if lines.size >= _ENOUGH:
                         self._note_late()
@@ -343,6 +329,17 @@ def read_once(log: ContainerLog, patience: float = PATIENCE) -> Iterator[bytes]:
         yield from log.read(idle=idle)
 
 
+def log_end(log: ContainerLog, size: int, seconds: float = PATIENCE) -> bytes:
+    """Return the last bytes of a log that are read within some seconds. Raises the errors of `read_once`."""
+    end, clock = b"", log.kubectl.runner.clock
+    deadline = clock() + seconds
+    for block in read_once(log, seconds):
+        end = (end + block)[-size:]
+        if clock() > deadline:
+            break
+    return end
+
+
 def with_log_end(kubectl: Kubectl, finding: Finding) -> Finding:
     """Return the finding with the end of the container's log if the pod's status did not contain it."""
     if finding.log or not finding.container:
@@ -350,11 +347,8 @@ def with_log_end(kubectl: Kubectl, finding: Finding) -> Finding:
     entry = {"name": finding.container, "state": {"terminated": {}}}
     metadata = {"name": finding.subject.removeprefix("pod/")}
     pod = {"metadata": metadata, "spec": {}, "status": {"containerStatuses": [entry]}}
-    log = ContainerLog(kubectl, pod, finding.container, LogRange(tail=LAST_LINES))
-    end = b""
     try:
-        for block in read_once(log):
-            end = (end + block)[-4 * _CHUNK :]
+        end = log_end(ContainerLog(kubectl, pod, finding.container, LogRange(tail=LAST_LINES)), 4 * _CHUNK)
     except MlpackError:
         return finding
     return replace(finding, log=last_lines(end.decode(errors="replace")))
@@ -387,12 +381,17 @@ class Prefixes:
 
 @dataclass(eq=False)
 class _Stream:
-    """A thread that follows a log."""
+    """A log that a thread follows."""
 
     log: ContainerLog
-    thread: threading.Thread
+    thread: threading.Thread | None = None
     running: Running | None = None
     error: ClusterError | None = None  # of the last read; None if that has succeeded
+    has_answered: bool = False  # whether it has read something, or could not
+
+    @property
+    def is_alive(self) -> bool:
+        return self.thread is not None and self.thread.is_alive()
 
 
 class LogStreams:
@@ -401,17 +400,24 @@ class LogStreams:
     def __init__(self, kubectl: Kubectl) -> None:
         self._kubectl = kubectl
         self._is_over = threading.Event()
-        self._lock = threading.Lock()
         self._news = threading.Condition()  # notified when a stream has read something, or a pod has changed
         self._parts: queue.Queue[LogPart] = queue.Queue(_BLOCKS)
         self._streams: dict[tuple[str, str], _Stream] = {}
-        self._answered: set[tuple[str, str]] = set()  # the streams that have read something, or could not
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._stop()
+        with self._news:
+            self._is_over.set()
+            streams = list(self._streams.values())
+            self._news.notify_all()
+        for stream in streams:
+            if stream.running:
+                stream.running.stop()
+        for stream in streams:
+            if stream.thread:
+                stream.thread.join(_END_SECONDS)
 
     @property
     def logs(self) -> list[ContainerLog]:
@@ -432,29 +438,30 @@ class LogStreams:
             Whether the log is read; it is not while MOST_STREAMS others are.
         """
         key = uid(pod), container or main_container(pod)
-        with self._lock:
+        with self._news:
             earlier = self._streams.get(key)
             if earlier:
                 earlier.log.pod = pod
-                with self._news:
-                    self._news.notify_all()
-                if is_deleted or not earlier.log.is_gone or earlier.thread.is_alive():
+                self._news.notify_all()
+                if is_deleted or not earlier.log.is_gone or earlier.is_alive:
                     return True
             log = earlier.log if earlier else ContainerLog(self._kubectl, pod, container, part)
             log.is_gone = False
             if self._is_over.is_set() or not log.has_begun:
                 return True
-            if sum(stream.thread.is_alive() for stream in self._streams.values()) >= MOST_STREAMS:
+            if sum(stream.is_alive for stream in self._streams.values()) >= MOST_STREAMS:
                 return False
-            stream = _Stream(log, threading.Thread(target=self._read, args=(key,), daemon=True))
-            self._streams[key] = stream
-        stream.thread.start()
+            stream = self._streams[key] = _Stream(log)
+            stream.thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
+            stream.thread.start()
         return True
 
     def wait(self, seconds: float) -> None:
         """Wait until each stream has read something, or could not, but at most this long."""
         with self._news:
-            self._news.wait_for(lambda: self._streams.keys() <= self._answered or self._parts.full(), seconds)
+            self._news.wait_for(
+                lambda: all(stream.has_answered for stream in self._streams.values()) or self._parts.full(), seconds
+            )
 
     def parts(self, seconds: float = 0.0) -> Iterator[LogPart]:
         """Yield the parts that were read, and wait for the first one at most this long."""
@@ -467,19 +474,18 @@ class LogStreams:
         """Yield the rest of all logs: of those that still follow a running container, what there is now."""
         waited = 0.0
         while waited < patience and any(
-            stream.thread.is_alive() and stream.log.has_ended and not stream.error for stream in self._streams.values()
+            stream.is_alive and stream.log.has_ended and not stream.error for stream in self._streams.values()
         ):
             waited += 0.1
             for part in self.parts(0.1):
                 waited = 0.0
                 yield part
-        self._is_over.set()
-        stopping = threading.Thread(target=self._stop, daemon=True)
+        stopping = threading.Thread(target=self.__exit__, daemon=True)
         stopping.start()
         while stopping.is_alive():
             yield from self.parts(0.02)
         yield from self.parts()
-        for stream in list(self._streams.values()):
+        for stream in self._streams.values():
             log = stream.log
             if log.is_gone and not log.has_end:
                 missing = f"the end of the log of {log.shown} is missing: the pod was deleted before it was read"
@@ -492,67 +498,47 @@ class LogStreams:
                     yield LogPart(log, block)
             except ClusterError as error:
                 stream.error = error
-            yield from (LogPart(log, note) for note in _taken(log.notes))
+            yield from (LogPart(log, note) for note in log.notes)
 
-    def _stop(self) -> None:
-        self._is_over.set()
-        with self._lock:
-            streams = list(self._streams.values())
-        with self._news:
-            self._news.notify_all()
-        for stream in streams:
-            if stream.running:
-                stream.running.stop()
-        for stream in streams:
-            stream.thread.join(_END_SECONDS)
-
-    def _read(self, key: tuple[str, str]) -> None:
+    def _read(self, stream: _Stream) -> None:
         """Read a log until its container has ended; what breaks off is continued after the last line."""
-        stream = self._streams[key]
-        log = stream.log
+        log, is_over = stream.log, self._is_over
 
         def begin(running: Running) -> None:
             stream.running = running
-            if self._is_over.is_set():
+            if is_over.is_set():
                 running.stop()
 
-        while not self._is_over.is_set():
-            pod, size = log.pod, log.size
+        while not is_over.is_set():
+            pod, size, error = log.pod, log.size, None
             try:
                 for block in log.read(idle=lambda _seconds: None, start=begin):
                     stream.error = None
-                    self._put(*(LogPart(log, note) for note in _taken(log.notes)), LogPart(log, block))
-                    self._answer(key)
-                stream.error = None
-            except ClusterError as error:
-                stream.error = None if self._is_over.is_set() else error
-            except (MlpackError, OSError, ValueError) as error:
-                stream.error = ClusterError(f"the log of {log.shown} cannot be read: {error}")
-            self._put(*(LogPart(log, note) for note in _taken(log.notes)))
-            self._answer(key)
+                    self._put(stream, block)
+            except ClusterError as refusal:
+                error = refusal
+            except (MlpackError, OSError, ValueError) as failure:
+                error = ClusterError(f"the log of {log.shown} cannot be read: {failure}")
+            stream.error = None if is_over.is_set() else error
+            self._put(stream)
             # A kubelet ends with the file that it reads, although it has begun another one, if the container has ended.
             is_at_end = log.size < _MOST_KEPT or log.size == size
             if log.is_gone or (log.has_ended and is_at_end and stream.error is None):
                 return
             with self._news:  # the state of the pod is known a moment later
-                self._news.wait_for(lambda: self._is_over.is_set() or log.pod is not pod, _PAUSE)  # noqa: B023
+                self._news.wait_for(lambda: is_over.is_set() or log.pod is not pod, _PAUSE)  # noqa: B023
             if stream.error:
-                self._is_over.wait(_PAUSE)
+                is_over.wait(_PAUSE)
 
-    def _answer(self, key: tuple[str, str]) -> None:
-        with self._news:
-            self._answered.add(key)
-            self._news.notify_all()
-
-    def _put(self, *parts: LogPart) -> None:
-        for part in parts:
-            while not self._is_over.is_set() or not self._parts.full():
+    def _put(self, stream: _Stream, *blocks: bytes) -> None:
+        """Pass on the notes on a log and new blocks of it; while they are not taken, kubectl waits."""
+        contents: list[bytes | str] = [*stream.log.notes, *blocks]
+        stream.log.notes = []
+        for content in contents:
+            while not (self._is_over.is_set() and self._parts.full()):
                 with suppress(queue.Full):
-                    self._parts.put(part, timeout=_PAUSE)
+                    self._parts.put(LogPart(stream.log, content), timeout=_PAUSE)
                     break
-
-
-def _taken(notes: list[str]) -> list[str]:
-    """Return notes, and empty their list."""
-    taken, notes[:] = list(notes), []
-    return taken
+        with self._news:
+            stream.has_answered = True
+            self._news.notify_all()

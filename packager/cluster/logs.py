@@ -9,7 +9,7 @@ from packager.base.errors import ClusterError, UnreachableError, UsageError
 from packager.cluster.follow import follow_one
 from packager.cluster.logreader import WHOLE, ContainerLog, LogRange, LogStreams, Prefixes, read_once
 from packager.cluster.podwatch import PodWatch
-from packager.cluster.target import pod_of_index
+from packager.cluster.target import pods_by_index
 from packager.kubernetes.manifest import Manifest, listing, mapping
 from packager.kubernetes.objects import container_names, created, name, uid
 from packager.kubernetes.pods import after_carriage_return
@@ -71,37 +71,27 @@ class Feed:
         self.has_written = False  # whether any byte has been read
         self.error: ClusterError | None = None  # the error of the last reading; None if everything could be read
         self.target = target
+        self.selection = selection
+        self.part = part
         self.streams = LogStreams(target.kubectl)
         # sees pods that begin and end between two looks, for a follower of the workload
         self.watch = PodWatch(target.kubectl, self._begin)
         self._also = also
-        self._selection = selection
-        self._part = part
         self._workload: Object | None = None
-        self._has_waited = False
         self._has_read = False
-        self._has_warned: set[str] = set()
+        self._has_said: set[str] = set()
         self._failing_since = 0.0
         self._prefixes = Prefixes()
-
-    @property
-    def _is_of_all(self) -> bool:
-        selection, kind = self._selection, self.target.manifests.kind
-        workload = self._workload or self.target.manifests.workload
-        return selection.all_pods or (selection.worker is None and bool(kind.indexes(workload)))
+        has_indexes = bool(target.manifests.kind.indexes(target.manifests.workload))
+        self._is_of_all = selection.all_pods or (selection.worker is None and has_indexes)
 
     def select(self, snapshot: Snapshot) -> Sequence[Object]:
         """Return the pods whose logs are read. Raises UsageError if there is no such worker or container."""
-        kind, worker, container = self.target.manifests.kind, self._selection.worker, self._selection.container
+        kind, worker, container = self.target.manifests.kind, self.selection.worker, self.selection.container
         self._workload = snapshot.workload
-        if worker is not None and kind.indexes(snapshot.workload):
-            pod = pod_of_index(kind, snapshot, worker)
-            pods = [pod] if pod else []
-        else:
-            workers = kind.workers(snapshot.pods)
-            if worker is not None and workers and worker >= len(workers):
-                raise UsageError(f"worker {worker} not found", hint=f"there are 0 to {len(workers) - 1}")
-            pods = self._selected(snapshot.pods)
+        if worker is not None:
+            pods_by_index(kind, snapshot.workload, snapshot.pods, worker)
+        pods = self._selected(snapshot.workload, snapshot.pods)
         if container is None:
             return pods
         having = [pod for pod in pods if container in container_names(pod)]
@@ -110,17 +100,13 @@ class Feed:
             raise UsageError(f"container {container} not found", hint=f"there are {names}")
         return having
 
-    def _selected(self, pods: Sequence[Object]) -> list[Object]:
+    def _selected(self, workload: Object, pods: Sequence[Object]) -> list[Object]:
         """Return those pods of an attempt whose logs are read, as far as they exist."""
-        kind, worker = self.target.manifests.kind, self._selection.worker
-        workload = self._workload or self.target.manifests.workload
-        if worker is not None:
-            by_index = kind.indexed(pods) if kind.indexes(workload) else dict(enumerate(kind.workers(pods)))
-            return [by_index[worker]] if worker in by_index else []
+        kind, worker = self.target.manifests.kind, self.selection.worker
         if self._is_of_all:
             return kind.listed(pods)
-        main = kind.main(pods)
-        return [main] if main else []
+        pod = kind.main(pods) if worker is None else pods_by_index(kind, workload, pods).get(worker)
+        return [pod] if pod else []
 
     def _begin(self, pods: Sequence[Object]) -> None:
         """Begin with the logs of pods that the watch has seen, all since the workload was created."""
@@ -128,70 +114,65 @@ class Feed:
         if self._also:
             self._also(pods)
         if workload is not None:
-            self._follow(self._selected([pod for pod in pods if created(pod) >= created(workload)]))
+            self._follow(self._selected(workload, [pod for pod in pods if created(pod) >= created(workload)]))
 
     def _follow(self, pods: Iterable[Object]) -> bool:
-        followed = [self.streams.follow(pod, self._selection.container, self._part) for pod in pods]
+        followed = [self.streams.follow(pod, self.selection.container, self.part) for pod in pods]
         return all(followed)
 
     def missing(self, pods: Sequence[Object]) -> Iterator[str]:
         """Yield a remark if there are no pods yet."""
-        if not pods and not self._has_waited:
-            yield f"waiting for the {'pods' if self._is_of_all else 'pod'} of {self.target.shown}"
-            self._has_waited = True
+        if not pods:
+            yield from self._say_once(f"waiting for the {'pods' if self._is_of_all else 'pod'} of {self.target.shown}")
 
     def read(self, snapshot: Snapshot) -> Iterator[Part]:
         """Yield the new parts, and set `error` if some could not be read."""
         pods = self.select(snapshot)
         yield from self.missing(pods)
         if self.watch.is_refused:
-            yield from self._warn("you may not watch pods: logs of pods that are deleted within seconds may be missing")
+            refused = "you may not watch pods: logs of pods that are deleted within seconds may be missing"
+            yield from self._say_once(refused)
         living = set(map(uid, snapshot.pods))
-        deleted = [pod for pod in self.watch.pods_since(created(snapshot.workload)) if uid(pod) not in living]
-        for pod in deleted if self._selection.worker is None else ():
-            if self._selected([pod]):
-                self.streams.follow(pod, self._selection.container, self._part, is_deleted=True)
+        if self.selection.worker is None:
+            for pod in self.watch.pods_since(created(snapshot.workload)):
+                if uid(pod) not in living and self._selected(snapshot.workload, [pod]):
+                    self.streams.follow(pod, self.selection.container, self.part, is_deleted=True)
         if not self._follow(pods):
-            yield from self._warn("too many pods run at the same time: logs of some are printed when others have ended")
-        self._part = LogRange(None, self._part.since, self._part.has_times)  # all lines of later pods are new
+            many = "too many pods run at the same time: logs of some are printed when others have ended"
+            yield from self._say_once(many)
+        self.part = LogRange(None, self.part.since, self.part.has_times)  # all lines of later pods are new
         self.streams.wait(_FIRST_SECONDS)
         yield from self._shown(self.streams.parts())
-        self._has_read |= bool(pods) and self.streams.error is None
-        yield from self._judge(self.streams.error)
+        error = self.streams.error
+        self._has_read |= bool(pods) and error is None
+        if error is not None and self.error is None:
+            self._failing_since = self.target.kubectl.runner.clock()
+            yield f"{error}; it continues when the log can be read"
+        elif error is None and self.error is not None:
+            yield "the log can be read again"
+        self.error = error
 
     def finish(self) -> Iterator[Part]:
         """Yield the rest of the logs, and set `error` if it cannot be read."""
         yield from self._shown(self.streams.finish())
         self.error = self.streams.error
 
-    def _judge(self, error: ClusterError | None) -> Iterator[str]:
-        earlier, self.error = self.error, error
-        if error is not None and earlier is None:
-            self._failing_since = self.target.kubectl.runner.clock()
-            yield f"{error}; it continues when the log can be read"
-        elif error is None and earlier is not None:
-            yield "the log can be read again"
-
-    def _warn(self, text: str) -> Iterator[str]:
-        if text not in self._has_warned:
-            self._has_warned.add(text)
+    def _say_once(self, text: str) -> Iterator[str]:
+        if text not in self._has_said:
+            self._has_said.add(text)
             yield text
 
     def raise_if_hopeless(self) -> None:
         """Raise the error of the last reading if waiting would not help."""
-        if self.error is None:
-            return
         refused = REFUSED_SECONDS if self._has_read else 0.0
         patience = UNANSWERED_SECONDS if isinstance(self.error, UnreachableError) else refused
-        if self.target.kubectl.runner.clock() - self._failing_since >= patience:
+        if self.error is not None and self.target.kubectl.runner.clock() - self._failing_since >= patience:
             raise self.error
 
     def _shown(self, parts: Iterable[LogPart]) -> Iterator[Part]:
         for part in parts:
-            if isinstance(part.content, str):
-                yield part.content
-            else:
-                yield self.prefixed(name(part.log.pod), part.content)
+            content = part.content
+            yield content if isinstance(content, str) else self.prefixed(name(part.log.pod), content)
 
     def prefixed(self, pod: str, data: bytes) -> bytes:
         """Return lines with the name of their pod, if there may be several."""
@@ -201,43 +182,39 @@ class Feed:
 
 def logs(feed: Feed) -> Iterator[Part]:
     """Yield the logs that the pods of `feed` have written until now."""
-    target = feed.target
+    target, part = feed.target, feed.part
     snapshot = target.observe(events=False)
     if snapshot is None:
         raise ClusterError(f"{target.shown} not found", hint=target.command("deploy"))
     pods = feed.select(snapshot)
     yield from feed.missing(pods)
-    readers, problem = [], None
-    for pod in pods:
-        log = ContainerLog(target.kubectl, pod, feed._selection.container, feed._part)  # noqa: SLF001
-        readers.append(log)
+    logs = [ContainerLog(target.kubectl, pod, feed.selection.container, part) for pod in pods]
+    problem: ClusterError | None = None
+    for log in logs:
         try:
             for block in read_once(log):
-                yield feed.prefixed(name(pod), block)
+                yield feed.prefixed(name(log.pod), block)
         except ClusterError as error:
             problem = problem or error
         yield from log.notes
+    if problem is None and not feed.has_written:
+        problem = _nothing_written(target, part, logs)
     if problem:
         raise problem
-    empty = None if feed.has_written else _nothing_written(target, feed._part, readers)  # noqa: SLF001
-    if empty:
-        raise empty
 
 
 def _nothing_written(target: Target, part: LogRange, logs: Sequence[ContainerLog]) -> ClusterError | None:
     """Return the error for a log that was read without an error and is empty; None for a part that may be empty."""
-    hint = target.command("status")
+    message = f"{target.shown} has written nothing yet"
     if part.is_previous:
-        return ClusterError(f"{target.shown} has no log from before a restart", hint=hint)
-    if not part.is_whole:
+        message = f"{target.shown} has no log from before a restart"
+    elif not part.is_whole:
         return None
-    for log in logs:
-        if log.is_gone:
-            return ClusterError(f"{log.shown} was deleted, and its log with it", hint=hint)
-        if log.is_late:
-            kept = "or its node has already removed the log"
-            return ClusterError(f"{target.shown} has written nothing yet, {kept}", hint=hint)
-    return ClusterError(f"{target.shown} has written nothing yet", hint=hint)
+    elif gone := next((log for log in logs if log.is_gone), None):
+        message = f"{gone.shown} was deleted, and its log with it"
+    elif any(log.is_terminated for log in logs):
+        message += ", or its node has already removed the log"
+    return ClusterError(message, hint=target.command("status"))
 
 
 def follow(feed: Feed) -> Iterator[Part]:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.errors import RenderError, UsageError
 from packager.base.problems import show, similar
-from packager.cluster.labels import DEPLOYED_BY, DIGEST, RENDERED, VERSION
+from packager.cluster.ownership import DEPLOYED_BY, DIGEST, RENDERED, VERSION
 from packager.kubernetes.objects import name
 from packager.workloads.kinds import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from packager.kubernetes.objects import Object
     from packager.workloads.workload import Workload
 
@@ -88,7 +85,13 @@ class Manifests:
     def stamped(self, package_digest: str, deployed_by: str, version: str | None = None) -> str:
         """Return all objects, with the labels and annotations of a deploy, as one JSON List for `kubectl apply`."""
         labels, notes = self.stamp(package_digest, deployed_by, version)
-        return as_list([_with(item, labels, notes) for item in self.objects])
+        stamped = []
+        for item in self.objects:
+            metadata = item["metadata"]
+            own = {"labels": metadata.get("labels") or {}, "annotations": metadata.get("annotations") or {}}
+            added = {"labels": {**own["labels"], **labels}, "annotations": {**own["annotations"], **notes}}
+            stamped.append({**item, "metadata": {**metadata, **added}})
+        return as_list(stamped)
 
     def stamp(
         self, package_digest: str, deployed_by: str, version: str | None = None
@@ -123,7 +126,9 @@ def load(rendered: str, overlay: str, main: str = "") -> Manifests:
         if not _is_object(item):
             message = f"{overlay}: expected an object with apiVersion, kind and name, but kubectl rendered {show(item)}"
             raise RenderError(message)
-    workloads = [item for item in objects if _is_workload(item)]
+    # Another API group may have a kind of the same name.
+    groups = {kind: workload.resource.partition(".")[2] for kind, workload in kinds().items()}
+    workloads = [item for item in objects if groups.get(item["kind"]) == item["apiVersion"].rpartition("/")[0]]
     if not workloads or len({(item["kind"], name(item)) for item in workloads}) < len(workloads):
         listed = ", ".join(f"{item['kind']} {name(item)}" for item in workloads) or "none"
         raise RenderError(
@@ -138,12 +143,6 @@ def load(rendered: str, overlay: str, main: str = "") -> Manifests:
     digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
     workloads.sort(key=lambda item: (name(item) != main, kinds()[item["kind"]].serves))
     return Manifests(tuple(objects), tuple(workloads), digest)
-
-
-def _is_workload(item: Object) -> bool:
-    """Whether an object has a supported kind, and is not of another API group's kind with the same name."""
-    kind = kinds().get(item["kind"])
-    return kind is not None and item["apiVersion"].rpartition("/")[0] == kind.resource.partition(".")[2]
 
 
 def _is_object(item: Any) -> bool:
@@ -165,11 +164,3 @@ def _has_container(kind: Workload, workload: Object) -> bool:
         return isinstance(kind.pod_template(workload)["containers"][0]["image"], str)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return False
-
-
-def _with(item: Object, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
-    item = deepcopy(item)
-    metadata = item["metadata"]
-    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-    return item

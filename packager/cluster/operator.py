@@ -1,33 +1,113 @@
-"""Installs and checks the operators that workloads need, at a pinned version."""
+"""Installs the operators that workloads need, at a pinned version, and finds out whether they run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, TimedOutError, ToolError, UnreachableError
-from packager.cluster.operator_health import Alive, Heartbeat, check_heartbeat
+from packager.base.errors import ClusterError, DeniedError, TimedOutError, ToolError, UnreachableError
 from packager.cluster.operator_release import Bundle, bundle
 from packager.cluster.ownership import FIELD_MANAGER
-from packager.diagnosis.obstacles import obstacles
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import condition, name, shown, true_condition
+from packager.kubernetes.objects import condition, moment, name, shown, true_condition
 from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds, operators
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from packager.base.runner import Tell
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
-    from packager.kubernetes.verdict import Finding
     from packager.workloads.workload import Operator
 
 
-_IMAGE_HINT = "use --from FILE with a manifest whose image the nodes can pull"
+class Alive(StrEnum):
+    """Whether an operator handles the jobs."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The state of an operator."""
+
+    alive: Alive  # whether the operator is running
+    evidence: str  # the evidence, in a sentence
+    deployment: Object | None = None  # the operator's Deployment; None if none was found
+
+    @property
+    def image(self) -> str | None:
+        """The image of the operator's Deployment; None without one."""
+        if self.deployment is None:
+            return None
+        return str(self.deployment["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def check_heartbeat(kubectl: Kubectl, operator: Operator) -> Heartbeat:
+    """Return whether an operator is running, in any namespace of the cluster.
+
+    A lease is stronger evidence than a Deployment: an operator may run outside the cluster, and a running pod may be
+    idle.
+
+    Raises:
+        UnreachableError: The cluster does not answer.
+    """
+    found: list[list[Object]] = []
+    is_refused = False
+    for resource, named in (("deployments.apps", operator.deployment), ("leases.coordination.k8s.io", operator.lease)):
+        try:
+            found.append(kubectl.items(resource, "--all-namespaces", f"--field-selector=metadata.name={named}"))
+        except DeniedError:
+            found.append([])
+            is_refused = True
+    deployments, leases = found
+    deployment = min(deployments, key=lambda item: not true_condition(item, "Available"), default=None)
+    if leases:
+        lease = max(leases, key=_renew_time)
+        where = f"its lease {lease['metadata']['namespace']}/{name(lease)}"
+        if _is_renewed(kubectl, lease, operator.lease_seconds):
+            holder = str(lease["spec"].get("holderIdentity")).partition("_")[0]  # host_uuid, by client-go's custom
+            return Heartbeat(Alive.YES, f"{where} is renewed by {holder}", deployment)
+        return Heartbeat(Alive.NO, f"{where} was last renewed at {_renew_time(lease) or 'no time'}", deployment)
+    if deployment is not None:
+        where = f"its Deployment {deployment['metadata']['namespace']}/{name(deployment)}"
+        if true_condition(deployment, "Available"):
+            return Heartbeat(Alive.YES, f"{where} is available", deployment)
+        return Heartbeat(Alive.NO, f"{where} is not available", deployment)
+    if is_refused:
+        return Heartbeat(Alive.UNKNOWN, "you are not allowed to see its Deployment or its lease")
+    return Heartbeat(Alive.NO, "it has no Deployment and no lease")
+
+
+def _is_renewed(kubectl: Kubectl, lease: Object, default: int) -> bool:
+    """Whether a lease is renewed: it is fresh, or changes within its duration.
+
+    A lease that was not renewed for a quarter of its duration is watched, since its controller may have stopped, or the
+    clocks may differ: of 15 seconds, JobSet and Kueue renew it every 2, and mpi-operator every 3.
+    """
+    seconds = lease["spec"].get("leaseDurationSeconds") or default
+    renewed = _renew_time(lease)
+    if not lease["spec"].get("holderIdentity"):
+        return False
+    if renewed and abs((kubectl.runner.now() - moment(renewed)).total_seconds()) <= seconds / 4:
+        return True
+    where = f"--namespace={lease['metadata']['namespace']}"
+    for _ in range(seconds):
+        kubectl.runner.sleep(1)
+        again = kubectl.items(f"leases.coordination.k8s.io/{name(lease)}", where)
+        if not again or _renew_time(again[0]) != renewed:
+            return bool(again)
+    return False
+
+
+def _renew_time(lease: Object) -> str:
+    return str(lease["spec"].get("renewTime") or "")
 
 
 def served(kubectl: Kubectl, operator: Operator) -> tuple[str, ...]:
@@ -38,92 +118,36 @@ def served(kubectl: Kubectl, operator: Operator) -> tuple[str, ...]:
     return tuple(version["name"] for version in crd["spec"]["versions"] if version.get("served"))
 
 
-def jobs(kubectl: Kubectl, operator: Operator) -> tuple[list[Object], list[Object]]:
-    """Return the jobs in all namespaces that still run, and those that have ended."""
-    kind = kinds()[operator.kind]
-    running: list[Object] = []
-    ended: list[Object] = []
-    for job in kubectl.items(operator.crd, "--all-namespaces"):
-        (ended if kind.ending(Snapshot(job)) else running).append(job)
-    return running, ended
-
-
-def apply_operator(
-    kubectl: Kubectl,
-    operator: Operator,
-    manifests: Bundle,
-    *,
-    dry_run: str | None = None,
-    force_conflicts: bool = False,
-) -> str:
-    """Apply the operator with server-side apply, and return kubectl's message about each object."""
-    versions = served(kubectl, operator)
-    if versions and operator.api.partition("/")[2] not in versions:
-        raise _rival_error(operator, versions)
-    arguments = ["apply", "--server-side", f"--field-manager={FIELD_MANAGER}"]
-    if dry_run == "client":  # kubectl has no client-side dry run of a server-side apply
-        arguments = ["apply"]
-    arguments += ["--force-conflicts"] if force_conflicts else []
-    arguments += [f"--dry-run={dry_run}"] if dry_run else []
-    return _run(kubectl, arguments, manifests)
-
-
-def _rival_error(operator: Operator, versions: Sequence[str]) -> ClusterError:
-    message = f"{operator.crd} already exists and serves {', '.join(versions)}"
-    if operator.rival is None:
-        return ClusterError(message, hint=f"packages need {operator.api}: remove the CRD first")
-    hint = f"both have a CRD of this name, and a cluster can have only one: remove that of {operator.rival} first"
-    return ClusterError(f"{message}: most likely that of {operator.rival}", hint=hint)
-
-
 def await_operator(kubectl: Kubectl, manifests: Bundle) -> Iterator[str]:
     """Yield, about once per second, the reason why the operator is not ready, until it is."""
-    since: dict[str, float] = {}
     while True:
         try:
-            waiting, trouble = _pending(kubectl, manifests)
+            waiting = _pending(kubectl, manifests)
         except UnreachableError as error:
-            waiting, trouble = str(error), None
+            waiting = str(error)
         if waiting is None:
             return
-        if trouble is not None:
-            started = since.setdefault(trouble.message, kubectl.runner.clock())
-            if kubectl.runner.clock() - started >= trouble.final_after:
-                hint = _IMAGE_HINT if trouble.reason == "ErrImagePull" else trouble.hint
-                raise ClusterError(f"the operator does not start: {trouble}", hint=hint)
-            waiting = str(trouble)
-        else:
-            since.clear()
         yield waiting
         kubectl.runner.sleep(1)
 
 
-def _pending(kubectl: Kubectl, manifests: Bundle) -> tuple[str | None, Finding | None]:
-    """Return the reason why the operator is not ready (None if it is), and the finding that may explain it."""
+def _pending(kubectl: Kubectl, manifests: Bundle) -> str | None:
+    """Return the reason why the operator is not ready; None if it is."""
     for crd in manifests.of("CustomResourceDefinition"):
         live = kubectl.get(f"customresourcedefinitions.apiextensions.k8s.io/{name(crd)}")
         if live is None or not true_condition(live, "Established"):
-            return f"{name(crd)} is not established yet", None
+            return f"{name(crd)} is not established yet"
     for manifest in manifests.of("Deployment"):
         where = f"--namespace={manifest['metadata'].get('namespace') or 'default'}"
         live = next(iter(kubectl.items(f"deployments.apps/{name(manifest)}", where)), None)
         if live is None:
-            return f"{shown(manifest)} does not exist yet", None
-        if _is_available(live):
-            continue
+            return f"{shown(manifest)} does not exist yet"
         refused = condition(live, "ReplicaFailure")
         if refused and refused["status"] == "True":
             raise ClusterError(f"{shown(manifest)} cannot create its pods: {refused.get('message')}")
-        selector = live["spec"]["selector"]["matchLabels"]
-        pods = kubectl.items("pods", where, f"--selector={','.join(f'{k}={v}' for k, v in selector.items())}")
-        events = kubectl.items("events", where)
-        troubles = [finding for pod in pods for finding in obstacles(pod, events) if finding.blocks]
-        return f"{shown(manifest)}: not all of its pods are available yet", min(troubles, key=_patience, default=None)
-    return None, None
-
-
-def _patience(finding: Finding) -> float:
-    return finding.final_after
+        if not _is_available(live):
+            return f"{shown(manifest)}: not all of its pods are available yet"
+    return None
 
 
 def _is_available(deployment: Object) -> bool:
@@ -133,14 +157,6 @@ def _is_available(deployment: Object) -> bool:
     updated = counts.get("updatedReplicas", 0)
     is_complete = deployment["spec"].get("replicas", 1) <= updated and counts.get("replicas", 0) <= updated
     return bool(is_current and is_complete and counts.get("availableReplicas", 0) >= updated)
-
-
-def _run(kubectl: Kubectl, arguments: list[str], manifests: Bundle) -> str:
-    with manifests.file() as file:
-        done = kubectl.run(*arguments, f"--filename={file}")
-    if done.returncode != 0:
-        raise explained_error(done.stderr)
-    return str(done.stdout)
 
 
 def operator_names() -> dict[str, str]:
@@ -170,18 +186,30 @@ class AppliedOperator:
 def install(  # noqa: PLR0913 - an option each
     kubectl: Kubectl, name: str, file: Path | None, *, dry_run: str | None, force_conflicts: bool, tell: Tell
 ) -> AppliedOperator:
-    """Apply the release that mlpack is tested with, or the manifests in `file`."""
+    """Apply the release that mlpack is tested with, or the manifests in `file`, with server-side apply."""
     operator = operators()[name]
     if file is None:
         tell(f"fetching {operator.url}")
     manifests = bundle(operator, file)
     if not manifests.is_pinned:
         tell(f"note: {file} differs from upstream's manifest of {operator.version}")
-    if file is not None:
-        for image in manifests.images:
-            tell(f"the nodes have to pull {image}, or have it")
-    output = apply_operator(kubectl, operator, manifests, dry_run=dry_run, force_conflicts=force_conflicts)
-    return AppliedOperator(kubectl, operator, manifests, output)
+    for image in manifests.images if file else ():
+        tell(f"the nodes have to pull {image}, or have it")
+    versions = served(kubectl, operator)
+    if versions and operator.api.partition("/")[2] not in versions:
+        message = f"{operator.crd} already exists and serves {', '.join(versions)}"
+        if operator.rival is None:
+            raise ClusterError(message, hint=f"packages need {operator.api}: remove the CRD first")
+        hint = f"both have a CRD of this name, and a cluster can have only one: remove that of {operator.rival} first"
+        raise ClusterError(f"{message}: most likely that of {operator.rival}", hint=hint)
+    # kubectl has no client-side dry run of a server-side apply
+    server_side = [] if dry_run == "client" else ["--server-side", f"--field-manager={FIELD_MANAGER}"]
+    flags = ["--force-conflicts"] * force_conflicts + ([f"--dry-run={dry_run}"] if dry_run else [])
+    with manifests.file() as path:
+        done = kubectl.run("apply", *server_side, *flags, f"--filename={path}")
+    if done.returncode != 0:
+        raise explained_error(done.stderr)
+    return AppliedOperator(kubectl, operator, manifests, str(done.stdout))
 
 
 def wait_until_ready(applied: AppliedOperator, *, timeout: float, tell: Tell) -> tuple[str, ...]:
@@ -194,7 +222,8 @@ def wait_until_ready(applied: AppliedOperator, *, timeout: float, tell: Tell) ->
             tell(f"waiting: {waiting}")
             last = waiting
         if clock() > deadline:
-            raise TimedOutError(f"the operator is not ready after {timeout:g} s: {waiting}")
+            hint = f"kubectl get pods -A | grep {applied.operator.deployment}"
+            raise TimedOutError(f"the operator is not ready after {timeout:g} s: {waiting}", hint=hint)
     return served(applied.kubectl, applied.operator)
 
 
@@ -205,8 +234,8 @@ class OperatorStatus:
     operator: Operator  # the operator
     served: tuple[str, ...]  # the versions of the operator's kind that the cluster serves; empty without its CRD
     heartbeat: Heartbeat  # whether the operator is running, with the evidence
-    running: int  # the number of running jobs of the kind
-    ended: int  # the number of ended jobs of the kind
+    running: int  # the number of jobs of the kind, in all namespaces, that still run
+    ended: int  # the number of those that have ended
 
     @property
     def needed(self) -> str:
@@ -240,5 +269,6 @@ def status(kubectl: Kubectl, name: str) -> OperatorStatus:
     operator = operators()[name]
     versions = served(kubectl, operator)
     heartbeat = check_heartbeat(kubectl, operator)
-    running, ended = jobs(kubectl, operator) if versions else ([], [])
-    return OperatorStatus(operator, versions, heartbeat, len(running), len(ended))
+    jobs = kubectl.items(operator.crd, "--all-namespaces") if versions else []
+    ended = sum(kinds()[operator.kind].ending(Snapshot(job)) is not None for job in jobs)
+    return OperatorStatus(operator, versions, heartbeat, len(jobs) - ended, ended)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, NotServedError
-from packager.cluster.labels import DEPLOYED_BY, DIGEST
 from packager.kubernetes.objects import annotation, labels, name, shown
 
 if TYPE_CHECKING:
@@ -21,6 +20,24 @@ if TYPE_CHECKING:
 
 FIELD_MANAGER = "mlpack"
 
+DIGEST = "mlpack/digest"
+"""Label, by the first 16 digits, and annotation, in full: the digest of the package that the object comes from."""
+
+VERSION = "mlpack/version"
+"""Annotation: the version of that package, if it has one."""
+
+RENDERED = "mlpack/rendered"
+"""Annotation: the digest of everything that was applied together, edits of the package included."""
+
+DEPLOYED_BY = "mlpack/deployed-by"
+"""Annotation: who deployed it, user@machine."""
+
+HOLD = "mlpack/hold"
+"""Annotation of a workload: the most seconds that its pods wait, after their programs, until results are copied."""
+
+DEV = "mlpack/dev"
+"""Annotation of a workload that `mlpack dev` has deployed: the digest of everything but its code."""
+
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PACKAGE = "app.kubernetes.io/name"
 
@@ -29,7 +46,6 @@ _APPLIERS = (FIELD_MANAGER, "kubectl-client-side-apply", "kubectl", "kubectl-las
 
 Key = tuple[str, str]
 """An object's kind and name."""
-
 
 # The API server's name for the manager of fields that had none before the first server-side apply (apimachinery,
 # managedfields/internal/skipnonapplied.go).

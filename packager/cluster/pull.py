@@ -22,7 +22,7 @@ from packager.cluster.shell import ScriptError
 from packager.package.path_checks import ContentError, normalized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from packager.cluster.files import Listing, RemoteFolder, StoredEntry
@@ -76,22 +76,18 @@ def compare_for_pull(remote: RemoteFolder, folder: Path, *, force: bool) -> Pull
     pending = [path for path in files if path not in unchanged]
     links = {path for path in folder.rglob("*") if path.is_symlink()} if folder.is_dir() else set()
     written = (*pending, *(entry.path for entry in listing.entries if entry.kind == "folder"))
-    if behind := {step for path in written for step in (folder / path, *(folder / path).parents)} & links:
-        problems = [
-            Problem(str(link), 0, 0, "it is a link, and nothing is written through it") for link in sorted(behind)
-        ]
+    behind = {step for path in written for step in (folder / path, *(folder / path).parents)} & links
+    if problems := [Problem(str(link), 0, 0, "it is a link, and nothing is written through it") for link in behind]:
+        problems.sort(key=str)
         raise ClusterError(f"{folder} cannot be written; nothing was pulled", problems=problems[:MOST_PROBLEMS])
-    different: list[Problem] = []
-    for path in pending:
-        place = folder / path
-        is_file = place.is_file() and not place.is_symlink()
-        if os.path.lexists(place) and not (force and is_file):
-            message = "it exists with another content" if is_file else "it exists and is not a file"
-            different.append(Problem(str(place), 0, 0, message))
-    if different:
-        count = f"{len(different)} file{'s' if len(different) > 1 else ''}"
+    for place in (folder / path for path in pending):
+        if os.path.lexists(place) and not (force and place.is_file()):
+            message = "it exists with another content" if place.is_file() else "it exists and is not a file"
+            problems.append(Problem(str(place), 0, 0, message))
+    if problems:
+        count = f"{len(problems)} file{'s' if len(problems) > 1 else ''}"
         message = f"{count} in {folder} would be replaced; nothing was pulled"
-        raise ClusterError(message, hint="--force replaces files", problems=different[:MOST_PROBLEMS])
+        raise ClusterError(message, hint="--force replaces files", problems=problems[:MOST_PROBLEMS])
     return Pull(listing, files, pending, tuple(sorted(unchanged)), listing.unread)
 
 
@@ -111,13 +107,10 @@ def pull(remote: RemoteFolder, work: Pull, folder: Path, advance: Callable[[int]
     lines, size = as_lines(work.pending)
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
-    chunks = remote.shell.stream(_PACK, remote.root, remote.path, str(size), given=[lines])
-    stream = _Stream(chunks, free - min(_RESERVE, free // 2))
+    arguments, room = (remote.root, remote.path, str(size)), free - min(_RESERVE, free // 2)
     try:
-        try:
-            unpack(cast("IO[bytes]", stream), work, folder, advance)
-        finally:
-            stream.drain()  # raises if a broken connection is the cause of an error
+        with remote.shell.run(_PACK, *arguments, given=[lines], room=room) as output:
+            unpack(cast("IO[bytes]", output), work, folder, advance)
     except ScriptError as error:  # a file was deleted, or can no longer be read
         if not work.arrived and error.code != _SOME_FAILED:
             raise remote.read_error(error) from None
@@ -140,7 +133,17 @@ def unpack(stream: IO[bytes], work: Pull, folder: Path, advance: Callable[[int],
         try:
             with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member, ignore_zeros=True, bufsize=CHUNK) as tar:
                 for member in tar:
-                    _take(tar, member, work, awaited, folder, parts / "file", advance)
+                    with suppress(ContentError):
+                        path, source = normalized(member.name), normalized(member.linkname) if member.islnk() else ""
+                        if path not in awaited:
+                            continue
+                        if source in work.files and source not in awaited:  # a hard link becomes a copy
+                            shutil.copyfile(folder / source, parts / "file")
+                        elif not _has_written(tar, member, parts / "file", advance):
+                            continue
+                        _put(parts / "file", work.files[path], folder)
+                        work.arrived.append(path)
+                        awaited.discard(path)
         except (tarfile.TarError, ValueError) as error:
             raise VerificationError(f"what the pod sends is not a valid tar: {error}") from None
         finally:
@@ -163,73 +166,25 @@ class _Member(tarfile.TarInfo):
         raise tarfile.ReadError("a file with holes")
 
 
-def _take(  # noqa: PLR0913, PLR0917 - the member, and where it goes
-    tar: tarfile.TarFile,
-    member: tarfile.TarInfo,
-    work: Pull,
-    awaited: set[str],
-    folder: Path,
-    part: Path,
-    advance: Callable[[int], object],
-) -> None:
-    """Write a member if it was asked for; a hard link becomes a copy of the file that it refers to."""
-    with suppress(ContentError):
-        path = normalized(member.name)
-        if path not in awaited:
-            return
-        if member.islnk():
-            source = normalized(member.linkname)
-            if source in awaited or source not in work.files:
-                return
-            shutil.copyfile(folder / source, part)
-        elif member.isreg() and (content := tar.extractfile(member)):
-            with part.open("wb") as file:
-                while chunk := content.read(CHUNK):
-                    file.write(chunk)
-                    advance(len(chunk))
-        else:
-            return
-        entry = work.files[path]
-        part.chmod(0o755 if entry.is_executable else 0o644)
-        with suppress(OSError, OverflowError):
-            os.utime(part, (entry.modified, entry.modified))
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        part.replace(folder / path)
-        work.arrived.append(path)
-        awaited.discard(path)
+def _has_written(tar: tarfile.TarFile, member: tarfile.TarInfo, part: Path, advance: Callable[[int], object]) -> bool:
+    """Write the content of a file to `part`; false if the member is no file."""
+    content = tar.extractfile(member) if member.isreg() else None
+    if content is None:
+        return False
+    with part.open("wb") as file:
+        while chunk := content.read(CHUNK):
+            file.write(chunk)
+            advance(len(chunk))
+    return True
 
 
-class _Stream:
-    """A readable file that consists of the chunks of a script; it ends where the script fails."""
-
-    def __init__(self, chunks: Iterator[bytes], limit: int) -> None:
-        self._chunks = chunks
-        self._left = limit
-        self._buffer = b""
-        self._failure: ScriptError | None = None
-
-    def read(self, size: int) -> bytes:
-        while not self._buffer and self._failure is None:
-            try:
-                chunk = next(self._chunks, None)
-            except ScriptError as error:
-                self._failure = error
-                break
-            if chunk is None:
-                break
-            self._buffer = chunk
-            self._left -= len(chunk)
-            if self._left < 0:
-                raise VerificationError("the pod sends more than the disk can hold")
-        data, self._buffer = self._buffer[:size], self._buffer[size:]
-        return data
-
-    def drain(self) -> None:
-        """Read what is left, and raise the error of the script if it has failed."""
-        while self.read(CHUNK):
-            pass
-        if self._failure:
-            raise self._failure
+def _put(part: Path, entry: StoredEntry, folder: Path) -> None:
+    """Give a complete file its mode and time, and its name."""
+    part.chmod(0o755 if entry.is_executable else 0o644)
+    with suppress(OSError, OverflowError):
+        os.utime(part, (entry.modified, entry.modified))
+    (folder / entry.path).parent.mkdir(parents=True, exist_ok=True)
+    part.replace(folder / entry.path)
 
 
 def _local_digest(path: Path, size: int) -> str | None:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import errno
 import json
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Self
 
 from packager.base import atomic, jsonio, paths, yamlio
 from packager.base.errors import ClusterError, MlpackError, ToolError, reason
+from packager.base.values import Value, as_dict
 from packager.cluster.hold import HeldResults
-from packager.cluster.logreader import ContainerLog, LogRange, LogStreams, read_once
+from packager.cluster.logreader import ContainerLog, LogPart, LogRange, LogStreams, log_end, read_once
 from packager.cluster.podwatch import PodWatch
 from packager.cluster.results import copied, copied_by_index
 from packager.cluster.status import curves_of, status_from
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     from packager.base.runner import Tell
     from packager.cluster.follow import Update
-    from packager.cluster.logreader import LogPart
     from packager.cluster.results import Results
     from packager.cluster.target import Target
     from packager.diagnosis.curves.points import Curve
@@ -53,7 +54,7 @@ LOG_BYTES = 1 << 20
 _MOST_BYTES = 1 << 30
 """The largest size of a saved log; a log that is longer is cut there."""
 
-_LOGS, _OUTPUT = "logs", "output"
+_LOGS = "logs"
 _TIME = "%Y%m%dT%H%M%SZ"
 _MAX_ENV_BYTES = 1 << 20
 _VERDICT_BYTES = 16 << 20
@@ -62,8 +63,7 @@ _LOG_SECONDS = 5.0
 _LOG_LINES = 20_000
 
 # Names of pods and containers are DNS names (RFC 1123); others would not come from Kubernetes.
-_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
-_FILES = re.compile(rf"(logs/{_NAME}/{_NAME}\.log|[a-z]+\.(yaml|env|json))")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,7 @@ class Recorded:
     no_logs: MlpackError | None = None  # why logs are incomplete; None if all were read
 
 
-@dataclass(frozen=True, slots=True)
-class PastRun:
+class PastRun(Value, frozen=True):
     """A run that was recorded in a local folder."""
 
     folder: Path
@@ -91,8 +90,7 @@ class PastRun:
 
     def as_json(self) -> dict[str, str | None]:
         """Return the fields for `-o json`."""
-        fields = {"folder": str(self.folder), "workload": self.workload, "created": self.created, "phase": self.phase}
-        return {**fields, "digest": self.digest, "version": self.version}
+        return {**as_dict(self), "folder": str(self.folder)}
 
 
 def past_runs(folder: Path, package: str) -> tuple[PastRun, ...]:
@@ -102,8 +100,7 @@ def past_runs(folder: Path, package: str) -> tuple[PastRun, ...]:
     """
     runs = []
     for path in sorted(folder.glob(f"*/*/{VERDICT}")):
-        answer = _verdict(path)
-        texts = {key: value for key, value in answer.items() if isinstance(value, str)}
+        texts = {key: value for key, value in _verdict(path).items() if isinstance(value, str)}
         if texts.get("package") == package and {"workload", "created", "phase"} <= texts.keys():
             words = (texts["workload"], texts["created"], texts["phase"], texts.get("digest"), texts.get("version"))
             runs.append(PastRun(path.parent, *words))
@@ -120,72 +117,14 @@ def _verdict(path: Path) -> dict[str, Any]:
     return answer if isinstance(answer, dict) else {}
 
 
-class _SavedLogs:
-    """The logs of a workload's containers as files `POD/CONTAINER.log`, which grow while it runs."""
-
-    def __init__(self, target: Target, folder: Path) -> None:
-        self.files: dict[tuple[str, str], Path] = {}  # by the uid of the pod and the container
-        self.error: ClusterError | None = None
-        self.streams = LogStreams(target.kubectl)
-        self._target = target
-        self._folder = folder
-        self._sizes: dict[Path, int] = {}
-
-    def read(self, snapshot: Snapshot) -> None:
-        """Save new lines. Raises OSError."""
-        for pod, container in self._containers(snapshot):
-            self.streams.follow(pod, container)
-        self.streams.wait(1.0)
-        self._save(self.streams.parts())
-        self.error = self.streams.error
-
-    def finish(self, snapshot: Snapshot) -> None:
-        """Save the rest of all logs. Raises OSError."""
-        self.read(snapshot)
-        self._save(self.streams.finish())
-        self.error = self.streams.error
-        followed = {(uid(log.pod), log.container) for log in self.streams.logs}
-        for pod, container in self._containers(snapshot):
-            if (uid(pod), container) in followed:
-                continue
-            log = ContainerLog(self._target.kubectl, pod, container)
-            try:
-                for block in read_once(log):
-                    self._write(self._path(log), block)
-            except ClusterError as error:
-                self.error = error
-
-    def _containers(self, snapshot: Snapshot) -> Iterator[tuple[Object, str]]:
-        """Yield the containers whose names can be file names, those of listed pods first."""
-        listed = self._target.manifests.kind.listed(snapshot.pods)
-        known = set(map(uid, listed))
-        for pod in (*listed, *(pod for pod in snapshot.pods if uid(pod) not in known)):
-            for entry in container_statuses(pod):
-                if re.fullmatch(_NAME, name(pod)) and re.fullmatch(_NAME, str(entry["name"])):
-                    self._path(ContainerLog(self._target.kubectl, pod, str(entry["name"])))
-                    yield pod, str(entry["name"])
-
-    def _save(self, parts: Iterable[LogPart]) -> None:
-        for part in parts:
-            if isinstance(part.content, bytes):
-                self._write(self._path(part.log), part.content)
-
-    def _path(self, log: ContainerLog) -> Path:
-        """Return the file of a log: a pod that is created again may have the name of an earlier one."""
-        key = uid(log.pod), log.container
-        if key not in self.files:
-            path, number = self._folder / name(log.pod) / f"{log.container}.log", 2
-            while path in self.files.values():
-                path, number = path.with_name(f"{log.container}.{number}.log"), number + 1
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b"")
-            self.files[key] = path
-        return self.files[key]
-
-    def _write(self, path: Path, block: bytes) -> None:
-        room = _MOST_BYTES - self._sizes.get(path, 0)
-        with path.open("ab") as file:
-            self._sizes[path] = self._sizes.get(path, 0) + file.write(block[:room])
+def _logs_of(target: Target, pods: Sequence[Object]) -> Iterator[ContainerLog]:
+    """Yield the logs of containers whose names can be file names, those of listed pods first."""
+    listed = target.manifests.kind.listed(pods)
+    known = set(map(uid, listed))
+    for pod in (*listed, *(pod for pod in pods if uid(pod) not in known)):
+        for container in (str(entry["name"]) for entry in container_statuses(pod)):
+            if _NAME.fullmatch(name(pod)) and _NAME.fullmatch(container):
+                yield ContainerLog(target.kubectl, pod, container)
 
 
 class RunRecord:
@@ -199,19 +138,20 @@ class RunRecord:
     """
 
     def __init__(self, target: Target, folder: Path, patience: float, tell: Tell) -> None:
+        self.streams = LogStreams(target.kubectl)
         self._patience = patience
         self._tell = tell
         self._target = target
         self._all = folder
         self._folder: Path | None = None
-        self._logs = _SavedLogs(target, folder)
         self._held: HeldResults | None = None
+        self._files: dict[tuple[str, str], Path] = {}  # of the logs, by the uid of the pod and the container
 
     def begin(self, pods: Sequence[Object]) -> None:
         """Begin with the logs of pods that the watch has seen, if the record has begun."""
         for pod in self._target.manifests.kind.listed(pods) if self._folder else ():
-            if re.fullmatch(_NAME, name(pod)):
-                self._logs.streams.follow(pod)
+            if _NAME.fullmatch(name(pod)):
+                self.streams.follow(pod)
 
     def read(self, snapshot: Snapshot) -> None:
         """Save new lines of the logs, and the results of held pods; first, also the manifests and the values.
@@ -221,12 +161,11 @@ class RunRecord:
         """
         with _explained(self._all):
             if self._folder is None or self._held is None:
-                target = self._target
-                self._folder = self._all / target.manifests.name / created(snapshot.workload).strftime(_TIME)
-                self._logs = _SavedLogs(target, self._folder / _LOGS)
-                self._held = HeldResults(target, self._folder / _OUTPUT, self._patience, self._tell)
-                _write_files(self._folder, {"manifests.yaml": _manifests_of(target), **_values_of(target)})
-            self._logs.read(snapshot)
+                self._folder = _folder_of(self._all, self._target, snapshot)
+                self._held = HeldResults(self._target, self._folder / "output", self._patience, self._tell)
+                _write_files(self._folder, _inputs_of(self._target))
+            self._follow(snapshot)
+            self._save(self.streams.parts())
             self._held.read(snapshot)
 
     def finish(self, snapshot: Snapshot, verdict: Verdict) -> Recorded:
@@ -234,15 +173,54 @@ class RunRecord:
         self.read(snapshot)
         assert self._folder is not None
         with _explained(self._folder):
-            self._logs.finish(snapshot)
-        results, error = self._copy(self._folder / _OUTPUT)
+            no_logs = self._finish_logs(snapshot)
+        results, no_results = self._copy(self._folder / "output")
         with _explained(self._folder):
-            files = self._logs.files.values()
+            files = self._files.values()
             curves = curves_of((path.parent.name, _chunks(path)) for path in files)
-            extra = {"results": [answer.as_json() for answer in results]}
-            missing = [str(one) for one in (error, self._logs.error) if one]
-            _write_verdict(self._folder, self._target, snapshot, verdict, {**extra, "missing": missing})
-        return Recorded(self._folder, len(files), curves, results, error, self._logs.error)
+            missing = [str(error) for error in (no_results, no_logs) if error]
+            extra = {"results": [answer.as_json() for answer in results], "missing": missing}
+            _write_verdict(self._folder, self._target, snapshot, verdict, extra)
+        return Recorded(self._folder, len(files), curves, results, no_results, no_logs)
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        for log in _logs_of(self._target, snapshot.pods):
+            self._path(log)
+            self.streams.follow(log.pod, log.container)
+        self.streams.wait(1.0)
+
+    def _finish_logs(self, snapshot: Snapshot) -> ClusterError | None:
+        """Save the rest of all logs, and return why they are incomplete. Raises OSError."""
+        self._follow(snapshot)
+        self._save(self.streams.finish())
+        error = self.streams.error
+        followed = {(uid(log.pod), log.container) for log in self.streams.logs}
+        for log in _logs_of(self._target, snapshot.pods):
+            if (uid(log.pod), log.container) not in followed:
+                try:
+                    self._save(LogPart(log, block) for block in read_once(log))
+                except ClusterError as refusal:
+                    error = refusal
+        return error
+
+    def _save(self, parts: Iterable[LogPart]) -> None:
+        for part in parts:
+            if isinstance(part.content, bytes):
+                with self._path(part.log).open("ab") as file:
+                    file.write(part.content[: _MOST_BYTES - file.tell()])
+
+    def _path(self, log: ContainerLog) -> Path:
+        """Return the file of a log: a pod that is created again may have the name of an earlier one."""
+        key = uid(log.pod), log.container
+        if key not in self._files:
+            assert self._folder is not None
+            path, number = self._folder / _LOGS / name(log.pod) / f"{log.container}.log", 2
+            while path in self._files.values():
+                path, number = path.with_name(f"{log.container}.{number}.log"), number + 1
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"")
+            self._files[key] = path
+        return self._files[key]
 
     def _copy(self, output: Path) -> tuple[tuple[Results, ...], MlpackError | None]:
         """Copy the results unless held pods had them, and return the copies, or the reason why there are none."""
@@ -259,10 +237,6 @@ class RunRecord:
                 return (answer,), None
         except ClusterError as error:
             return (), error
-
-    def close(self) -> None:
-        """End the threads that read logs."""
-        self._logs.streams.__exit__()
 
 
 class RunRecords:
@@ -292,7 +266,7 @@ class RunRecords:
 
     def __exit__(self, *_error: object) -> None:
         for record in self._records:
-            record.close()
+            record.streams.__exit__()
 
 
 def keep(target: Target, update: Update, folder: Path) -> MlpackError | None:
@@ -303,36 +277,26 @@ def keep(target: Target, update: Update, folder: Path) -> MlpackError | None:
     """
     parts = update.per_workload or (update,)
     try:
-        paths.make_private(folder)
-        for one, part in zip(target.per_workload, parts, strict=True):
-            if part.snapshot is not None and not part.silence:
-                _keep_one(one, part.snapshot, part.verdict, folder)
-        _prune(folder)
+        with _explained(folder):
+            paths.make_private(folder)
+            for one, part in zip(target.per_workload, parts, strict=True):
+                if part.snapshot is not None and not part.silence:
+                    _keep_one(one, part.snapshot, part.verdict, folder)
+            _prune(folder)
     except MlpackError as error:
         return error
-    except OSError as error:
-        return ToolError(f"{folder} cannot be written: {reason(error)}")
     return None
 
 
 def _keep_one(target: Target, snapshot: Snapshot, verdict: Verdict, records: Path) -> None:
-    folder = records / target.manifests.name / created(snapshot.workload).strftime(_TIME)
-    files = {"manifests.yaml": _manifests_of(target), **_values_of(target)}
+    folder, files = _folder_of(records, target, snapshot), _inputs_of(target)
     missing: list[str] = []
-    named = [(pod, str(entry["name"])) for pod in snapshot.pods for entry in container_statuses(pod)]
-    for pod, container in named[:MOST_LOGS]:
-        if not (re.fullmatch(_NAME, name(pod)) and re.fullmatch(_NAME, container)):
-            continue
-        end = b""
+    for log in islice(_logs_of(target, snapshot.pods), MOST_LOGS):
+        last = ContainerLog(target.kubectl, log.pod, log.container, LogRange(tail=_LOG_LINES))
         try:
-            for block in read_once(
-                ContainerLog(target.kubectl, pod, container, LogRange(tail=_LOG_LINES)), _LOG_SECONDS
-            ):
-                end = (end + block)[-LOG_BYTES:]
+            files[f"{_LOGS}/{name(log.pod)}/{log.container}.log"] = log_end(last, LOG_BYTES, _LOG_SECONDS)
         except ClusterError as error:
             missing.append(str(error))
-        else:
-            files[f"{_LOGS}/{name(pod)}/{container}.log"] = end
     _write_files(folder, files)
     _write_verdict(folder, target, snapshot, verdict, {"files": sorted(files), "missing": missing})
 
@@ -341,16 +305,28 @@ def _prune(folder: Path) -> None:
     """Remove the oldest records. A folder whose verdict lists no files was not made by `keep`, and stays."""
     verdicts = sorted(folder.glob(f"*/*/{VERDICT}"), key=lambda path: path.parent.name, reverse=True)
     for verdict in verdicts[MOST_RECORDS:]:
-        listed = _verdict(verdict).get("files")
-        if not isinstance(listed, list):
-            continue
-        names = [path for path in listed if isinstance(path, str) and _FILES.fullmatch(path) and ".." not in path]
-        for path in (*names, VERDICT):
-            (verdict.parent / path).unlink(missing_ok=True)
-        logs = sorted(verdict.parent.glob(f"{_LOGS}/*"), reverse=True)
-        for made in (*logs, verdict.parent / _LOGS, verdict.parent, verdict.parent.parent):
-            if made.is_dir() and not made.is_symlink() and not any(made.iterdir()):
-                made.rmdir()
+        if isinstance(files := _verdict(verdict).get("files"), list):
+            record = verdict.parent
+            for path in (*files, VERDICT):
+                (record / path).unlink(missing_ok=True)
+            for made in (*record.glob(f"{_LOGS}/*"), record / _LOGS, record, record.parent):
+                with suppress(OSError):  # the user's files in it
+                    made.rmdir()
+
+
+def _folder_of(records: Path, target: Target, snapshot: Snapshot) -> Path:
+    return records / target.manifests.name / created(snapshot.workload).strftime(_TIME)
+
+
+def _inputs_of(target: Target) -> dict[str, bytes]:
+    """Return the values and the applied manifests, without the values of Secrets, which no file may pass on."""
+    items = []
+    for item in target.manifests.objects:
+        keys = ("data", "stringData") if item["kind"] == "Secret" else ()
+        items.append({**item, **{key: dict.fromkeys(item[key], "(not recorded)") for key in keys if item.get(key)}})
+    env = layout.env(target.overlay)
+    values = target.package.reader.read(env, _MAX_ENV_BYTES)
+    return {"manifests.yaml": yamlio.dump(items).encode(), PurePosixPath(env).name: values}
 
 
 def _write_files(folder: Path, files: dict[str, bytes]) -> None:
@@ -376,21 +352,6 @@ def _chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             yield chunk
-
-
-def _manifests_of(target: Target) -> bytes:
-    """Return the applied manifests, without the values of Secrets, which belong into no file that people pass on."""
-    items = []
-    for item in target.manifests.objects:
-        keys = ("data", "stringData") if item["kind"] == "Secret" else ()
-        items.append({**item, **{key: dict.fromkeys(item[key], "(not recorded)") for key in keys if item.get(key)}})
-    return yamlio.dump(items).encode()
-
-
-def _values_of(target: Target) -> dict[str, bytes]:
-    """Return the file with the values of the overlay."""
-    values = layout.env(target.overlay)
-    return {PurePosixPath(values).name: target.package.reader.read(values, _MAX_ENV_BYTES)}
 
 
 @contextmanager

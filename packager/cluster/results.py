@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from packager.base import values
 from packager.base.errors import ClusterError, ToolError, UsageError, reason
 from packager.base.paths import argument
-from packager.cluster.files import RemoteFolder
-from packager.cluster.pull import Pull, compare_for_pull, pull
-from packager.cluster.shell import BrokenOffError, ContainerShell, pod_end
-from packager.cluster.target import pod_of_index
-from packager.cluster.temporary_pod import HelperPod, running
+from packager.base.values import Value
+from packager.cluster.files import RemoteFolder, with_retries
+from packager.cluster.pull import compare_for_pull, pull
+from packager.cluster.shell import ContainerShell, pod_end
+from packager.cluster.target import pods_by_index
+from packager.cluster.temporary_pod import CONTAINER, temporary_pod
 from packager.kubernetes.objects import is_running, name
 from packager.kubernetes.stopped import has_ended
 from packager.package.options import OPTIONS
@@ -26,15 +28,10 @@ if TYPE_CHECKING:
 
     from packager.base.runner import Tell
     from packager.cluster.manifests import Manifests
+    from packager.cluster.pull import Pull
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-
-Place = tuple[str, str, str]
-"""A pod, its container, and the folder of the results in it."""
-
-_TRIES = 4
-_PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +80,16 @@ def output_of(pod_spec: Object, objects: Sequence[Object]) -> Output:
         raise ClusterError("OUTPUT_DIR is not set in mlops.env")
     path = str(PurePosixPath("/") / path)  # the kubelet mounts a relative path below the root
     container = pod_spec["containers"][0]
-    mounts = [mount for mount in container.get("volumeMounts", ()) if _covers(mount, path)]
+    mounts = [
+        mount
+        for mount in container.get("volumeMounts", ())
+        if PurePosixPath(path).is_relative_to(PurePosixPath("/") / mount["mountPath"])
+    ]
     if not mounts:
         return Output(path, container, None)
     volume_name = max(mounts, key=lambda mount: len(mount["mountPath"]))["name"]
     volume = next(item for item in pod_spec["volumes"] if item["name"] == volume_name)
     return Output(path, container, volume, tuple(mount for mount in mounts if mount["name"] == volume_name))
-
-
-def _covers(mount: Object, path: str) -> bool:
-    return PurePosixPath(path).is_relative_to(PurePosixPath("/") / mount["mountPath"])
 
 
 def lost_with_pods(manifests: Manifests) -> str | None:
@@ -126,13 +123,12 @@ def lasting_storage(package: Path | str) -> str:
     return f"{command} (or {', '.join(others)})"
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(Value, frozen=True, rename={"size": "bytes", "unnamed": "skippedUnnamed"}):
     """The files that were copied."""
 
     pod: str
     path: str  # the folder in the pod
-    folder: Path
+    folder: str
     files: int
     size: int
     unchanged: int  # the number of files that were there already, with the same digests
@@ -149,30 +145,12 @@ class Results:
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
-        return {
-            "pod": self.pod,
-            "path": self.path,
-            "folder": str(self.folder),
-            "files": self.files,
-            "bytes": self.size,
-            "unchanged": self.unchanged,
-            "complete": self.is_complete,
-            "skipped": list(self.skipped),
-            "skippedUnnamed": self.unnamed,
-            "unread": list(self.unread),
-            "changed": list(self.changed),
-            "gone": list(self.gone),
-        }
+        return {**values.as_plain(self), "complete": self.is_complete}
 
 
 def has_lasting_results(target: Target) -> bool:
     """Return whether the results of the workload are kept when its pods are deleted."""
-    manifests = target.manifests
-    try:
-        output = output_of(manifests.kind.pod_template(manifests.workload), manifests.objects)
-    except ClusterError:
-        return False
-    return output.outlives_pods
+    return kept_results(target.manifests) is not None
 
 
 @contextmanager
@@ -193,22 +171,22 @@ def copied(
     Raises:
         ClusterError: The results were deleted, or cannot be read.
     """
-    if target.manifests.kind.serves:
+    kind = target.manifests.kind
+    if kind.serves:
         raise UsageError(f"{target.shown} is a service and has no results", hint=target.command("logs"))
     snapshot = target.observe(events=False)
-    template = target.manifests.kind.pod_template(snapshot.workload if snapshot else target.manifests.workload)
+    template = kind.pod_template(snapshot.workload if snapshot else target.manifests.workload)
     output = output_of(template, target.manifests.objects)
-    if snapshot is not None and (place := _running_pod(target, snapshot, output, worker)):
-        yield _copy(target, *place, folder, patience, tell)
-        return
-    if not output.outlives_pods:
+    pod = _running_pod(target, snapshot, output, worker) if snapshot else None
+    if pod:
+        yield _copy(target, name(pod), str(output.container["name"]), output, folder, patience, tell)
+    elif output.volume is None or not output.outlives_pods:
         raise _gone_error(target, snapshot, output)
-    tell(f"no pod is running: starting a temporary pod to read {output.storage}")
-    assert output.volume is not None
-    words, mounts = "the pod that reads the results", output.mounts
-    helper = HelperPod("results", words, "reader", "256Mi", mounts, (output.volume,))
-    with running(target.kubectl, helper, target.manifests.name, template, tell) as pod:
-        yield _copy(target, pod, "reader", output.path, folder, patience, tell)
+    else:
+        tell(f"no pod is running: starting a temporary pod to read {output.storage}")
+        words, mounts, volume = "the pod that reads the results", output.mounts, output.volume
+        with temporary_pod(target, template, "results", words, mounts=mounts, volume=volume, tell=tell) as reader:
+            yield _copy(target, reader, CONTAINER, output, folder, patience, tell)
 
 
 def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell) -> Iterator[Results]:
@@ -232,11 +210,11 @@ def copied_by_index(target: Target, folder: Path, *, patience: float, tell: Tell
     if output.outlives_pods:
         return
     pods = kind.indexed(snapshot.pods)
-    running_indexes = [index for index, pod in pods.items() if is_running(pod)]
     if ended := [str(index) for index, pod in pods.items() if has_ended(pod)]:
         tell(f"no results of the indexes that have ended: {', '.join(ended)}")
-    for index in running_indexes:
-        yield _copy(target, *_folder_in(pods[index], output), folder / str(index), patience, tell)
+    container = str(output.container["name"])
+    for index, pod in [(index, pod) for index, pod in pods.items() if is_running(pod)]:
+        yield _copy(target, name(pod), container, output, folder / str(index), patience, tell)
 
 
 def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and what the user sees
@@ -258,77 +236,60 @@ def copied_from_held(  # noqa: PLR0913 - two of them say how long to wait, and w
     """
     kind = target.manifests.kind
     output = output_of(kind.pod_template(snapshot.workload), target.manifests.objects)
-    for index, indexed in kind.indexed(snapshot.pods).items():
-        if name(indexed) == name(pod):
-            return _copy(target, *_folder_in(pod, output), folder / str(index), patience, tell)
-    place = _running_pod(target, snapshot, output, None)
-    if place is None:
+    own = [index for index, one in kind.indexed(snapshot.pods).items() if name(one) == name(pod)]
+    with_results = pod if own else _running_pod(target, snapshot, output, None)
+    if with_results is None:
         raise ClusterError(f"no pod with the results of {target.shown} is running", hint=target.command("status"))
-    is_elsewhere = place[0] != name(pod) and name(pod) in map(name, kind.workers(snapshot.pods))
-    return None if is_elsewhere else _copy(target, *place, folder, patience, tell)
+    if name(with_results) != name(pod) and name(pod) in map(name, kind.workers(snapshot.pods)):
+        return None
+    folder = folder / str(own[0]) if own else folder
+    return _copy(target, name(with_results), str(output.container["name"]), output, folder, patience, tell)
 
 
-def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int | None) -> Place | None:
-    """Return the folder of the results in a running pod; None if no suitable pod runs."""
+def _running_pod(target: Target, snapshot: Snapshot, output: Output, worker: int | None) -> Object | None:
+    """Return a running pod with the results; None if no suitable pod runs."""
     kind = target.manifests.kind
-    if worker is not None and kind.indexes(snapshot.workload):
-        pod = pod_of_index(kind, snapshot, worker)
-        return _folder_in(pod, output) if pod and is_running(pod) else None
-    workers = kind.workers(snapshot.pods)
-    if worker is not None and workers and worker >= len(workers):
-        raise UsageError(f"worker {worker} not found", hint=f"there are 0 to {len(workers) - 1}")
+    numbered = pods_by_index(kind, snapshot.workload, snapshot.pods, worker)
     main = kind.main(snapshot.pods)
-    candidates: list[Object] = (
-        list(kind.indexed(snapshot.pods).values()) or workers or ([main] if main and not kind.has_workers else [])
-    )
+    candidates = list(numbered.values()) or ([main] if main and not kind.has_workers else [])
     if worker is not None:
-        candidates = candidates[worker : worker + 1]
+        candidates = [numbered[worker]] if worker in numbered else candidates[worker:][:1] if not numbered else []
     elif not output.outlives_pods:
         candidates = candidates[:1]
-    for pod in candidates:
-        if is_running(pod):
-            return _folder_in(pod, output)
-    return None
+    return next(filter(is_running, candidates), None)
 
 
-def _folder_in(pod: Object, output: Output) -> Place:
-    return name(pod), str(output.container["name"]), output.path
-
-
-def _copy(target: Target, pod: str, container: str, path: str, folder: Path, patience: float, tell: Tell) -> Results:  # noqa: PLR0913, PLR0917
+def _copy(  # noqa: PLR0913, PLR0917 - from where, to where, and how long to wait
+    target: Target, pod: str, container: str, output: Output, folder: Path, patience: float, tell: Tell
+) -> Results:
     """Copy a folder of a container; after a broken connection, continue with the files that are missing."""
-    kubectl = target.kubectl
+    kubectl, path = target.kubectl, output.path
     remote = RemoteFolder(ContainerShell(kubectl, pod, container, patience, tell), path, path, path)
     work: Pull | None = None
-    for number in range(1, _TRIES + 1):
-        try:
-            work = work or compare_for_pull(remote, folder, force=True)
-            pull(remote, work, folder)
-            break
-        except BrokenOffError as error:
-            broken = error
-        except OSError as error:
-            is_full = error.errno == errno.ENOSPC
-            hint = "the files copied so far are kept; free some space and run it again" if is_full else None
-            raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
-        if number == _TRIES or pod_end(kubectl, pod):
-            hint = "run it again; the files copied so far are kept"
-            raise ClusterError(f"the copy was interrupted: {broken}", hint=hint)
-        tell(f"the copy was interrupted: {broken}; continuing (attempt {number + 1} of {_TRIES})")
-        kubectl.runner.sleep(_PAUSE)
+
+    def attempt() -> None:
+        nonlocal work
+        work = work or compare_for_pull(remote, folder, force=True)
+        pull(remote, work, folder)
+
+    what, hint = "the copy was interrupted", "run it again; the files copied so far are kept"
+    try:
+        with_retries(kubectl, attempt, tell, what=what, hint=hint, may_continue=lambda: not pod_end(kubectl, pod))
+    except OSError as error:
+        is_full = error.errno == errno.ENOSPC
+        hint_of_full = "the files copied so far are kept; free some space and run it again" if is_full else None
+        raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint_of_full) from None
     assert work is not None
     return Results(
-        *(pod, path, folder, len(work.arrived), work.size_of(work.arrived), len(work.unchanged)),
+        *(pod, path, str(folder), len(work.arrived), work.size_of(work.arrived), len(work.unchanged)),
         *(work.listing.odd, work.listing.unnamed, work.unread, work.changed, work.gone),
     )
 
 
 def _gone_error(target: Target, snapshot: Snapshot | None, output: Output) -> ClusterError:
     if snapshot is None:
-        return ClusterError(
-            f"{target.shown} not found: what it wrote to {output.storage} was deleted when its pods ended",
-            hint=target.command("deploy"),
-        )
+        message = f"{target.shown} not found: what it wrote to {output.storage} was deleted when its pods ended"
+        return ClusterError(message, hint=target.command("deploy"))
     if target.manifests.kind.ending(snapshot) is None:
         return ClusterError(f"{target.shown} is not running yet", hint=target.command("status"))
     return ClusterError(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packager.base import paths, workfolder
+from packager.base import paths, values, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, reason, show_paths
 from packager.cluster.sequence import Runnable
 from packager.package.layout import INVENTORY, SPEC
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.runner import Progress, Tell
+    from packager.builder.build import BuildRequest
     from packager.modelspec.importing import Imported
     from packager.site.read import SiteSettings
 
@@ -29,22 +30,15 @@ _CUBE = "mlcube.yaml"
 _FOLDER = "runs"
 
 
-@dataclass(frozen=True, slots=True)
-class BuildOptions:
-    """The options of a build (`BuildRequest`), and the ids of the user that the package names."""
-
-    precision: str | None = None
-    mode: str | None = None
-    settings: tuple[str, ...] = ()
-    additions: tuple[str, ...] = ()
-    components: tuple[str, ...] = ()
-    site: tuple[str, ...] = ()
-    uid: int | None = None
-    gid: int | None = None
-    fs_group: int | None = None
-
-
-_BUILD_FLAGS = ("--precision", "--mode", "--set", "--add", "--with", "--site", "--uid", "--gid", "--fs-group")
+_FLAGS = {
+    "precision": "--precision",
+    "mode": "--mode",
+    "settings": "--set",
+    "additions": "--add",
+    "components": "--with",
+    "site": "--site",
+}
+_ID_FLAGS = ("--uid", "--gid", "--fs-group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +46,8 @@ class RunRequest:
     """The target of a run, and the options for it."""
 
     path: Path  # A package, an MLCube or a model: a folder, or a file
-    build: BuildOptions  # options for a build
-    cache: Path  # the folder of mlpack's caches
+    build: BuildRequest  # options for a build, whose model is the path
+    ids: tuple[int | None, int | None, int | None] = (None, None, None)  # of the user, the group and the files
     # returns the defaults of the site; it is called only for a build
     find_site: Callable[[], SiteSettings | None] = lambda: None
 
@@ -66,8 +60,10 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
     if _is_cube(path):
         return _of_cube(request, tell, progress)
     if spec := spec_of(path):
-        return Runnable(path, _built(request, spec, request.build, tell, progress))
-    if flags := _given(request.build):
+        return Runnable(path, _built(request, spec, tell, progress))
+    flags = [flag for name, flag in _FLAGS.items() if getattr(request.build, name)]
+    flags += [flag for value, flag in zip(request.ids, _ID_FLAGS, strict=True) if value is not None]
+    if flags:
         message = f"{', '.join(flags)}: {path} is a package, which is built already"
         raise UsageError(message, hint=f"mlpack configure {paths.argument(path)} {flags[0]} … changes it")
     return Runnable(path, path)
@@ -77,43 +73,39 @@ def package_of(request: RunRequest, *, progress: Progress) -> Runnable:
     """Return a package; for a cube or a model, the package of its last run if it is unchanged, else a new one."""
     path = request.path
     is_cube = _is_cube(path)
-    source = _cube_file(path) if is_cube else spec_of(path)
+    source = (path / _CUBE if paths.is_folder(path) else path) if is_cube else spec_of(path)
     if source is None:
         return Runnable(path, path)
-    last = _last(request, source)
-    if last is None:
-        return runnable(request, tell=_nothing, progress=progress)
-    if not is_cube:
-        return Runnable(path, last)
-    with workfolder.temporary() as work:
-        namespace = _imported(path, work, _nothing).namespace
-    return Runnable(path, last, is_cube=True, namespace=namespace)
-
-
-def _last(request: RunRequest, source: Path) -> Path | None:
-    """Return the only package that runs of a path have built; None if `source` was changed since or does not exist."""
     packages = list(_cached(request).glob("*.tar.gz"))
     with suppress(OSError):
         if len(packages) == 1 and packages[0].stat().st_mtime_ns > source.stat().st_mtime_ns:
-            return packages[0]
-    return None
-
-
-def _nothing(_: str) -> None:
-    """Ignore the messages of an import, which `mlpack run` reports."""
+            if not is_cube:
+                return Runnable(path, packages[0])
+            with workfolder.temporary() as work:
+                namespace = _imported(path, work).namespace
+            return Runnable(path, packages[0], is_cube=True, namespace=namespace)
+    return runnable(request, tell=lambda _text: None, progress=progress)
 
 
 def _of_cube(request: RunRequest, tell: Tell, progress: Progress) -> Runnable:
+    build, path = request.build, request.path
     with workfolder.temporary() as work:
-        imported = _imported(request.path, work, tell)
+        imported = _imported(path, work)
+        for finding in imported.findings:
+            tell(str(finding))
+        # The user's values take precedence.
+        keys_of_user = {entry.partition("=")[0] for entry in build.site}
+        site = tuple(f"{key}={value}" for key, value in imported.site if key not in keys_of_user)
+        components = tuple(dict.fromkeys((*imported.options, *build.components)))
         spec = imported.folder / SPEC
+        request = replace(request, build=values.replace(build, components=components, site=(*site, *build.site)))
         try:
-            package = _built(request, spec, _with_options(imported, request.build), tell, progress)
+            package = _built(request, spec, tell, progress)
         except MlpackError as error:
-            show_paths(error, {str(spec): f"the spec of {request.path}"})
-            error.hint = error.hint or f"`mlpack import mlcube {paths.argument(request.path)}` shows this spec"
+            show_paths(error, {str(spec): f"the spec of {path}"})
+            error.hint = error.hint or f"`mlpack import mlcube {paths.argument(path)}` shows this spec"
             raise
-    return Runnable(request.path, package, is_cube=True, namespace=imported.namespace)
+    return Runnable(path, package, is_cube=True, namespace=imported.namespace)
 
 
 def _is_cube(path: Path) -> bool:
@@ -121,11 +113,6 @@ def _is_cube(path: Path) -> bool:
     if paths.is_folder(path):
         return not paths.exists(path / INVENTORY) and paths.exists(path / _CUBE)
     return path.suffix in (".yaml", ".yml") and not _is_spec(path)
-
-
-def _cube_file(cube: Path) -> Path:
-    """Return the file of an MLCube."""
-    return cube / _CUBE if paths.is_folder(cube) else cube
 
 
 def spec_of(path: Path) -> Path | None:
@@ -140,71 +127,39 @@ def _is_spec(path: Path) -> bool:
     return path.name == SPEC or path.name.endswith(f".{SPEC}")
 
 
-def _given(build: BuildOptions) -> list[str]:
-    """Return the flags of the options that are set."""
-    values = [getattr(build, field.name) for field in fields(build)]
-    return [flag for flag, value in zip(_BUILD_FLAGS, values, strict=True) if value not in (None, ())]
+def _imported(path: Path, work: Path) -> Imported:
+    from packager.modelspec.importers.mlcube import Choices
+    from packager.modelspec.importing import ModelDestination, import_mlcube
+
+    return import_mlcube(path, ModelDestination(work), Choices())
 
 
-def _imported(path: Path, work: Path, tell: Tell) -> Imported:
-    from packager.modelspec.importing import ModelDestination, import_mlcube, mlcube_choices
-
-    imported = import_mlcube(path, ModelDestination(work), mlcube_choices())
-    for finding in imported.findings:
-        tell(str(finding))
-    return imported
-
-
-def _with_options(imported: Imported, build: BuildOptions) -> BuildOptions:
-    """Return the options of a build with those that a cube needs; the user's values take precedence."""
-    keys_of_user = {entry.partition("=")[0] for entry in build.site}
-    site = tuple(f"{key}={value}" for key, value in imported.site if key not in keys_of_user)
-    components = tuple(dict.fromkeys((*imported.options, *build.components)))
-    return replace(build, components=components, site=(*site, *build.site))
-
-
-def _built(request: RunRequest, spec: Path, build: BuildOptions, tell: Tell, progress: Progress) -> Path:
+def _built(request: RunRequest, spec: Path, tell: Tell, progress: Progress) -> Path:
     """Build the package of a spec into the cache; it replaces the package of an earlier run of the same path."""
-    from packager.builder.build import BuildRequest, Built, Destination
+    from packager.builder.build import Built, Destination
     from packager.builder.build import build as build_packages
+    from packager.configure import configure
 
-    folder = _cached(request)
-    packages = BuildRequest(
-        str(spec),
-        (),
-        build.precision,
-        build.mode,
-        settings=build.settings,
-        additions=build.additions,
-        components=build.components,
-        site=build.site,
-        cache=request.cache,
-        defaults=request.find_site(),
-    )
-    (outcome,) = build_packages(packages, Destination(folder, force=True), tell=tell, progress=progress)
+    build = values.replace(request.build, model=str(spec), defaults=request.find_site())
+    destination = Destination(_cached(request), force=True)
+    (outcome,) = build_packages(build, destination, tell=tell, progress=progress)
     if not isinstance(outcome, Built):
         raise outcome
-    if (build.uid, build.gid, build.fs_group) != (None, None, None):
-        _set_ids(outcome.path, build, tell)
-    return outcome.path
+    package, (uid, gid, fs_group) = outcome.path, request.ids
+    if request.ids != (None, None, None):
+        answers = configure.Answers(uid=uid, gid=gid, fs_group=fs_group)
+        with configure.prepared(package, None, answers, ask=lambda *_: answers, destination=package) as edits:
+            for _ in configure.write(edits, destination=package, force=True, tell=tell):
+                pass
+    return package
 
 
 def _cached(request: RunRequest) -> Path:
     """Return the folder in the cache for the packages of a path."""
     source = str(request.path.resolve()).encode(errors="surrogateescape")
-    folder = request.cache / _FOLDER / hashlib.sha256(source).hexdigest()[:16]
+    folder = request.build.cache / _FOLDER / hashlib.sha256(source).hexdigest()[:16]
     try:
         paths.make_private(folder)
     except OSError as error:
         raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
     return folder
-
-
-def _set_ids(package: Path, build: BuildOptions, tell: Tell) -> None:
-    """Set the user ids of the package, as `mlpack configure` does."""
-    from packager.configure import configure
-
-    answers = configure.Answers(uid=build.uid, gid=build.gid, fs_group=build.fs_group)
-    with configure.prepared(package, None, answers, ask=lambda *_: answers, destination=package) as edits:
-        for _ in configure.write(edits, destination=package, force=True, tell=tell):
-            pass

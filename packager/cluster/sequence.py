@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, UnansweredError, UnreachableError, UsageError
 from packager.base.paths import is_folder
 from packager.base.problems import similar
 from packager.cluster.deploy import prepare
-from packager.cluster.labels import RENDERED
+from packager.cluster.ownership import RENDERED
 from packager.cluster.status import status, with_logs
 from packager.cluster.target import rendered_target
 from packager.kubernetes.objects import annotation
@@ -137,16 +138,13 @@ class TaskResult:
             "summary": self.summary,
             "skipped": self.is_skipped,
             "findings": [finding.as_json() for finding in self.findings],
-            "started": _time(self.started),
-            "ended": _time(self.ended),
+            "started": f"{self.started:%Y-%m-%dT%H:%M:%SZ}" if self.started else None,
+            "ended": f"{self.ended:%Y-%m-%dT%H:%M:%SZ}" if self.ended else None,
         }
 
 
-class Execute(Protocol):
-    """Deploys a task, and follows it to its end."""
-
-    def __call__(self, task: Task, /) -> tuple[tuple[Target, Verdict], ...]:
-        """Return the verdict on each workload; if one has failed, only on this one."""
+Execute = Callable[[Task], "tuple[tuple[Target, Verdict], ...]"]
+"""Deploys a task, follows it to its end, and returns the verdict on each workload; if one has failed, only on this."""
 
 
 @contextmanager
@@ -155,15 +153,7 @@ def open_tasks(
 ) -> Iterator[tuple[Target, ...]]:
     """Open a package, and render the overlays that are to run, in order.
 
-    Args:
-        runnable: The package.
-        names: The overlays, or the tasks of an MLCube; None for the package's sequence, or else its default overlay.
-        kubectl: Renders the overlays, and talks to the cluster.
-        person: The user: user@machine.
-        tell: Receives the warnings of kubectl.
-
-    Raises:
-        VerificationError, RenderError: See `packager.cluster.target.open_target`.
+    `names` are overlays, or tasks of an MLCube; None is the package's sequence, or else its default overlay.
     """
     with opened(runnable.package) as package:
         overlays = _chosen(package, runnable, names)
@@ -194,12 +184,10 @@ def task(target: Target, hold: float = 0) -> Task:
         ClusterError: The cluster does not answer, or an object of another owner has the name of one of the task's.
     """
     prepared = prepare(target, hold)
-    target = prepared.target
-    per_workload = prepared.per_workload
+    target, per_workload = prepared.target, prepared.per_workload
     live = [one.situation.live for one in per_workload]
-    if any(item is None or annotation(item, RENDERED) != target.manifests.digest for item in live):
-        return Task(target, prepared)
-    return Task(target, prepared, tuple(status(one.target).verdict for one in per_workload))
+    is_same = all(item is not None and annotation(item, RENDERED) == target.manifests.digest for item in live)
+    return Task(target, prepared, tuple(status(one.target).verdict for one in per_workload) if is_same else ())
 
 
 def run(
@@ -214,7 +202,7 @@ def run(
 
     Args:
         all_targets: The overlays of the tasks, in order.
-        execute: Deploys a task, and follows it.
+        execute: See `Execute`.
         resume: Whether tasks that have succeeded with the same build are skipped.
         keep_going: Whether the remaining tasks are run after one has failed.
         hold: See `packager.cluster.deploy.prepare`.
@@ -249,7 +237,3 @@ def _run(target: Target, execute: Execute, *, resume: bool, hold: float) -> Task
     one, verdict = verdicts[0]
     findings = verdict.findings if verdict.phase.is_good else tuple(with_logs(one, item) for item in verdict.findings)
     return TaskResult(target, verdict.phase, verdict.summary, findings, started, now(), verdicts)
-
-
-def _time(moment: datetime | None) -> str | None:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None

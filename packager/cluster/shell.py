@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -72,51 +73,64 @@ class ContainerShell:
     tell: Callable[[str], object]  # called with a message when no data is sent or received
 
     def ask(self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0) -> bytes:
-        """Run a script, and return its stdout.
+        """Run a script, and return its stdout; see `run` for the arguments and errors."""
+        answer = bytearray()
+        with self.run(script, *arguments, given=given, longer=longer) as output:
+            while chunk := output.read(_CHUNK):
+                answer += chunk
+        return bytes(answer)
+
+    @contextmanager
+    def run(
+        self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0, room: int | None = None
+    ) -> Iterator[Marked]:
+        """Run a script, and give its stdout, the rest of which is skipped at the end of the block.
 
         Args:
             script: The body of a shell function.
             arguments: The arguments of the function.
             given: The stdin of the script, which must find the end of its input by itself.
             longer: Seconds that are added to `patience`.
+            room: The bytes that the disk has for the stdout; None for an answer of at most MAX_ANSWER.
 
         Raises:
             ScriptError: The script ended with a code other than 0.
             ClusterError: The script cannot be run.
             BrokenOffError: The connection ended before the script.
             TimedOutError: No data was sent or received for too long.
-            VerificationError: The output is larger than MAX_ANSWER.
+            VerificationError: The output is too large, or the block has raised it.
         """
-        answer = bytearray()
-        for chunk in self.stream(script, *arguments, given=given, longer=longer):
-            answer += chunk
-            if len(answer) > MAX_ANSWER:
-                raise VerificationError(f"{self.pod} answers with more than {MAX_ANSWER >> 20} MiB")
-        return bytes(answer)
-
-    def stream(self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0) -> Iterator[bytes]:
-        """Run a script, and yield its stdout as it arrives; arguments and errors are those of `ask`."""
         mark = secrets.token_hex(16)
         words = ["sh", "-c", _FRAME % script, "sh", mark, *arguments]
         command = ["exec", "--stdin", self.pod, f"--container={self.container}", "--", *words]
         clock = _Clock(self, longer)
+        too_much = "the pod sends more than the disk can hold"
+        if room is None:
+            room, too_much = MAX_ANSWER, f"{self.pod} answers with more than {MAX_ANSWER >> 20} MiB"
+        invalid: VerificationError | None = None
         with self.kubectl.start(*command, idle=clock.idle, keep_stdin_open=True) as running:
             clock.running = running
             running.feed(given)
-            marked = Marked(running.stdout, mark)
-            while chunk := marked.read(_CHUNK):
-                yield chunk
+            output = Marked(running.stdout, mark, room, too_much)
+            try:
+                yield output
+            except VerificationError as error:
+                invalid = error  # a broken connection may be the cause
+            while output.read(_CHUNK):
+                pass
             running.require_fed()
-            if marked.code == 0:
+            if output.code == 0:
                 running.release()
                 done = running.wait()
-            elif marked.code is None:  # the script may still read its input: a line feed would become part of a file
+            elif output.code is None:  # the script may still read its input: a line feed would become part of a file
                 running.close_input()
                 done = running.wait()
             else:  # the script has stopped reading, and kubectl may wait forever to pass on the rest of its input
                 done = running.give_up()
-        if marked.code != 0:
-            raise self._error(marked.code, done.stderr)
+        if output.code != 0:
+            raise self._error(output.code, done.stderr)
+        if invalid:
+            raise invalid
 
     def _error(self, code: int | None, stderr: str) -> Exception:
         lines = [line for line in stderr.split("\n") if not line.startswith("command terminated with exit code")]
@@ -138,18 +152,23 @@ class ContainerShell:
 class Marked:
     """A stream that ends with a mark and an exit code; the code is None until they have arrived."""
 
-    def __init__(self, stream: IO[bytes], mark: str) -> None:
+    def __init__(self, stream: IO[bytes], mark: str, room: int = MAX_ANSWER, too_much: str = "it is too much") -> None:
         self.code: int | None = None
         self._stream = stream
         self._end = re.compile(rb"%b (\d{1,3})\n\Z" % mark.encode())
         self._longest = len(mark) + len(" 255\n")
         self._buffer = bytearray()
         self._is_open = True
+        self._room = room
+        self._too_much = too_much
 
     def read(self, size: int) -> bytes:
-        """Return up to `size` bytes; none at the end."""
+        """Return up to `size` bytes; none at the end. Raises VerificationError if there is no room for more."""
         while self._is_open and len(self._buffer) <= self._longest:
             chunk = self._stream.read1(_CHUNK)  # type: ignore[attr-defined]
+            self._room -= len(chunk)
+            if self._room < 0:
+                raise VerificationError(self._too_much)
             self._buffer += chunk
             self._is_open = bool(chunk)
             if end := self._end.search(self._buffer, max(0, len(self._buffer) - self._longest)):

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 from packager.base.errors import ClusterError, MlpackError, NotServedError, ToolError, UnreachableError
 from packager.base.values import Value
 from packager.package.options import CLAIMS
-from packager.site.defaults import everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from packager.kubernetes.kubectl.client import Kubectl
-    from packager.site.defaults import SetValue
-    from packager.site.read import SiteSettings
+    from packager.site.read import SetValue, SiteSettings
 
 _RESOURCES = {
     "queue": "localqueues.kueue.x-k8s.io",
@@ -86,7 +84,7 @@ def check(site: SiteSettings, kubectl: Kubectl) -> CheckedSite:
 
 def checks(site: SiteSettings, kubectl: Kubectl) -> Iterator[SiteCheck]:
     """Yield the result for each object, and each set of node labels, that a site's file names."""
-    values = list(everything(site))
+    values = site.entries
     option, claim = _MADE_BY_PACKAGES
     has_own_claim = any(value.key == option for value in values)
     checked = set()

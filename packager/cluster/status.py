@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from packager.cluster.companions import Beside, beside
-from packager.cluster.kept_logs import LogKeeper
-from packager.cluster.labels import DEPLOYED_BY, DIGEST, VERSION
+from packager.base.errors import DeniedError
+from packager.base.values import Value, as_plain
 from packager.cluster.logreader import ContainerLog, read_once, with_log_end
 from packager.cluster.observe import absent, released_pods
+from packager.cluster.ownership import DEPLOYED_BY, DIGEST, VERSION, key, look_up
+from packager.cluster.podwatch import LogKeeper
 from packager.diagnosis.admitted import released
 from packager.diagnosis.curves.figure import number
 from packager.diagnosis.curves.points import added, lines_of
 from packager.diagnosis.curves.terminal import drawn
 from packager.diagnosis.diagnose import diagnose
-from packager.kubernetes.objects import annotation, name, restarts
+from packager.kubernetes.manifest import listing, mapping
+from packager.kubernetes.objects import annotation, condition, name, restarts, sentence, shown
 from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.pods import Container, containers, state
 from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
+from packager.workloads.structures import structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,8 +38,7 @@ __all__ = ["Status", "drawn", "number", "status"]
 _NOT_DEPLOYED = Verdict(Phase.ABSENT, "not found")
 
 
-@dataclass(frozen=True, slots=True)
-class PodStatus:
+class PodStatus(Value, frozen=True):
     """A pod of the workload."""
 
     name: str  # the name of the pod
@@ -47,17 +49,12 @@ class PodStatus:
     restarts: int  # the number of restarts of all its containers
     containers: tuple[Container, ...]  # the containers, init containers first
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the pod for `-o json`."""
-        return {
-            "name": self.name,
-            "role": self.role,
-            "state": self.state,
-            "phase": self.phase,
-            "node": self.node,
-            "restarts": self.restarts,
-            "containers": [container.as_json() for container in self.containers],
-        }
+
+class Beside(Value, frozen=True, rename={"shown": "object"}):
+    """An object beside a workload that serves: a Service, an Ingress, an autoscaler, a disruption budget."""
+
+    shown: str  # the object's name for kubectl: `service/name`
+    state: str  # the object's state, in a few words
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +84,11 @@ class Status:
             "version": self.version,
             "note": self.note,
             "deployedBy": self.deployed_by,
-            "pods": [pod.as_json() for pod in self.pods],
+            "pods": as_plain(list(self.pods)),
             "findings": [finding.as_json() for finding in self.verdict.findings],
             "unseen": self.unseen,
-            "beside": [item.as_json() for item in self.beside],
-            "curves": None if self.curves is None else curves_as_json(self.curves),
+            "beside": as_plain(list(self.beside)),
+            "curves": None if self.curves is None else list(map(_curve_as_json, self.curves)),
         }
 
 
@@ -111,7 +108,7 @@ def status(target: Target, *, with_curves: bool = False) -> Status:
         return Status(target.shown, replace(verdict, findings=grouped(released(pods_left))))
     answer = status_from(target, snapshot, diagnose(target.manifests.kind, snapshot))
     read = curves(target) if with_curves else None
-    return replace(answer, beside=beside(target.kubectl, target.manifests), curves=read)
+    return replace(answer, beside=_beside(target), curves=read)
 
 
 def status_from(target: Target, snapshot: Snapshot | None, verdict: Verdict) -> Status:
@@ -136,17 +133,18 @@ def pods(target: Target, snapshot: Snapshot) -> tuple[PodStatus, ...]:
     """Return the workload's pods, the main one first."""
     listed = target.manifests.kind.listed(snapshot.pods)
     main = target.manifests.kind.main(listed)
-    return tuple(_pod(pod, "main" if pod is main else "worker") for pod in listed)
+    return tuple(
+        PodStatus(
+            *(name(pod), "main" if pod is main else "worker", state(pod), status_of(pod).get("phase")),
+            *(pod["spec"].get("nodeName"), restarts(pod), containers(pod)),
+        )
+        for pod in listed
+    )
 
 
 def with_logs(target: Target, finding: Finding) -> Finding:
     """Return the finding with the last lines of its container's log, if it lacks them and the log can be read."""
     return with_log_end(target.kubectl, finding)
-
-
-def _pod(pod: Object, role: Role) -> PodStatus:
-    node = pod["spec"].get("nodeName")
-    return PodStatus(name(pod), role, state(pod), status_of(pod).get("phase"), node, restarts(pod), containers(pod))
 
 
 MOST_PODS = 8
@@ -168,17 +166,57 @@ def curves_of(logs: Iterable[tuple[str, Iterator[bytes]]]) -> tuple[Curve, ...]:
     return tuple(result.values())
 
 
-def curves_as_json(curves: Iterable[Curve]) -> list[dict[str, Any]]:
-    """Return curves for `-o json`: name, pod, points, last point, lowest and highest value, number of points."""
-    return [
-        {
-            "name": curve.name,
-            "pod": curve.pod,
-            "points": [list(point) for point in curve.drawn],
-            "last": list(curve.last) if curve.last else None,
-            "lowest": curve.lowest,
-            "highest": curve.highest,
-            "count": curve.count,
-        }
-        for curve in curves
-    ]
+def _curve_as_json(curve: Curve) -> dict[str, Any]:
+    return {
+        "name": curve.name,
+        "pod": curve.pod,
+        "points": [list(point) for point in curve.drawn],
+        "last": list(curve.last) if curve.last else None,
+        "lowest": curve.lowest,
+        "highest": curve.highest,
+        "count": curve.count,
+    }
+
+
+def _beside(target: Target) -> tuple[Beside, ...]:
+    """Return the objects beside the main workload, in the order of the manifests; none if the user may not see them."""
+    workload = target.manifests.workload
+    kinds = structures()[workload["kind"]].companion_kinds
+    objects = [item for item in target.manifests.objects if name(item) == name(workload)]
+    sought = [item for item in objects if (item["apiVersion"], item["kind"]) in kinds]
+    try:
+        live = look_up(target.kubectl, sought)
+    except DeniedError:
+        return ()
+    return tuple(Beside(shown(item), state_beside(live.get(key(item)))) for item in sought)
+
+
+def state_beside(item: Object | None) -> str:
+    """Return the state of an object beside a workload in a few words; `item` is None for a missing object."""
+    if item is None:
+        return "not found"
+    spec, counts = mapping(item.get("spec")), status_of(item)
+    # The addresses at which a load balancer or a controller accepts requests.
+    entries = listing(mapping(counts.get("loadBalancer")).get("ingress"))
+    addresses = ", ".join(str(entry.get("ip") or entry.get("hostname")) for entry in entries)
+    where = f"at {addresses}" if addresses else "no address yet"
+    match item["kind"]:
+        case "Service":
+            ports = []
+            for port in listing(spec.get("ports")):
+                text = f"{port.get('name', 'port')} {port.get('port')}"
+                ports.append(f"{text}, {port['nodePort']} of each node" if port.get("nodePort") else text)
+            kind = str(spec.get("type", "ClusterIP"))
+            return "; ".join([f"{kind}: {'; '.join(ports)}", *([where] if kind == "LoadBalancer" else [])])
+        case "Ingress":
+            hosts = [str(rule.get("host", "any host")) for rule in listing(spec.get("rules"))]
+            return f"{', '.join(hosts)}; class {spec.get('ingressClassName', 'by default')}; {where}"
+        case "HorizontalPodAutoscaler":
+            limits = f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')} pods"
+            abilities = [condition(item, kind) or {} for kind in ("AbleToScale", "ScalingActive")]
+            troubles = [sentence(ability) for ability in abilities if ability.get("status") == "False"]
+            return "; ".join([f"{limits}, {counts.get('desiredReplicas', 0)} are needed", *troubles])
+        case "PodDisruptionBudget":
+            count = counts.get("disruptionsAllowed", 0)
+            return f"{count} pod{'' if count == 1 else 's'} may be evicted now"
+    return str(counts.get("phase") or "exists")  # the phase of a PodGroup

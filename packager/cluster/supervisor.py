@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import UsageError
-from packager.cluster.labels import DEV, HOLD
+from packager.cluster.ownership import DEV, HOLD
 from packager.kubernetes.manifest import Manifest, at, listing, mapping, text
 from packager.kubernetes.objects import name, shown
 from packager.workloads.structures import pods
@@ -36,6 +36,7 @@ STATE = "/run/mlpack/program"
 FIRST, ALL = "first", "all"
 
 _RUN = "/run/mlpack"
+_DEADLINE = "activeDeadlineSeconds"
 _CODE = "scripts"
 
 _LAST_SECONDS = 30
@@ -114,13 +115,12 @@ def with_hold(manifests: Manifests, seconds: int) -> Manifests:
     or without the volume on which the script keeps its files.
     """
     workload = deepcopy(manifests.workload)
-    groups = [group for group in pods(Manifest(workload)) if group.main]
-    containers = [mapping(item) for group in groups for item in listing(group.spec.get("containers"))[:1]]
-    if manifests.kind.serves or not containers or any(map(_obstacle, containers)):
+    mains = [mapping(at(group.spec, ("containers", 0))) for group in pods(Manifest(workload)) if group.main]
+    if manifests.kind.serves or not mains or any(map(_obstacle, mains)):
         return manifests
     which = ALL if manifests.kind.indexes(workload) else FIRST
-    deadline = min(_deadlines(workload), default=0)
-    for container in containers:
+    deadline = min((part[_DEADLINE] for part in _with_deadlines(workload)), default=0)
+    for container in mains:
         _wrap(container, "hold", str(seconds), str(deadline), which)
     _annotate(workload, HOLD, str(seconds))
     objects, workloads = (
@@ -135,11 +135,32 @@ def for_dev(manifests: Manifests) -> Manifests:
 
     The annotation DEV of each workload has the digest of everything but the code.
     """
-    changed = {id(item): _for_dev(item) for item in manifests.workloads}
-    if not any(code_folder(container) for item in changed.values() for container in _containers(item)):
+    config_maps: set[str] = set()
+    changed: dict[int, Object] = {}
+    has_code = False
+    for item in manifests.workloads:
+        workload = changed[id(item)] = deepcopy(item)
+        for group in pods(Manifest(workload)):
+            container = mapping(at(group.spec, ("containers", 0)))
+            config_maps |= _put_code(workload, group, container)
+            has_code |= code_folder(container) is not None
+            if group.port is not None:  # where ranks are started by sshd, their launcher starts them again
+                continue
+            if why := _obstacle(container):
+                subject = f"{shown(workload)}: the container {container.get('name')}"
+                hint = "`script` or `command` in the spec says what it runs"
+                raise UsageError(f"{subject} {why}, so it cannot be started again", hint=hint)
+            _wrap(container, "dev", "0", "0", ALL)
+        for part in _with_deadlines(workload):  # a person works with them as long as they like
+            del part[_DEADLINE]
+    if not has_code:
         raise UsageError("no pod has code that could be changed: the model's spec has no `files`")
     objects = tuple(changed.get(id(item), item) for item in manifests.objects)
-    digest = _digest(manifests, objects)
+    others = [item for item in objects if item["kind"] != "ConfigMap" or name(item) not in config_maps]
+    content = json.dumps(others, ensure_ascii=False, sort_keys=True)
+    for config_map in config_maps:  # whose name may be made from its content
+        content = content.replace(json.dumps(config_map), "")
+    digest = f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
     for workload in changed.values():
         _annotate(workload, DEV, digest)
     return replace(manifests, objects=objects, workloads=tuple(changed[id(item)] for item in manifests.workloads))
@@ -175,80 +196,30 @@ def _obstacle(container: Object) -> str | None:
     return None if container.get("command") else "has no command"
 
 
-def _for_dev(workload: Object) -> Object:
-    workload = deepcopy(workload)
-    for group in pods(Manifest(workload)):
-        container = mapping(at(group.spec, ("containers", 0)))
-        _put_code(workload, group, container)
-        if group.port is not None:  # where ranks are started by sshd, their launcher starts them again
-            continue
-        if why := _obstacle(container):
-            message = f"{shown(workload)}: the container {container.get('name')} {why}, so it cannot be started again"
-            raise UsageError(message, hint="`script` or `command` in the spec says what it runs")
-        _wrap(container, "dev", "0", "0", ALL)
-    _remove_deadlines(workload)
-    return workload
+def _put_code(workload: Object, group: Pods, container: Object) -> set[str]:
+    """Replace the code's ConfigMaps by an empty folder in the main container; an init container still has them.
 
-
-def _put_code(workload: Object, group: Pods, container: Object) -> None:
-    """Replace the code's ConfigMaps by an empty folder in the main container; an init container still has them."""
-    volume = next((mapping(one) for _, one in group.volumes() if mapping(one).get("name") == _CODE), {})
+    Returns:
+        The names of these ConfigMaps.
+    """
     mounts = [mapping(mount) for mount in listing(container.get("volumeMounts"))]
     mount = next((mount for mount in mounts if mount.get("name") == _CODE), None)
     if mount is None:
-        return
+        return set()
+    volume = next((mapping(one) for _, one in group.volumes() if mapping(one).get("name") == _CODE), {})
     if not {"configMap", "projected"} & set(volume):
         message = f"{shown(workload)}: its code does not come from ConfigMaps, so it cannot be changed in its pods"
         raise UsageError(message, hint="switch the option package-volume off")
     mount["name"] = MARK
     mount.pop("readOnly", None)
     group.spec["volumes"].append({"name": MARK, "emptyDir": {}})
-
-
-def _deadlines(value: Any) -> Iterator[int]:
-    """Yield the deadlines of a workload and of its pods, in seconds."""
-    if isinstance(value, dict):
-        deadline = value.get("activeDeadlineSeconds")
-        if isinstance(deadline, int):
-            yield deadline
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _deadlines(item)
-
-
-def _remove_deadlines(value: Any) -> None:
-    """Remove the deadlines of a workload and of its pods: a person works with them as long as they like."""
-    if isinstance(value, dict):
-        value.pop("activeDeadlineSeconds", None)
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _remove_deadlines(item)
-
-
-def _containers(workload: Object) -> Iterator[Object]:
-    for group in pods(Manifest(workload)):
-        yield mapping(at(group.spec, ("containers", 0)))
-
-
-def _digest(manifests: Manifests, objects: tuple[Object, ...]) -> str:
-    """Return the digest of objects without the ConfigMaps of the code, whose names may be made from its content."""
-    code: set[str] = set()
-    for workload in manifests.workloads:
-        for group in pods(Manifest(workload)):
-            code.update(_config_maps(next((one for _, one in group.volumes() if one.get("name") == _CODE), {})))
-    rest = [item for item in objects if item["kind"] != "ConfigMap" or name(item) not in code]
-    content = json.dumps([_without_code(item) for item in rest], ensure_ascii=False, sort_keys=True)
-    return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
-
-
-def _config_maps(volume: Object) -> Iterator[str]:
     sources = [volume, *map(mapping, listing(at(volume, ("projected", "sources"))))]
-    yield from (str(mapping(source.get("configMap")).get("name")) for source in sources if "configMap" in source)
+    return {str(mapping(source["configMap"]).get("name")) for source in sources if "configMap" in source}
 
 
-def _without_code(value: Any) -> Any:
-    """Return a value without the volumes of the code."""
-    if isinstance(value, dict):
-        return {key: _without_code(item) for key, item in value.items()}
-    if isinstance(value, list):
-        is_code = [isinstance(item, dict) and item.get("name") == _CODE and "mountPath" not in item for item in value]
-        return [_without_code(item) for item, leave_out in zip(value, is_code, strict=True) if not leave_out]
-    return value
+def _with_deadlines(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a workload and of its pods that have a deadline in seconds."""
+    if isinstance(value, dict) and isinstance(value.get(_DEADLINE), int):
+        yield value
+    for item in list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _with_deadlines(item)

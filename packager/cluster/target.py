@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -165,38 +165,42 @@ def open_target_to_delete(
             target = rendered_target(package, chosen, kubectl, person=person, tell=tell)
         except (RenderError, VerificationError) as error:
             instance = f"{package.name}-{chosen}"
-            wanted = selector_flag({MANAGED_BY: "mlpack", PACKAGE: package.name, _INSTANCE: instance})
-            items = [item for kind in _deployed_kinds() for item in _labelled(kubectl, kind, wanted)]
+            items = _labelled(kubectl, {MANAGED_BY: "mlpack", PACKAGE: package.name, _INSTANCE: instance})
             if not any(item["kind"] in kinds() for item in items):
                 raise
             tell(f"{path}: the overlay {chosen} cannot be rendered, so its objects are found by their labels: {error}")
-            target = Target(package, chosen, load(_documents(items), instance), kubectl, None, person, "")
+            documents = "".join(f"---\n{json.dumps(item)}\n" for item in items)
+            target = Target(package, chosen, load(documents, instance), kubectl, None, person, "")
         yield target
 
 
-def _documents(items: list[Object]) -> str:
-    return "".join(f"---\n{json.dumps(item)}\n" for item in items)
-
-
-def _deployed_kinds() -> list[str]:
+def _labelled(kubectl: Kubectl, labels: Mapping[str, str]) -> list[Object]:
+    """Return the objects with these labels that no controller has made, of all kinds that a deploy may create."""
     companions = {
         f"{kind}.{api.rpartition('/')[0]}".rstrip(".").lower()
         for structure in structures().values()
         for api, kind in structure.companion_kinds
     }
-    return [*(kind.resource for kind in kinds().values()), "configmaps", *sorted(companions)]
+    items: list[Object] = []
+    for resource in (*(kind.resource for kind in kinds().values()), "configmaps", *sorted(companions)):
+        with suppress(ClusterError):  # nothing is found then, and the overlay's error is raised
+            items += [item for item in kubectl.items(resource, selector_flag(labels)) if not owners(item)]
+    return items
 
 
-def _labelled(kubectl: Kubectl, resource: str, selector: str) -> list[Object]:
-    try:
-        return [item for item in kubectl.items(resource, selector) if not owners(item)]
-    except ClusterError:  # nothing is found then, and the overlay's error is raised
-        return []
+def pods_by_index(
+    kind: Workload, workload: Object, pods: Sequence[Object], wanted: int | None = None
+) -> Mapping[int, Object]:
+    """Return the newest pod of each index, or the workers of a kind without indexes.
 
-
-def pod_of_index(kind: Workload, snapshot: Snapshot, index: int) -> Object | None:
-    """Return the newest pod with this index; None if there is none yet."""
-    indexes = kind.indexes(snapshot.workload)
-    if index not in indexes:
-        raise UsageError(f"index {index} not found", hint=f"there are 0 to {indexes[-1]}")
-    return kind.indexed(snapshot.pods).get(index)
+    Raises:
+        UsageError: There is no index `wanted`, whether its pod exists or not.
+    """
+    if indexes := kind.indexes(workload):
+        if wanted is not None and wanted not in indexes:
+            raise UsageError(f"index {wanted} not found", hint=f"there are 0 to {indexes[-1]}")
+        return kind.indexed(pods)
+    workers = kind.workers(pods)
+    if wanted is not None and workers and wanted >= len(workers):
+        raise UsageError(f"worker {wanted} not found", hint=f"there are 0 to {len(workers) - 1}")
+    return dict(enumerate(workers))

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ClusterError, ToolError, UsageError, reason
-from packager.cluster import temporary_pod
+from packager.base.errors import ToolError, UsageError, reason
 from packager.cluster.claims import create_workspace, missing_claims
-from packager.cluster.files import RemoteFolder
-from packager.cluster.pull import Pull, compare_for_pull
+from packager.cluster.files import RemoteFolder, with_retries
+from packager.cluster.pull import compare_for_pull
 from packager.cluster.pull import pull as pull_files
 from packager.cluster.push import Push, commit, compare_for_push, local_folder, send
 from packager.cluster.results import storage_of
-from packager.cluster.shell import BrokenOffError, ContainerShell
+from packager.cluster.shell import ContainerShell
+from packager.cluster.temporary_pod import CONTAINER, temporary_pod
 from packager.kubernetes.manifest import mapping
 from packager.workloads.pods import outlives_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from packager.base.runner import Progress, Tell
     from packager.cluster.files import Listing
+    from packager.cluster.pull import Pull
     from packager.cluster.target import Target
     from packager.kubernetes.objects import Object
-
-MEMORY = "64Mi"
-"""The memory limit of the temporary pod, which does not depend on the size of the files."""
-
-_COMPONENT = "workspace"
-_CONTAINER = "files"
-_TRIES = 5
-_PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,65 +75,38 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
-    """The result of a push."""
+class Copied:
+    """The result of a push or a pull."""
 
     place: StoragePlace
-    source: Path  # the local folder
-    files: tuple[str, ...]  # the paths that were pushed; in a dry run, those that would be pushed
+    folder: Path  # the local folder
+    files: tuple[str, ...]  # the paths that were copied; in a dry run, those that would be
     size: int  # the total size of these files in bytes
-    unchanged: tuple[str, ...]  # the paths that already exist on the storage with the same content
-    dry_run: bool = False  # whether nothing was pushed
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        return {
-            "storage": self.place.storage.words,
-            "path": self.place.path,
-            "folder": str(self.source),
-            "files": list(self.files),
-            "bytes": self.size,
-            "unchanged": list(self.unchanged),
-            "dryRun": self.dry_run,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Pulled:
-    """The result of a pull."""
-
-    place: StoragePlace
-    destination: Path  # the local folder
-    files: tuple[str, ...]  # the paths that were pulled; in a dry run, those that would be pulled
-    size: int  # the total size of these files in bytes
-    unchanged: tuple[str, ...]  # the paths that already exist in the local folder with the same content
-    changed: tuple[str, ...]  # the paths that changed or were deleted while they were read
-    skipped: tuple[str, ...]  # links, devices, and names that are not allowed on this machine
-    unnamed: int  # the number of further skipped paths
-    unread: tuple[str, ...]  # messages about files and folders that could not be read
-    dry_run: bool = False  # whether nothing was pulled
+    unchanged: tuple[str, ...]  # the paths that were there already with the same content
+    dry_run: bool  # whether nothing was copied
+    pull: Pull | None = None  # what was read; None for a push
 
     @property
-    def is_complete(self) -> bool:
-        """Whether every file on the storage was read unchanged."""
-        return not (self.unread or self.changed)
+    def changed(self) -> tuple[str, ...]:
+        """The paths that changed or were deleted while they were read."""
+        return () if self.pull is None or self.dry_run else (*self.pull.changed, *self.pull.gone)
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
-        return {
+        answer = {
             "storage": self.place.storage.words,
             "path": self.place.path,
-            "folder": str(self.destination),
+            "folder": str(self.folder),
             "files": list(self.files),
             "bytes": self.size,
             "unchanged": list(self.unchanged),
-            "changed": list(self.changed),
-            "complete": self.is_complete,
-            "skipped": list(self.skipped),
-            "skippedUnnamed": self.unnamed,
-            "unread": list(self.unread),
             "dryRun": self.dry_run,
         }
+        if self.pull is None:
+            return answer
+        listing, unread = self.pull.listing, list(self.pull.unread)
+        skipped = {"skipped": list(listing.odd), "skippedUnnamed": listing.unnamed, "unread": unread}
+        return {**answer, "changed": list(self.changed), "complete": not (unread or self.changed), **skipped}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +141,13 @@ def session(target: Target, folder: str | None, *, patience: float, image: str |
     return Session(target, place(folder, storages(pod_spec), environment), patience, image, tell)
 
 
-def push(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pushed:
+def push(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Copied:
     """Copy a local folder's files to the storage; files with other contents are replaced only with `force`."""
     local = local_folder(folder)
-    if not dry_run:
-        _create_claim(session)
+    claim = mapping(session.place.storage.volume.get("persistentVolumeClaim")).get("claimName")
+    is_own = claim and claim == session.target.package.workspace
+    if is_own and not dry_run and claim in missing_claims([session.target]):
+        create_workspace(session.target, session.tell)
     work: Push | None = None
     is_committing = False
 
@@ -197,15 +164,15 @@ def push(session: Session, folder: Path, *, force: bool, dry_run: bool, progress
             is_committing = True
             commit(remote, work, force=force)
 
-    _with_retries(session, attempt, writes=not dry_run)
+    _in_pods(session, attempt, writes=not dry_run)
     assert work is not None
     unchanged = set(work.unchanged)
     files = [file for file in local.files if file.path not in unchanged]
     paths, size = tuple(file.path for file in files), sum(file.size for file in files)
-    return Pushed(session.place, folder, paths, size, work.unchanged, dry_run=dry_run)
+    return Copied(session.place, folder, paths, size, work.unchanged, dry_run)
 
 
-def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Pulled:
+def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Copied:
     """Copy files from the storage to a local folder, which is created if missing."""
     work: Pull | None = None
 
@@ -217,65 +184,38 @@ def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress
                 pull_files(remote, work, folder, advance)
 
     try:
-        _with_retries(session, attempt, writes=False)
+        _in_pods(session, attempt, writes=False)
     except OSError as error:
         hint = "what has arrived is kept: pull again to continue"
         raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
     assert work is not None
     files = tuple(work.pending) if dry_run else tuple(work.arrived)
-    changed = () if dry_run else (*work.changed, *work.gone)
-    return Pulled(
-        *(session.place, folder, files, work.size_of(files), work.unchanged, changed),
-        *(work.listing.odd, work.listing.unnamed, work.unread),
-        dry_run=dry_run,
-    )
+    return Copied(session.place, folder, files, work.size_of(files), work.unchanged, dry_run, work)
 
 
 def ls(session: Session) -> Listed:
     """Return the content of the session's folder. Raises ClusterError, TimedOutError and VerificationError."""
     listing: list[Listing] = []
-    _with_retries(session, lambda remote: listing.append(remote.entries()), writes=False)
+    _in_pods(session, lambda remote: listing.append(remote.entries()), writes=False)
     return Listed(session.place, listing[-1])
 
 
-def _create_claim(session: Session) -> None:
-    """Create the claim of the package's workspace, if the session uses it and it does not exist."""
-    claim = mapping(session.place.storage.volume.get("persistentVolumeClaim")).get("claimName")
-    if claim and claim == session.target.package.workspace and claim in missing_claims([session.target]):
-        create_workspace(session.target, session.tell)
-
-
-@contextmanager
-def _remote(session: Session, *, writes: bool) -> Iterator[RemoteFolder]:
-    """Give the folder in a temporary pod that mounts its storage."""
-    kubectl, manifests, where = session.target.kubectl, session.target.manifests, session.place
+def _in_pods(session: Session, work: Callable[[RemoteFolder], object], *, writes: bool) -> None:
+    """Call `work` with the folder in a temporary pod; after a broken connection, again with another pod."""
+    target, where, tell = session.target, session.place, session.tell
     storage = where.storage.writable() if writes else where.storage.read_only()
-    helper = temporary_pod.HelperPod(
-        _COMPONENT, "the temporary pod", _CONTAINER, MEMORY, (storage.mount,), (storage.volume,), session.image
-    )
-    pod_spec = manifests.kind.pod_template(manifests.workload)
-    with temporary_pod.running(kubectl, helper, manifests.name, pod_spec, session.tell) as pod:
-        shell = ContainerShell(kubectl, pod, _CONTAINER, session.patience, session.tell)
-        yield RemoteFolder(shell, where.storage.path, where.path, where.storage.words)
+    pod_spec = target.manifests.kind.pod_template(target.manifests.workload)
+    mounts, volume, words = (storage.mount,), storage.volume, "the temporary pod"
 
+    def attempt() -> None:
+        with temporary_pod(
+            target, pod_spec, "workspace", words, mounts=mounts, volume=volume, tell=tell, image=session.image
+        ) as pod:
+            shell = ContainerShell(target.kubectl, pod, CONTAINER, session.patience, tell)
+            work(RemoteFolder(shell, where.storage.path, where.path, where.storage.words))
 
-def _with_retries(session: Session, attempt: Callable[[RemoteFolder], object], *, writes: bool) -> None:
-    """Call `attempt` with the folder in a temporary pod; after a broken connection, repeat it in another pod."""
-    kubectl = session.target.kubectl
-    temporary_pod.sweep(kubectl, _COMPONENT)
-    for number in range(1, _TRIES + 1):
-        try:
-            with _remote(session, writes=writes) as remote:
-                attempt(remote)
-        except BrokenOffError as error:
-            broken = error.reason
-        else:
-            return
-        if number < _TRIES:
-            session.tell(f"the connection broke off: {broken}; continuing (attempt {number + 1} of {_TRIES})")
-            kubectl.runner.sleep(_PAUSE)
     hint = "run it again: what has arrived is kept"
-    raise ClusterError(f"the connection broke off {_TRIES} times: {broken}", hint=hint)
+    with_retries(target.kubectl, attempt, tell, what="the connection broke off", hint=hint)
 
 
 def storages(pod_spec: Object) -> tuple[LastingStorage, ...]:

@@ -1,29 +1,30 @@
-"""Sets amounts: the numbers and quantities in mlops.env that manifests take from there."""
+"""Sets amounts: the numbers and quantities in mlops.env that manifests take from there.
+
+kustomize fills a value of mlops.env into a field that is there, and adds no field. So memory and CPUs that the spec
+does not name are written into the manifest itself, which people may edit.
+"""
 
 from __future__ import annotations
 
-import re
+import json
 from typing import TYPE_CHECKING
 
-from packager.base import envfile
+from packager.base import envfile, quantity, yamlio
 from packager.base.errors import UsageError
-from packager.base.problems import Problem
-from packager.configure import additions, resources, settings
-from packager.kubernetes.manifest import at, integer, out_of_range
-from packager.package import kustomization, layout
+from packager.configure import additions, settings
+from packager.kubernetes.manifest import Manifest, at, mapping
 from packager.package.layout import env
 from packager.package.options import GPU
-from packager.rendering.origins import Generated, Replaced, selected
+from packager.rendering.origins import Replaced
 from packager.workloads import structures
 from packager.workloads.amounts import GPUS, WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.base.yamlio import Location
+    from packager.base.problems import Problem
+    from packager.base.yamlio import Document, Location
     from packager.configure.settings import Files
-    from packager.kubernetes.manifest import Manifest
-    from packager.rendering.origins import Position
 
 OPTIONS = {
     "--workers": WORKERS,
@@ -33,106 +34,44 @@ OPTIONS = {
 }
 """The options of the command line, and the keys of mlops.env that each sets: of `WORKERS`, the first that there is."""
 
-_RESOURCES = {"--memory": "memory", "--cpu": "cpu"}
-"""The options for resources that pods may have without a key of mlops.env, and the names of the resources."""
-
 _GPU_COUNT = "GPU_COUNT"
 """The key of site.env for the number of GPUs, where the option gpu is on."""
-
-_NUMBER = r"[0-9]{1,10}"
-"""The form of a number of a manifest; any other value is refused where it is read."""
 
 
 def assign(files: Files, overlays: Sequence[str], amounts: Sequence[tuple[str, str]]) -> None:
     """Set amounts in the mlops.env of each overlay that has them.
 
-    Memory and CPUs that an overlay does not have are added by a component of it, and GPUs by the option `gpu`.
+    Memory and CPUs that an overlay does not have are added to its manifest, and GPUs by the option `gpu`.
     """
     taken = {overlay: _taken(files, overlay) for overlay in overlays} if amounts else {}
     for option, value in amounts:
-        keys = OPTIONS[option]
-        places = [
-            (env(overlay), key)
-            for overlay in overlays
-            for key in [key for key in keys if key in taken[overlay]][: 1 if keys == WORKERS else None]
-        ]
-        if option == "--gpus":
-            if not places:
-                _switch_gpu(files, overlays)
-            by_option = {
-                env(overlay) for overlay in overlays if not places or settings.options(files, overlay).get(GPU)
-            }
-            places = [place for place in places if place[0] not in by_option]
-            places += [(path, _GPU_COUNT) for path in settings.site_files(files.package) if by_option]
-        name = _RESOURCES.get(option)
-        lacking = [overlay for overlay in overlays if name and not taken[overlay] & {*keys}]
-        added = [resources.assign(files, overlay, name, value) for overlay in lacking if name]
-        if not places and not any(added):
-            raise _missing(files, overlays, option)
-        for path, key in places:
-            files.assign(path, key, value)
+        present = {overlay: [key for key in OPTIONS[option] if key in taken[overlay]] for overlay in overlays}
+        if option == "--gpus" and not any(present.values()):
+            for overlay in overlays:
+                if GPU not in settings.options(files, overlay):
+                    additions.add(files, overlay, GPU)
+                files.switch(overlay, GPU, on=True)
+        done = [_assign(files, overlay, option, value, keys) for overlay, keys in present.items()]
+        if not any(done):
+            keys = OPTIONS[option]
+            names = f"{', '.join(keys[:-1])} or {keys[-1]}" if len(keys) > 1 else keys[0]
+            sources = [files.sources(overlay) for overlay in overlays]
+            others = sorted({key for source in sources for key in source.numbers | source.quantities})
+            hint = f"--set changes {', '.join(others)}" if others else None
+            raise UsageError(f"{option}: mlops.env of {', '.join(overlays)} has no {names}", hint=hint)
 
 
-def _missing(files: Files, overlays: Sequence[str], option: str) -> UsageError:
-    """Return the error for an option of which no overlay has a key."""
-    keys = OPTIONS[option]
-    names = f"{', '.join(keys[:-1])} or {keys[-1]}" if len(keys) > 1 else keys[0]
-    others = sorted({key for overlay in overlays for key in _amounts(files, overlay)})
-    hint = f"--set changes {', '.join(others)}" if others else None
-    return UsageError(f"{option}: mlops.env of {', '.join(overlays)} has no {names}", hint=hint)
-
-
-def _switch_gpu(files: Files, overlays: Sequence[str]) -> None:
-    """Switch the option `gpu` on in each overlay."""
-    for overlay in overlays:
-        if GPU not in settings.options(files, overlay):
-            additions.add(files, overlay, GPU)
-        path = layout.kustomization(overlay)
-        files.write(path, kustomization.switch(files.read(path), GPU, files.package.shown(path), on=True))
-
-
-def refused(files: Files, overlay: str) -> Iterator[Problem]:
-    """Yield the problems for which kustomize or the kind of a workload would refuse an overlay since the changes."""
-    before = [*files.original.sources(overlay).refused, *_out_of_range(files.original, overlay)]
-    after = (*files.sources(overlay).refused, *_out_of_range(files, overlay))
-    yield from (problem for problem in after if problem not in before)
-
-
-def _out_of_range(files: Files, overlay: str) -> Iterator[Problem]:
-    """Yield the numbers of env files that the kind of a workload does not accept."""
-    for workload in settings.workloads(files, overlay):
-        filled = _fill(files, overlay, workload)
-        structure = structures.structure_of(workload)
-        ranges = structure.ranges if structure else {}
-        faults = [(fault.location, fault.message) for fault in structures.faults(workload)]
-        for location in filled:
-            path = ".".join("*" if isinstance(step, int) else step for step in location[1:])
-            if path in ranges and (message := out_of_range(at(workload.data, location), ranges[path])):
-                faults.append((location, message))
-        for location, message in faults:
-            if location in filled:
-                key, place = filled[location]
-                yield Problem(*place, f"{key}: {message}")
-
-
-def _fill(files: Files, overlay: str, workload: Manifest) -> dict[Location, tuple[str, Position]]:
-    """Fill the numbers of env files into a workload, and return the key and the place of each, by its location."""
-    keys = {
-        position: (key, origin.values[key])
-        for origin in files.sources(overlay).origins
-        if isinstance(origin, Generated)
-        for key, position in origin.keys.items()
-        if key in origin.values
-    }
-    filled: dict[Location, tuple[str, Position]] = {}
-    for origin in files.sources(overlay).origins:
-        if isinstance(origin, Replaced) and (origin.kind, origin.name) == (workload.kind, workload.name):
-            key, value = keys.get(origin.position, ("", ""))
-            for location, written in [*selected(origin.field_path, workload.data)]:
-                if integer(written) is not None and re.fullmatch(_NUMBER, value):
-                    at(workload.data, location[:-1])[location[-1]] = int(value)
-                    filled[location] = key, origin.position
-    return filled
+def _assign(files: Files, overlay: str, option: str, value: str, keys: Sequence[str]) -> bool:
+    """Set an amount of an overlay that has these keys for it; return whether it has the amount."""
+    if option == "--gpus" and settings.options(files, overlay).get(GPU):
+        for path in settings.site_files(files.package):
+            files.assign(path, _GPU_COUNT, value)
+        return True
+    if option in ("--memory", "--cpu") and not keys:
+        return _assign_resource(files, overlay, option.removeprefix("--"), value)
+    for key in keys[:1] if option == "--workers" else keys:
+        files.assign(env(overlay), key, value)
+    return bool(keys)
 
 
 def _taken(files: Files, overlay: str) -> set[str]:
@@ -143,7 +82,55 @@ def _taken(files: Files, overlay: str) -> set[str]:
     return {line.key for line in envfile.lines(files.read(path)) if (files.package.shown(path), line.number) in places}
 
 
-def _amounts(files: Files, overlay: str) -> set[str]:
-    """Return the keys of mlops.env from which the manifest takes whole numbers and quantities."""
-    sources = files.sources(overlay)
-    return sources.numbers | sources.quantities
+def _assign_resource(files: Files, overlay: str, name: str, value: str) -> bool:
+    """Set a limit of the pods that compute in their manifests; return False if the package sets it for one.
+
+    A limit without a request is the request as well (Kubernetes, container resources).
+    """
+    splices: dict[str, list[tuple[int, int, str]]] = {}
+    for path in settings.manifests(files, overlay):
+        sealed = [resources for _, _, resources in _computing(files.package.sealed(path) or b"", path)]
+        if any(name in {*mapping(part.get("requests")), *mapping(part.get("limits"))} for part in sealed):
+            return False
+        source = files.read(path).decode("utf-8-sig", errors="replace")
+        for document, place, resources in _computing(files.read(path), files.package.shown(path)):
+            limits, text = mapping(resources.get("limits")), json.dumps(value)
+            start, _, column = document.span(place)
+            if name in limits:
+                start, end, _ = document.span((*place, name))
+                splice = (start, end, text)
+            elif source[start] == "{":
+                splice = (start + 1, start + 1, f"{name}: {text}{', ' if limits else ''}")
+            else:
+                splice = (start, start, f"{name}: {text}\n{' ' * column}")
+            splices.setdefault(path, []).append(splice)
+    if splices:
+        _check_quantity(name, value)
+    for path, changes in splices.items():
+        files.write(path, yamlio.spliced(files.read(path), changes))
+    return bool(splices)
+
+
+def _computing(text: bytes, name: str) -> Iterator[tuple[Document, Location, dict[str, object]]]:
+    """Yield the place of the limits of each pod's main container that computes, and its resources."""
+    for document in yamlio.load_all(text, name)[0]:
+        for pods in structures.pods(Manifest(mapping(document.data))):
+            place: Location = (*pods.location, "spec", "containers", 0, "resources", "limits")
+            if pods.computes and document.depth(place) == len(place):
+                yield document, place, mapping(at(document.data, place[:-1]))
+
+
+def _check_quantity(name: str, value: str) -> None:
+    try:
+        is_positive = quantity.parse(value) > 0
+    except ValueError:
+        is_positive = False
+    if not is_positive:
+        example = "64Gi" if name == "memory" else "8"
+        raise UsageError(f"--{name} {value}: expected a quantity such as {example}")
+
+
+def refused(files: Files, overlay: str) -> Iterator[Problem]:
+    """Yield the problems for which kustomize would refuse an overlay since the changes."""
+    before = files.original.sources(overlay).refused
+    yield from (problem for problem in files.sources(overlay).refused if problem not in before)

@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING
 
 from packager.base import envfile
 from packager.base.errors import UsageError
-from packager.base.problems import similar
-from packager.configure import image
+from packager.base.names import split_registry
+from packager.base.problems import show, similar
 from packager.configure.settings import placement_file, site_files, value, workloads
 from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.manifest import mapping
 from packager.package import declared, placement
-from packager.package.image import IMAGE
+from packager.package import image as image_names
+from packager.package.image import IMAGE, ImageName, parse
 from packager.package.layout import env
 from packager.package.options import KEYS, OPTIONS, PLACEMENT
 from packager.workloads import structures
+from packager.workloads.pods import BUILT_ELSEWHERE
 from packager.workloads.scripts import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
 
@@ -63,8 +66,8 @@ def assign(files: Files, overlays: Sequence[str], assignments: Sequence[Assignme
         _check_exported(files, overlays, entry)
         if entry.key == CHOICE:
             _check_choice(files, overlays, entry)
-        if entry.key == IMAGE and any(image.is_in_env(files, overlay) for overlay in overlays):
-            image.check(entry.value, entry.label)
+        if entry.key == IMAGE and any(_has_image(files, overlay) for overlay in overlays):
+            check_image(entry.value, entry.label)
         if entry.option == "--add":
             _add(files, overlays, entry)
         elif entry.key in placement.FIELDS and (file := placement_file(files)):
@@ -169,3 +172,41 @@ def _check_reserved(files: Files, overlays: Sequence[str], entry: Assignment) ->
         for workload in workloads(files, overlay):
             if reason := reserved(workload, entry.key):
                 raise UsageError(f"{entry.label}: it cannot be set for {overlay} ({workload.kind})", hint=reason)
+
+
+def check_image(image: str, label: str = "--image") -> None:
+    """Refuse a text that is no image without a registry."""
+    if registry := split_registry(image)[0]:
+        hint = f"the registry is REGISTRY in mlops.env: --registry {registry} --image {image.partition('/')[2]}"
+        raise UsageError(f"{label} {show(image)}: expected an image without a registry", hint=hint)
+    if complaint := image_names.complaint(image):
+        raise UsageError(f"{label} {show(image)}: {complaint}")
+
+
+def assign_image(files: Files, overlays: Sequence[str], image: str) -> None:
+    """Set the image of overlays; without a tag and a digest, it gets the present ones.
+
+    Of several overlays, those are left alone whose image is built elsewhere.
+    """
+    new = parse(image)
+    assert new is not None
+    with_image = [overlay for overlay in overlays if _has_image(files, overlay)]
+    if not with_image:
+        hint = "their manifests and kustomizations name images: change these there"
+        raise UsageError(f"--image: mlops.env of {', '.join(overlays)} has no IMAGE", hint=hint)
+    for overlay in [overlay for overlay in with_image if _builds_image(files, overlay)] or with_image:
+        present = parse(value(files, overlay, IMAGE) or "")
+        is_complete = present is None or new.tag or new.digest
+        merged = new if is_complete else ImageName(new.name, present.tag, present.digest)
+        files.assign(env(overlay), IMAGE, str(merged))
+
+
+def _has_image(files: Files, overlay: str) -> bool:
+    """Return whether the manifests of an overlay take their image from IMAGE in mlops.env, as those since 0.2.0 do."""
+    return IMAGE in files.original.sources(overlay).image_keys
+
+
+def _builds_image(files: Files, overlay: str) -> bool:
+    """Return whether an image of an overlay is built from the package."""
+    pods = (entry for workload in workloads(files, overlay) for entry in structures.pods(workload))
+    return any(BUILT_ELSEWHERE not in mapping(entry.metadata.get("annotations")) for entry in pods)

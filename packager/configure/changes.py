@@ -7,7 +7,6 @@ overlay's kustomization.yaml lists the site options. All other lines of these fi
 from __future__ import annotations
 
 import itertools
-import posixpath
 import shlex
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,8 +18,8 @@ from packager.base.masking import masked_line
 from packager.base.problems import similar
 from packager.base.values import replace
 from packager.builder.selection import OwnComponent
-from packager.configure import additions, amounts, image
-from packager.configure.assignments import assign
+from packager.configure import additions, amounts
+from packager.configure.assignments import assign, assign_image
 from packager.configure.settings import (
     Files,
     ids,
@@ -35,7 +34,7 @@ from packager.configure.settings import (
 from packager.kubernetes.manifest import at, mapping
 from packager.kubernetes.mountpath import ROOT
 from packager.package import ids as patch_ids
-from packager.package import inventory, kustomization, layout, placement, tree
+from packager.package import inventory, layout, placement, tree
 from packager.package.layout import INVENTORY, env
 from packager.package.options import BY_NAME, CLAIM_CLASS, OPTIONS, conflicts
 from packager.package.tree import Entry, Tree
@@ -123,11 +122,10 @@ def _apply(files: Files, overlays: Sequence[str], answers: Answers) -> None:
         _switch_options(files, overlay, answers)
     amounts.assign(files, overlays, answers.amounts)
     if answers.image is not None:
-        image.assign(files, overlays, answers.image)
+        assign_image(files, overlays, answers.image)
     assign(files, overlays, answers.assignments)
     if package.workspace and any(entry.key == CLAIM_CLASS.keys[0].name for entry in answers.assignments):
-        path = layout.kustomization(layout.WORKSPACE)
-        files.write(path, kustomization.switch(files.read(path), CLAIM_CLASS.name, package.shown(path), on=True))
+        files.switch(layout.WORKSPACE, CLAIM_CLASS.name, on=True)
     for overlay in overlays:
         path = env(overlay)
         if answers.registry is not None:
@@ -209,17 +207,12 @@ def _annotating(files: Files, annotations: Mapping[str, str]) -> Iterator[OwnCom
 
 def _add_component(files: Files, overlays: Sequence[str], component: OwnComponent) -> None:
     """Copy a component into the package, and list it in each overlay."""
-    folder = f"{layout.ADDED}/{component.name}"
     for entry in component.files:
-        path = f"{folder}/{entry.path}"
-        if not layout.is_added(path) or entry.executable:
+        if not layout.is_added(f"{layout.ADDED}/{component.name}/{entry.path}") or entry.executable:
             hint = "all files are directly in its folder, have names that end with .yaml, and are not executable"
             raise UsageError(f"--with: {component.name}/{entry.path} cannot be added to a package", hint=hint)
-        files.write(path, b"".join(tree.chunks(entry)))
-    for overlay in overlays:
-        path = layout.kustomization(overlay)
-        listed = posixpath.relpath(folder, layout.overlay(overlay))
-        files.write(path, kustomization.add(files.read(path), listed, files.package.shown(path)))
+    contents = {entry.path: b"".join(tree.chunks(entry)) for entry in component.files}
+    files.add_component(overlays, component.name, contents)
 
 
 def _set_root(files: Files, path: str, root: str) -> None:
@@ -265,14 +258,12 @@ def _switch_options(files: Files, overlay: str, answers: Answers) -> None:
             listed = ", ".join(before) or "none"
             hint = similar(name, {**before, **BY_NAME} if on else before)
             raise UsageError(f"{overlay} has no option {name!r}; it has: {listed}", hint=hint)
-    path = layout.kustomization(overlay)
-    text, shown = files.read(path), files.package.shown(path)
     for name, on in switches.items():
-        text = kustomization.switch(text, name, shown, on=on)
-    files.write(path, text)
+        files.switch(overlay, name, on=on)
     for name, place in places(files, overlay).items():
         if not switches.get(name, True):
-            message = f"{shown} does not list {name} any more, but it is still on"
+            path = files.package.shown(layout.kustomization(overlay))
+            message = f"{path} does not list {name} any more, but it is still on"
             raise UsageError(message, hint=f"leave it out in {place.file}:{place.line}")
 
 

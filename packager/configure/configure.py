@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from packager.base import atomic, envfile, paths, workfolder
-from packager.base.errors import ToolError, UsageError
+from packager.base.errors import UsageError
 from packager.base.values import Value
-from packager.base.workfolder import lock
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
 from packager.configure import changes as stage
-from packager.configure import image, settings, site_answers
-from packager.configure.assignments import Assignment
+from packager.configure import settings, site_answers
+from packager.configure.assignments import Assignment, check_image
 from packager.configure.changes import Answers
 from packager.kubernetes.allowed import words
 from packager.kubernetes.podsecurity import Level
@@ -24,7 +23,6 @@ from packager.package import archive, kustomization, layout
 from packager.package import options as components
 from packager.package.opened import chosen_overlays, opened
 from packager.rendering import render
-from packager.site.defaults import defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,24 +33,13 @@ if TYPE_CHECKING:
     from packager.configure.changes import Change
     from packager.configure.settings import Files
     from packager.package.opened import Package
-    from packager.package.tree import Entry, Tree
-
 
 __all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "own_components", "prepared", "unset", "write"]
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from packager.base.problems import Problem
-    from packager.base.runner import Tell
-    from packager.configure.changes import Change
-    from packager.package.opened import Package
-    from packager.package.tree import Entry, Tree
-
-
 _MODE = 0o644
 """The mode of a new file."""
+
+_EXISTS_HINT = "--force replaces it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +97,7 @@ def check_answers(answers: Answers) -> None:
     """Refuse an invalid root folder, registry and image."""
     check_options(Options(root=answers.root, registry=answers.registry))
     if answers.image is not None:
-        image.check(answers.image)
+        check_image(answers.image)
 
 
 def own_components(folders: tuple[str, ...]) -> tuple[OwnComponent, ...]:
@@ -140,16 +127,11 @@ def prepared(
     with _opened(path, overlay, destination) as (package, overlays):
         if answers == Answers():
             answers = ask(package, overlays)
-        filled = _filled(package, overlays, answers)
+        filled: dict[str, Answers] = {}
+        if answers.site is not None:
+            files = settings.Files(package)
+            filled = {name: site_answers.answers(files, name, answers.site, answers) for name in overlays}
         yield PreparedEdits.of(stage.configure(package, overlays, answers, filled))
-
-
-def _filled(package: Package, overlays: tuple[str, ...], answers: Answers) -> dict[str, Answers]:
-    """Return the answers that the defaults of the site make, by overlay."""
-    if answers.site is None:
-        return {}
-    files, values = settings.Files(package), defaults(answers.site, site_answers.labels(package))
-    return {overlay: site_answers.answers(files, overlay, values, answers) for overlay in overlays}
 
 
 def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False, tell: Tell) -> Iterator[str]:
@@ -171,9 +153,8 @@ def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool 
         ):
             message = f"{overlay.place(foreign[0])} is a file of the package, which an overlay outside does not change"
             raise UsageError(message, hint="list a component of your own: --with ./NAME")
-        with _locked(edits.package):
-            edits.files.check_unchanged()
-            yield from _edit(edits.package, edits.changed)
+        edits.files.check_unchanged()
+        yield from _edit(edits.package, edits.changed)
     else:
         yield str(_pack(edits.package, edits.changed, destination, force=force, tell=tell))
 
@@ -186,31 +167,9 @@ def _opened(path: Path, overlay: str | None, destination: Path | None) -> Iterat
         yield package, chosen_overlays(package, overlay)
 
 
-@contextmanager
-def _locked(package: Package) -> Iterator[None]:
-    """Lock the folder of a package against other processes that edit it."""
-    try:
-        descriptor = os.open(package.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:  # a folder that may not be listed; one that may not be written is reported when it is written
-        yield
-        return
-    try:
-        if lock(descriptor) is False:
-            message = f"another process edits {package.source}; nothing was changed"
-            raise ToolError(message, hint="try again when it has ended")
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:
-    folders = [
-        package.folder,
-        *map(package.overlay, package.overlays),
-        *((package.folder / path).parent for path in settings.site_files(package)),
-    ]
-    for folder in folders if package.outside is None else ():  # also where nothing changes any more
-        workfolder.sweep_once(folder)
+    for path in ("", *package.inventory["editable"]) if package.outside is None else ():
+        workfolder.sweep_once((package.folder / path).parent if path else package.folder)  # also where nothing changes
     for path, edited in changed.items():
         file, content = package.folder / path, edited
         if package.outside is not None:
@@ -233,21 +192,15 @@ def _pack(package: Package, changed: Mapping[str, bytes], destination: Path | No
     if paths.is_folder(path):
         raise UsageError(f"{path} is a folder")
     contents, inventory = stage.edited(package, changed)
-    workfolder.sweep_once(path.parent)
-    if not force and paths.is_file(path) and _is_same_archive(path, contents, inventory):
-        tell(f"{path} already exists and is the same")
-        return path
-    with atomic.file(path, exists_hint=None if force else "--force replaces it") as stream:
+    exists = not force and paths.is_file(path)
+    with atomic.file(path, exists_hint=None if force or exists else _EXISTS_HINT) as stream:
         archive.write(contents, stream, sealed=inventory)
+        stream.flush()
+        if exists and not filecmp.cmp(path, stream.name, shallow=False):
+            atomic.check_absent(path, _EXISTS_HINT)
+    if exists:
+        tell(f"{path} already exists and is the same")
     return path
-
-
-def _is_same_archive(path: Path, contents: Tree, inventory: Entry) -> bool:
-    """Return whether the archive `path` has the content that packing `contents` produces."""
-    with workfolder.temporary() as folder:
-        with (folder / "packed").open("wb") as stream:
-            archive.write(contents, stream, sealed=inventory)
-        return filecmp.cmp(path, folder / "packed", shallow=False)
 
 
 _ACCOUNT = "service-account"

@@ -1,8 +1,7 @@
 """Images with digests -> files: the digest of an overlay's image is in its mlops.env.
 
-Other images, as those of containers that a site adds, get theirs from a component of the overlay, or from `images` of
-its kustomization if that sets the image. The component is like a site's own one, so verify shows it as an edit, and
-upgrade keeps it.
+Other images, as those of containers that a site adds, get theirs from a component of the overlay. It is like a site's
+own one, so verify shows it as an edit, and upgrade keeps it.
 
 Tests: cli/test_lock.py.
 """
@@ -13,12 +12,11 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from packager.base import envfile, yamlio
+from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.values import Value, replace
 from packager.configure.settings import value
-from packager.kubernetes.manifest import listing
-from packager.package import kustomization, layout
+from packager.package import layout
 from packager.package.image import IMAGE, REGISTRY, bare, parse
 
 if TYPE_CHECKING:
@@ -34,8 +32,7 @@ _HEAD = """\
 # `mlpack lock` writes this file, and `mlpack lock --check` compares it with the registry.
 apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
-images:
-"""
+images:"""
 
 
 class ImageLock(Value, frozen=True):
@@ -47,14 +44,9 @@ class ImageLock(Value, frozen=True):
     platforms: tuple[str, ...] = ()
 
 
-def name(overlay: str) -> str:
-    """Return the name of the component with an overlay's lock."""
-    return f"{_PREFIX}{overlay}"
-
-
 def path(overlay: str) -> str:
     """Return the path of the component with an overlay's lock."""
-    return f"{layout.ADDED}/{name(overlay)}/{layout.KUSTOMIZATION}"
+    return f"{layout.ADDED}/{_PREFIX}{overlay}/{layout.KUSTOMIZATION}"
 
 
 def place(files: Files, overlay: str, image: str) -> tuple[str, int]:
@@ -77,13 +69,7 @@ def unlock(files: Files, overlay: str) -> None:
         image = parse(value(files, overlay, key) or "")
         if image and image.tag and image.digest and (key, str(image)) not in built:
             files.assign(env, key, str(replace(image, digest="")))
-    place = layout.kustomization(overlay)
-    shown = files.package.shown(place)
-    text = kustomization.switch(files.read(place), name(overlay), shown, on=False)
-    for entry in kustomization.images(text, shown):
-        if entry.new_tag and entry.digest:
-            text = kustomization.set_image(text, replace(entry, digest=""), shown)
-    files.write(place, text)
+    files.switch(overlay, f"{_PREFIX}{overlay}", on=False)
 
 
 def lock(files: Files, overlay: str, locks: Sequence[ImageLock]) -> None:
@@ -98,23 +84,15 @@ def lock(files: Files, overlay: str, locks: Sequence[ImageLock]) -> None:
         if other.digest != entry.digest:
             message = f"{overlay} uses {other.image} and {entry.image}: kustomize locks one tag of an image"
             raise UsageError(message, hint="give one of them another repository")
-    place = layout.kustomization(overlay)
-    text, shown = files.read(place), files.package.shown(place)
-    lines = []
-    for image_name, entry in names.items():
-        sources = _sources(files, overlay, image_name)
-        # What the overlay's own `images` sets takes the place of the digests of a component.
-        present = [image for image in kustomization.images(text, shown) if (image.new_name or image.name) in sources]
-        for image in present:
-            text = kustomization.set_image(text, replace(image, digest=entry.digest), shown)
-        lines += [line for source in sources if not present for line in _lines(source, entry)]
-    if not lines:
-        files.write(place, text)
-        return
-    files.write(path(overlay), (_HEAD.format(overlay=overlay) + "".join(f"  {line}\n" for line in lines)).encode())
-    listed = posixpath.relpath(posixpath.dirname(path(overlay)), layout.overlay(overlay))
-    text = kustomization.switch(text, name(overlay), shown, on=True)
-    files.write(place, kustomization.add(text, listed, shown))
+    if names:
+        lines = [
+            line
+            for name, entry in names.items()
+            for source in _sources(files, overlay, name)
+            for line in _lines(source, entry)
+        ]
+        content = "\n  ".join([_HEAD.format(overlay=overlay), *lines]) + "\n"
+        files.add_component([overlay], f"{_PREFIX}{overlay}", {layout.KUSTOMIZATION: content.encode()})
 
 
 def overlay_of(place: str) -> str | None:
@@ -124,23 +102,14 @@ def overlay_of(place: str) -> str | None:
     return overlay if folder.startswith(_PREFIX) and place == path(overlay) else None
 
 
-def locked(content: bytes) -> dict[str, str]:
-    """Return the digests in a lock by the names of images; none of a file that is not a lock."""
-    document, _ = yamlio.load(content, layout.KUSTOMIZATION)
-    data = document.data if isinstance(document.data, dict) else {}
-    entries = [entry for entry in listing(data.get("images")) if isinstance(entry, dict)]
-    return {str(entry.get("name")): str(entry.get("digest")) for entry in entries}
-
-
-def written(name: str, content: bytes) -> tuple[str, ...]:
-    """Return the images of this name in a manifest, with their tags, as they are written there."""
-    pattern = rf"image: *[\"']?({re.escape(name)}(?:[:@][A-Za-z0-9_.:@-]*)?)[\"']?\s".encode()
-    return tuple(sorted({match.decode() for match in re.findall(pattern, content)}))
+def written(content: bytes) -> set[str]:
+    """Return the images in a manifest as they are written there."""
+    return {match.decode() for match in re.findall(rb"\bimage: *[\"']?([A-Za-z0-9_.:/@-]+)", content)}
 
 
 def without_images(overlay: str) -> bytes:
     """Return the content of a lock that locks no image."""
-    return (_HEAD.format(overlay=overlay).removesuffix("images:\n") + "images: []\n").encode()
+    return f"{_HEAD.format(overlay=overlay)} []\n".encode()
 
 
 def _own_images(files: Files, overlay: str) -> dict[str, str]:
@@ -165,5 +134,5 @@ def _sources(files: Files, overlay: str, name: str) -> list[str]:
     replaced = f"{REGISTRY}/{name.removeprefix(f'{registry}/')}"
     names = (replaced, name) if registry and name.startswith(f"{registry}/") else (name,)
     texts = files.sources(overlay).files.values()
-    written = [text for text in names if any(text.encode() in content for content in texts)]
-    return written or [names[0]]
+    found = [text for text in names if any(text.encode() in content for content in texts)]
+    return found or [names[0]]

@@ -11,9 +11,9 @@ from packager.base.errors import UnansweredError, UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.values import Value
-from packager.configure import additions
-from packager.configure.upgrade.merge import Choice, Conflict, Merged, Versions, merged, merged_values
-from packager.configure.upgrade.plan import with_folders
+from packager.configure import additions, settings
+from packager.configure.merge import Choice, Conflict, Versions, merged
+from packager.configure.upgrade import with_folders
 from packager.package import integrity, kustomization, layout, outside, placement
 from packager.package.opened import chosen_overlays, opened
 from packager.package.outside import OutsideOverlay
@@ -102,30 +102,41 @@ def _planned(package: Package, folder: Path, name: str, choices: Mapping[Path, C
             raise UsageError(f"{folder} contains something else than an overlay of {package.name}")
         return _Planned(folder, theirs)
     present = {path: content for path, content in old.files() if own.is_own(path)}
-    values = b"".join(present[path] for path in present if path.endswith(layout.site_env("")))
-    theirs |= additions.offering(package, {name: _wanted(old, present)}, values)
-    before = {path: text.encode(errors="surrogateescape") for path, text in old.delivered.items()}
-    new_keys = tuple(f"{own.place(path)}: {key}" for path, key in _new_keys(theirs, before, present))
-    for path in [path for path in present if path in theirs and path.endswith(layout.site_env(""))]:
-        present[path] = with_folders(present[path], theirs[path], _wanted(old, present))
+    wanted, values = _wanted(old, present), b"".join(present[path] for path in present if _is_site(path))
+    delivered = {path: text.encode(errors="surrogateescape") for path, text in old.delivered.items()}
+    files = settings.Files(package)
+    for path, content in delivered.items():
+        files.write(path, content)
+    additions.offer_as_delivered(files, {name: wanted}, values)
+    before = {path: placement.built(package.name) for path in present if layout.is_placement(path)}
+    before |= {path: files.changed().get(path, content) for path, content in delivered.items()}
+    files = settings.Files(package)
+    additions.offer(files, {name: wanted}, values)
+    theirs |= files.changed()
+    new_keys = tuple(f"{own.place(path)}: {key}" for path, key in _new_keys(theirs, delivered, present))
+    for path in [path for path in present if path in theirs and _is_site(path)]:
+        before[path], present[path] = with_folders(before.get(path, b""), present[path], theirs[path], wanted)
     contents = dict(theirs)
     conflicts: list[Conflict] = []
     placed = next(filter(layout.is_placement, theirs), None)
     for path, yours in present.items():
         target = placed if placed and layout.is_placement(path) else path  # up to 0.2.0 it was in another place
-        new, base = theirs.get(target), _delivered(package, old, path)
-        if new is None:
-            if yours != base:  # else the new package does not have it any more
+        base, new = before.get(path), theirs.get(target)
+        if base is None or new is None:
+            is_of_option = new is not None and layout.component_of(path)  # which users do not edit
+            if yours != base and not is_of_option:  # else the new package does not have it any more
                 contents[path] = yours
-        elif base is not None:
-            choice = choices.get(own.place(target))
-            result = _merged(target, Versions(base, yours, new), choice)
-            contents[target] = result.content
-            conflicts += result.conflicts if choice is None else ()
-        elif not layout.component_of(path):  # else it is a part of an option, which users do not edit
-            contents[path] = yours
+            continue
+        choice = choices.get(own.place(target))
+        result = merged(target, Versions(base, yours, new), choice)
+        contents[target] = result.content
+        conflicts += result.conflicts if choice is None else ()
     problems = tuple(Problem(str(own.place(it.path)), it.line, min(it.line, 1), it.message) for it in conflicts)
     return _Planned(folder, contents, new_keys, problems)
+
+
+def _is_site(path: str) -> bool:
+    return path.endswith(layout.site_env(""))
 
 
 def _wanted(overlay: OutsideOverlay, present: Mapping[str, bytes]) -> list[str]:
@@ -135,27 +146,12 @@ def _wanted(overlay: OutsideOverlay, present: Mapping[str, bytes]) -> list[str]:
     return [component.name for component in listed if component.on or component.name in added]
 
 
-def _merged(path: str, versions: Versions, choice: Choice | None) -> Merged:
-    base, yours, theirs = versions
-    if base in (yours, theirs):
-        return Merged(theirs if yours == base else yours)
-    merge = merged_values if path.endswith(layout.site_env("")) else merged
-    return merge(path, versions, choice)
-
-
 def _new_keys(theirs: Mapping[str, bytes], *before: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
     """Yield the keys of env files that neither the delivered version nor the user's has, with their files."""
     for path in sorted(theirs):
         if path.endswith(".env") and path in before[0]:
             present = {key for contents in before for key in envfile.keys(contents.get(path, b""))}
             yield from ((path, key) for key in dict.fromkeys(envfile.keys(theirs[path])) if key not in present)
-
-
-def _delivered(package: Package, overlay: OutsideOverlay, path: str) -> bytes | None:
-    """Return the content that a file of an overlay was written with, or added with; None if it is not known."""
-    if path in overlay.delivered:
-        return overlay.delivered[path].encode(errors="surrogateescape")
-    return placement.built(package.name) if layout.is_placement(path) else None
 
 
 def _write(package: Package, planned: _Planned, *, dry_run: bool) -> WrittenOverlay:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import posixpath
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile, plainfiles, yamlio
 from packager.base.errors import ToolError
 from packager.base.problems import Problem
 from packager.base.values import replace
-from packager.configure.storage import lost_folders
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.kubernetes.mountpath import ROOT
 from packager.package import ids as patch_ids
@@ -18,10 +17,13 @@ from packager.package import kustomization, layout
 from packager.package.layout import COMMON, env
 from packager.package.options import BY_NAME, KEYS, OPTIONS, faults, set_gpus
 from packager.rendering import kustomization as judged
-from packager.workloads import accelerators
+from packager.rendering.origins import Operations, Written
+from packager.workloads import accelerators, structures
+from packager.workloads.kinds import kinds
+from packager.workloads.pods import EPHEMERAL, LASTING, writes_to_claim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from packager.builder.render import Components
     from packager.package.opened import Package
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 _LASTING = "--storage, with one of " + ", ".join(
     option.name for option in OPTIONS if {"output", "dataset"} <= set(option.places)
 )
+
+_RESULTS = {"OUTPUT_DIR": "output", "CHECKPOINT_DIR": "checkpoint"}
+"""The keys of mlops.env that are folders of results, and the volume that a build mounts at each."""
 
 _MAX_BYTES = 1 << 20
 """The bytes of a ConfigMap that Kubernetes accepts; an env file becomes one."""
@@ -60,7 +65,7 @@ class Files:
         Raises:
             UsageError: This version of mlpack cannot plan the package from its spec.
         """
-        from packager.builder.restore import components  # noqa: PLC0415 - imports jinja2, which few edits need
+        from packager.builder.rebuild import components  # noqa: PLC0415 - imports jinja2, which few edits need
 
         return components(self.package)
 
@@ -107,6 +112,21 @@ class Files:
     def assign(self, path: str, key: str, value: str) -> None:
         """Set a key of an env file."""
         self.write(path, envfile.assign(self.read(path), key, value, self.package.shown(path)))
+
+    def switch(self, overlay: str, component: str, *, on: bool) -> None:
+        """Switch a component of an overlay on or off, if its kustomization lists or offers it."""
+        path = layout.kustomization(overlay)
+        self.write(path, kustomization.switch(self.read(path), component, self.package.shown(path), on=on))
+
+    def add_component(self, overlays: Sequence[str], name: str, contents: Mapping[str, bytes]) -> None:
+        """Write a component of the site's own, with these contents by the names of files, and list it in overlays."""
+        folder = f"{layout.ADDED}/{name}"
+        for file, content in contents.items():
+            self.write(f"{folder}/{file}", content)
+        for overlay in overlays:
+            self.switch(overlay, name, on=True)
+            path, listed = layout.kustomization(overlay), posixpath.relpath(folder, layout.overlay(overlay))
+            self.write(path, kustomization.add(self.read(path), listed, self.package.shown(path)))
 
     def sources(self, overlay: str) -> Sources:
         """Return the sources of an overlay with these changes; they are read again only after one has changed."""
@@ -171,14 +191,18 @@ def invalid_ids(files: Files, overlay: str) -> Iterator[Problem]:
         yield from patch_ids.invalid_ids(files.read(path), files.package.shown(path))
 
 
+def manifests(files: Files, overlay: str) -> list[str]:
+    """Return the paths of the overlay's own manifests."""
+    folder = layout.overlay(overlay)
+    names = [f"{folder}/{path.name}" for path in sorted((files.package.folder / folder).glob("*.yaml"))]
+    return [name for name in names if name != layout.kustomization(overlay) and not layout.is_patch(name)]
+
+
 def workloads(files: Files, overlay: str) -> Iterator[Manifest]:
     """Yield each object that the overlay's own files describe; nothing of a file that cannot be read as YAML."""
-    folder = layout.overlay(overlay)
-    for path in sorted((files.package.folder / folder).glob("*.yaml")):
-        name = f"{folder}/{path.name}"
-        if name != layout.kustomization(overlay) and not layout.is_patch(name):
-            documents, _ = yamlio.load_all(files.read(name), files.package.shown(name))
-            yield from (Manifest(mapping(document.data)) for document in documents)
+    for name in manifests(files, overlay):
+        documents, _ = yamlio.load_all(files.read(name), files.package.shown(name))
+        yield from (Manifest(mapping(document.data)) for document in documents)
 
 
 def options(files: Files, overlay: str) -> dict[str, bool]:
@@ -201,7 +225,7 @@ def places(files: Files, overlay: str) -> dict[str, Position]:
 def unset(files: Files, overlays: Sequence[str]) -> Iterator[Problem]:
     """Yield the values that the user has not set yet."""
     for overlay in overlays:
-        lost = lost_folders(files.sources(overlay))
+        lost = _lost_folders(files.sources(overlay))
         for line in envfile.lines(files.read(env(overlay))):
             place = (files.package.shown(env(overlay)), line.number, 1)
             if line.key in lost:
@@ -240,3 +264,33 @@ def option_problems(files: Files, overlay: str) -> Iterator[tuple[str, Problem]]
         path, line = places.get(key) or (site, (envfile.commented_out(files.read(site), key) or 0) + 1)
         hint = f"--set {key}=VALUE" if key in KEYS else "--root PATH"
         yield option, Problem(files.package.shown(path), line, 1, fault.message, hint)
+
+
+def _lost_folders(sources: Sources) -> tuple[str, ...]:
+    """Return the keys of _RESULTS whose volumes are deleted with the pods; none if the pods write to a claim, or serve.
+
+    A volume lasts if a manifest, or a patch of any component that is on, gives it a source that lasts.
+    """
+    documents = [origin.document.data for origin in sources.origins if isinstance(origin, Written | Operations)]
+    manifests = [Manifest(mapping(document)) for document in documents]
+    if any(writes_to_claim(pods.spec) for manifest in manifests for pods in structures.pods(manifest)):
+        return ()
+    serving = {kind for kind, workload in kinds().items() if workload.serves}
+    ending = [manifest.data for manifest in manifests if manifest.kind not in serving]
+    scratch = set(_result_volumes(ending, EPHEMERAL))
+    lasting = set(_result_volumes(documents, LASTING))
+    return tuple(key for key, name in _RESULTS.items() if name in scratch - lasting)
+
+
+def _result_volumes(data: Any, volume_sources: frozenset[str]) -> Iterator[str]:
+    """Yield the name of each volume for a folder of results that has one of these sources."""
+    remaining = [data]
+    while remaining:
+        value = remaining.pop()
+        if isinstance(value, dict):
+            name = value.get("name")
+            if name in _RESULTS.values() and value.keys() & volume_sources:
+                yield str(name)
+            remaining.extend(value.values())
+        elif isinstance(value, list):
+            remaining.extend(value)

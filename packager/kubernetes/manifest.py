@@ -58,6 +58,16 @@ def at(value: Any, location: Location) -> Any:
     return value
 
 
+def with_value(value: Any, location: Location, new: Any) -> Any:
+    """Return `value` with another value at a location that it has."""
+    if not location:
+        return new
+    step, rest = location[0], location[1:]
+    if isinstance(step, int):
+        return [with_value(item, rest, new) if index == step else item for index, item in enumerate(value)]
+    return {**value, step: with_value(value[step], rest, new)}
+
+
 def mapping(value: Any) -> dict[str, Any]:
     """Return `value`, or an empty mapping if it is of another type, which the check of the schema reports."""
     return value if isinstance(value, dict) else {}

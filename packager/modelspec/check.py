@@ -13,7 +13,7 @@ from packager.base.yamlio import MISREAD
 from packager.kubernetes import resources
 from packager.modelspec import code, environments, programs, requirements
 from packager.modelspec import sources as fetched_files
-from packager.package import tarheader
+from packager.package import archive
 from packager.package.layout import WORKSPACE
 from packager.package.path_checks import ContentError, Contents, composed, normalized
 
@@ -136,7 +136,7 @@ def _assets(names: Sequence[str], files: Sequence[SourceFile], package: str) -> 
     for file in files:
         try:
             path = composed(contents.add_file(f"assets/{file.name}", file.size))
-            tarheader.of_file(normalized(f"{package}/{path}"), file.size, 0o644, 0)
+            archive.header(normalized(f"{package}/{path}"), file.size)
         except ContentError as error:
             yield Fault(file.place, str(error), "rename it" if file.size < DEFAULT.size else None)
 
@@ -168,7 +168,7 @@ def _downloads(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterato
     for index, download in enumerate(spec.downloads):
         try:
             path = composed(contents.add_file(f"assets/{download.path}", 0))
-            tarheader.of_file(normalized(f"{package}/{path}"), 0, 0o644, 0)
+            archive.header(normalized(f"{package}/{path}"), 0)
         except ContentError as error:
             yield Fault(("downloads", index, "path"), str(error), "use another path")
 

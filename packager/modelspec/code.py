@@ -59,59 +59,50 @@ def _once(faults: Iterable[Fault]) -> Iterator[Fault]:
 
 
 def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
-    """Yield the faults of each variant's package, some of them more than once."""
+    """Yield the faults of each variant's package, some of them more than once, and of overlays that no variant has."""
     lists = dict(spec.code_lists())
     for place, entries in lists.items():
-        for index, entry in enumerate(entries):
+        for position, entry in enumerate(entries):
             if entry.lower() in map(str.lower, KUSTOMIZATIONS):
-                yield _reserved(entry, (*place, index))
-    packages: dict[tuple[Location, ...], None] = {}
-    for index, variant in enumerate(spec.variants):
-        places = spec.code_places(index)
+                yield _reserved(entry, (*place, position))
+    pairs = list(spec.pairs())
+    packages: list[tuple[int | None, list[str]]] = [
+        (index, [name for number, name in pairs if number == index]) for index in range(len(spec.variants))
+    ]
+    built = {name for _, name in pairs}
+    packages += [(None, [name]) for name in spec.overlays if name not in built]
+    checked: set[tuple[Location, ...]] = set()
+    for index, names in packages:
+        places: tuple[Location, ...] = (("files",), *(("overlays", name, "files") for name in names))
+        holders: dict[Location, Variant | AnyOverlay] = {("overlays", name): spec.overlays[name] for name in names}
+        if index is not None:
+            places = spec.code_places(index)
+            holders = {("variants", index): spec.variants[index], **holders}
         files = sources.code(places)
         entries = [entry for place in places for entry in lists[place]]
         used = tuple(place for place in places if lists[place])
-        if used not in packages:
-            packages[used] = None
+        if index is not None and used not in checked:
+            checked.add(used)
             yield from _names(files)
-        overlays = [name for number, name in spec.pairs() if number == index]
-        holders: dict[Location, Variant | AnyOverlay] = {("variants", index): variant}
-        holders |= {("overlays", name): spec.overlays[name] for name in overlays}
-        yield from _programs(holders, [*entries, *(file.name for file in files)])
-        yield from _folders(holders, entries, files)
-        yield from _relative(spec, index, {file.name for file in files})
-    built = {name for _, name in spec.pairs()}
-    for name, overlay in spec.overlays.items():
-        if name in built:
-            continue
-        places = (("files",), ("overlays", name, "files"))
-        files = sources.code(places)
-        entries = [entry for place in places for entry in lists[place]]
-        holders = {("overlays", name): overlay}
-        yield from _programs(holders, [*entries, *(file.name for file in files)])
-        yield from _folders(holders, entries, files)
-    runs = ((spec.overlays[name], spec.variants[index].run) for index, name in spec.pairs())
+        yield from _programs(holders, entries, files)
+        if index is not None:
+            yield from _relative(spec, index, {file.name for file in files})
+    runs = ((spec.overlays[name], spec.variants[index].run) for index, name in pairs)
     executed = {script for overlay, run in runs for script in overlay.executed(overlay.run(run))}
     yield from _first_lines(executed, sources.files)
 
 
-def _programs(holders: Mapping[Location, Variant | AnyOverlay], files: Sequence[str]) -> Iterator[Fault]:
-    """Check that each file which runs is one of the package's."""
-    for place, holder in holders.items():
-        for location, script in holder.programs():
-            if script not in files:
-                hint = similar(script, files) or "add it to `files`"
-                yield Fault((*place, *location), f"{script!r} is not one of `files`", hint, among=("files",))
-
-
-def _folders(
+def _programs(
     holders: Mapping[Location, Variant | AnyOverlay], entries: Sequence[str], files: Sequence[SourceFile]
 ) -> Iterator[Fault]:
-    """Check that a program which starts in a folder of the code finds it."""
-    folders = paths.folders_above(file.name for file in files)
-    if entries:
-        folders.add(".")
+    """Check that the package has each file which runs, and each folder of the code in which a program starts."""
+    names = [*entries, *(file.name for file in files)]
+    folders = {*paths.folders_above(file.name for file in files), *(["."] if entries else [])}
     for place, holder in holders.items():
+        for location, script in holder.programs():
+            if script not in names:
+                hint = similar(script, names) or "add it to `files`"
+                yield Fault((*place, *location), f"{script!r} is not one of `files`", hint, among=("files",))
         for location, workdir in holder.workdirs():
             if not workdir.startswith("/") and workdir not in folders:
                 entry = (*place, *location)
@@ -171,35 +162,35 @@ def _reserved(name: str, place: Location) -> Fault:
 def _sizes(spec: Spec, files: Sequence[SourceFile], place: Location) -> Iterator[Fault]:
     """Check that the files fit into ConfigMaps, and the list of their paths into the manifest of each overlay."""
     unfit = False
+    keys = configmap.keys([file.name for file in files])
     for file in files:
         if file.content is not None and (reason := configmap.unreadable_reason(file.content)):
             unfit = True
             text = f"{file.name} {reason}: kubectl refuses or changes such a text in a ConfigMap"
             yield Fault(file.place, text, _UNREADABLE_HINT)
-    keys = configmap.keys([file.name for file in files])
     for file in files:
-        message = None
+        text = ""
         if file.size > configmap.CODE_BYTES:
-            message = f"{file.name} is {_kib(file.size)}; a file that is delivered in a ConfigMap has at most "
-            message += _kib(configmap.CODE_BYTES)
+            text = f"{file.name} is {_kib(file.size)}; a file that is delivered in a ConfigMap has at most "
+            text += _kib(configmap.CODE_BYTES)
         elif configmap.entry_size(keys[file.name], file.encoded or 0) > configmap.BYTES:
-            message = (
-                f"{file.name} is {_kib(file.encoded or 0)} as JSON, where quotes, line ends and <, >, & take more room"
-            )
-            message += f"; at most {_kib(configmap.BYTES)} fit into a ConfigMap"
-        if message:
+            text = f"{file.name} is {_kib(file.encoded or 0)} as JSON, where quotes, line ends and <, >, & take more "
+            text += f"room; at most {_kib(configmap.BYTES)} fit into a ConfigMap"
+        if text:
             unfit = True
-            yield Fault(file.place, message, _LARGE_FILES_HINT)
+            yield Fault(file.place, text, _LARGE_FILES_HINT)
     size, parts = sum(file.size for file in files), configmap.CODE_PARTS
     if not unfit and (any(file.encoded is None for file in files) or len(packed(files)) > parts):
         largest = max(files, key=lambda file: file.size)
-        message = (
+        text = (
             f"the files are {_kib(size)}: more than {parts} ConfigMaps of {_kib(configmap.CODE_BYTES)} hold "
             f"(the largest is {largest.name}, {_kib(largest.size)})"
         )
         hint = "put it in the image, list large files under `assets`, or build with --with package-volume"
-        yield Fault(place, message, hint, at_key=True)
-    listing = _listing_size([file.name for file in files])
+        yield Fault(place, text, hint, at_key=True)
+    # The list that assigns keys to paths, without which there are no folders.
+    is_flat = all(keys[file.name] == file.name for file in files)
+    listing = 0 if is_flat else sum(len(f'{{"key":"{keys[one.name]}","path":"{one.name}"}},') for one in files)
     for name, overlay in spec.overlays.items():
         if listing * overlay.templates > _LISTING_BYTES:
             times = f", and the overlay {name!r} has {overlay.templates} of them" if overlay.templates > 1 else ""
@@ -208,14 +199,6 @@ def _sizes(spec: Spec, files: Sequence[SourceFile], place: Location) -> Iterator
             hint = "pack them into one archive, list them under `assets`, or build with --with package-volume"
             yield Fault(place, message, hint, at_key=True, needs=(place, ("overlays", name)))
             return
-
-
-def _listing_size(names: Sequence[str]) -> int:
-    """Return the bytes of the list that assigns keys to paths; 0 without folders."""
-    keys = configmap.keys(names)
-    if all(keys[name] == name for name in names):
-        return 0
-    return sum(len(f'{{"key":"{keys[name]}","path":"{name}"}},') for name in names)
 
 
 def packed(files: Sequence[SourceFile]) -> list[list[str]]:

@@ -5,16 +5,17 @@ Tests: site/test_read.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from packager.base.values import Fields, FieldsError, convert, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from packager.base.faults import Fault
     from packager.base.problems import Problem
-    from packager.base.yamlio import Document
+    from packager.base.yamlio import Document, Location
+    from packager.modelspec.validation import SchemaFault
 
 FieldsType = TypeVar("FieldsType", bound=Fields)
 
@@ -28,8 +29,7 @@ def read(
     """Return the configuration in a document, and its problems; None if it cannot be completed."""
     if oversized := list(document.oversized(_MOST_ENTRIES)):
         return None, oversized
-    settings, faults = _converted({} if document.data is None else document.data, kind)
-    doubtful = [fault.location for fault in faults]
+    settings, faults, doubtful = completed({} if document.data is None else document.data, kind)
     others = [fault for fault in (faults_of(settings) if settings else ()) if not fault.rests_on(doubtful)]
     return settings, [
         document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
@@ -37,17 +37,30 @@ def read(
     ]
 
 
-def _converted(data: object, kind: type[FieldsType]) -> tuple[FieldsType | None, Sequence[Fault]]:
-    """Return the configuration without values of wrong types, and the faults; None if it cannot be completed."""
+def completed(
+    data: Any, kind: type[FieldsType], rules: Callable[[], dict[str, Any]] | None = None
+) -> tuple[FieldsType | None, list[SchemaFault], list[Location]]:
+    """Return a value of a type, the errors in the types of its fields, and their places.
+
+    A value with wrong types is returned with placeholders in these places, so that the rest can be checked in the same
+    run; None if no placeholders fit. `rules` returns the JSON Schema of the type, unless it is the one of msgspec.
+    """
     try:
-        return convert(data, kind), ()
+        return convert(data, kind), [], []
     except FieldsError as error:
         first = str(error)
-    # This import is slow, and only a faulty file needs it.
-    from packager.modelspec.validation import SchemaFault, completed, validate  # noqa: PLC0415
+    # Costs a slow import (60 ms), which only a wrong file pays for.
+    from packager.modelspec.validation import SchemaFault, validate, with_placeholders  # noqa: PLC0415
 
-    faults = validate(data, schema(kind)) or [SchemaFault((), first)]
-    try:
-        return convert(completed(data, faults), kind), faults
-    except FieldsError:
-        return None, faults
+    of_kind = rules() if rules else schema(kind)
+    faults = validate(data, of_kind) or [SchemaFault((), first)]
+    doubtful = [fault.location for fault in faults]
+    attempt = with_placeholders(data, faults)
+    for _ in range(3):  # a placeholder may not fit its neighbours: a kind with another kind's keys
+        try:
+            return convert(attempt, kind), faults, doubtful
+        except FieldsError:
+            more = validate(attempt, of_kind)
+            doubtful.extend(fault.location for fault in more)
+            attempt = with_placeholders(attempt, more)
+    return None, faults, doubtful

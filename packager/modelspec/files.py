@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.modelspec.model import Spec
 
-_MAX_CODE_FILES = 10_000
+    Sources = Callable[[str, Location, set[str]], Iterable["SourceFile"]]
 
-# Several times what one package takes: a spec may have a list of code for each of many variants.
-_KEPT_BYTES = 8 << 20
+_MAX_CODE_FILES = 10_000
 
 
 class SourceFile(Value, frozen=True):
@@ -71,19 +70,13 @@ class SpecFiles(Value, frozen=True):
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
         """Each excluded path, with the note for the user."""
+        hints = {True: "a package contains no such name", False: "list it there to include it"}
         lists = (("assets", self.left_out), ("files", self.left_out_code))
-        return tuple((path, f"is not included in the {name}; {_hint(path)}") for name, paths in lists for path in paths)
-
-
-def _hint(left_out: str) -> str:
-    """Return the hint for the user about an excluded path."""
-    return "a package contains no such name" if active_part(left_out) else "list it there to include it"
-
-
-def _refused(name: str) -> str | None:
-    """Return the reason why no package may have a file of this name; None if it may."""
-    part = active_part(name)
-    return None if part is None else f"a package contains no file or folder with the name {shown(part)}"
+        return tuple(
+            (path, f"is not included in the {name}; {hints[active_part(path) is not None]}")
+            for name, paths in lists
+            for path in paths
+        )
 
 
 def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
@@ -103,21 +96,33 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
         faults.append(Fault(location, source, _similar_name_hint(root, name)))
         return None
 
-    code = _Code(root, add, faults)
-    files = [file for place, names in spec.code_lists() for file in code.files(place, names)]
+    def sources(name: str, location: Location, left_out: set[str]) -> Iterable[SourceFile]:
+        """Yield the files that one entry of a list names; add the reasons why others cannot be used."""
+        if part := active_part(name):
+            message = f"a package contains no file or folder with the name {shown(part)}"
+            faults.append(Fault(location, message, "rename it" if location[0] == "assets" else None))
+            return
+        is_pattern = location[0] != "assets" and ("*" in name or "?" in name)
+        if not is_pattern and not _is_folder(root, name):
+            hint = _similar_name_hint(root, name) if location[0] != "assets" else None
+            found: Iterable[SourceFile | str] = (_source_file(root, name),)
+        else:
+            hint, found = None, (_matched if is_pattern else _walk)(root, name, left_out)
+        for source in found:
+            if isinstance(source, SourceFile):
+                yield source
+            else:
+                faults.append(Fault(location, source, hint))
+
+    code = _Code(faults)
+    files = [file for place, names in spec.code_lists() for file in code.files(place, names, sources)]
     dockerfile = add(spec.image.dockerfile, ("image", "dockerfile")) if spec.image.dockerfile else None
     pages = [add(entry.file, ("documentation", index, "file")) for index, entry in enumerate(spec.documentation)]
     assets: dict[str, SourceFile] = {}
     left_out: set[str] = set()
     for index, name in enumerate(spec.assets):
-        if refused := _refused(name):
-            faults.append(Fault(("assets", index), refused, "rename it"))
-            continue
-        for source in _walk(root, name, left_out) if _is_folder(root, name) else (_source_file(root, name),):
-            if isinstance(source, SourceFile):
-                assets[source.name] = replace(source, place=("assets", index))
-            else:
-                faults.append(Fault(("assets", index), source))
+        for source in sources(name, ("assets", index), left_out):
+            assets[source.name] = replace(source, place=("assets", index))
     return SpecFiles(
         tuple(files),
         tuple(assets[name] for name in sorted(assets)),
@@ -130,78 +135,69 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
 
 
 class _Code:
-    """Finds the code that the lists of a spec name, and reads it: each file once, unless it is too much anyway."""
+    """Reads the code that the lists of a spec name: each file once, unless it is too much anyway."""
 
-    def __init__(self, root: Path, add: Callable[[str, Location], SourceFile | None], faults: list[Fault]) -> None:
+    def __init__(self, faults: list[Fault]) -> None:
         self.left_out: set[str] = set()  # the excluded paths, of folders and of matches of patterns
-        self._root = root
-        self._add = add
         self._faults = faults
         self._contents: dict[str, tuple[bytes, int]] = {}
-        self._kept_bytes = 0
 
-    def files(self, place: Location, names: Sequence[str]) -> list[SourceFile]:
+    def files(self, place: Location, names: Sequence[str], sources: Sources) -> list[SourceFile]:
         """Return the code of one list, in its order, each file once."""
         files: dict[str, SourceFile] = {}
         remaining = configmap.CODE_PARTS * configmap.CODE_BYTES
         for index, name in enumerate(names):
             location = (*place, index)
-            for source in self._sources(name, location):
-                if isinstance(source, str):
-                    self._faults.append(Fault(location, source))
-                elif source is not None and source.name not in files:
-                    remaining -= source.size
-                    content, encoded = self._read(source) if remaining >= 0 else (None, None)
-                    files[source.name] = replace(source, place=location, content=content, encoded=encoded)
-                    if len(files) > _MAX_CODE_FILES:
-                        message = f"there are more than {_MAX_CODE_FILES:,} files"
-                        self._faults.append(Fault(place, message, at_key=True))
-                        return list(files.values())
+            for source in sources(name, location, self.left_out):
+                if source.name in files:
+                    continue
+                remaining -= source.size
+                if remaining >= 0 and source.name not in self._contents:
+                    content = source.path.read_bytes()
+                    self._contents[source.name] = content, configmap.encoded_size(content)
+                of_file = self._contents[source.name] if remaining >= 0 else (None, None)
+                files[source.name] = replace(source, place=location, content=of_file[0], encoded=of_file[1])
+                if len(files) > _MAX_CODE_FILES:
+                    message = f"there are more than {_MAX_CODE_FILES:,} files"
+                    self._faults.append(Fault(place, message, at_key=True))
+                    return list(files.values())
         return list(files.values())
-
-    def _sources(self, name: str, location: Location) -> Iterable[SourceFile | str | None]:
-        """Return the files that one entry of a list names, or the reasons why they cannot be used."""
-        if refused := _refused(name):
-            return (refused,)
-        if "*" in name or "?" in name:
-            return _matched(self._root, name, self.left_out)
-        if _is_folder(self._root, name):
-            return _walk(self._root, name, self.left_out)
-        return (self._add(name, location),)
-
-    def _read(self, source: SourceFile) -> tuple[bytes | None, int]:
-        """Return the bytes of a file, if they are kept, and their number in a ConfigMap."""
-        if source.name in self._contents:
-            return self._contents[source.name]
-        content = source.path.read_bytes()
-        encoded = configmap.encoded_size(content)
-        self._kept_bytes += len(content)
-        if self._kept_bytes > _KEPT_BYTES:
-            return None, encoded
-        self._contents[source.name] = content, encoded
-        return content, encoded
 
 
 def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFile | str]:
     """Yield the files that a pattern matches, or errors; add excluded files to `left_out`."""
-    count, excluded_before = 0, len(left_out)
+    names = ((name, None) for name in patterns.matches(root, pattern, left_out))
     try:
-        for name in patterns.matches(root, pattern, left_out):
-            source = _source_file(root, name)
-            if active_part(name):
-                left_out.add(name)
-                continue
-            if (root / name).is_symlink() and _leads_to_excluded(source, root, root):
-                left_out.add(name)
-                continue
-            count += 1
-            yield source
+        yield from _usable(root, root, names, left_out, ("found none", "", f" that match {pattern}"))
     except OSError as error:
         yield f"{error.filename} cannot be read: {reason(error)}"
-        return
-    if not count:
-        what = "found only files that are excluded" if len(left_out) > excluded_before else "found none"
-        yield f"expected files that match {pattern}, {what}"
+
+
+def _usable(  # noqa: PLR0913, PLR0917 - what both ways to list files differ in
+    root: Path,
+    top: Path,
+    names: Iterable[tuple[str, os.DirEntry[str] | None]],
+    left_out: set[str],
+    nothing: tuple[str, str, str],
+    errors: Sequence[OSError] = (),
+) -> Iterator[SourceFile | str]:
+    """Yield the files, or errors; add excluded files to `left_out`.
+
+    If there is no file and no error, the message is made of `nothing`: what was found, and the ends of the message and
+    of "files".
+    """
+    count, excluded_before = 0, len(left_out)
+    for name, entry in names:
+        source = _source_file(root, name, entry)
+        is_link = entry.is_symlink() if entry else (root / name).is_symlink()
+        if active_part(name) or (is_link and _leads_to_excluded(source, root, top)):
+            left_out.add(name)
+        else:
+            count += 1
+            yield source
+    if not count and not errors:
+        found = nothing[0] if len(left_out) == excluded_before else "found only files that are excluded"
+        yield f"expected files{nothing[2]}, {found}{nothing[1]}"
 
 
 def _source_file(root: Path, name: str, entry: os.DirEntry[str] | None = None) -> SourceFile | str:
@@ -259,36 +255,26 @@ def _walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | st
     """Yield the files below the folder `name`, or errors; add excluded files to `left_out`."""
     top = (root / name).resolve()
     errors: list[OSError] = []
-    count, excluded_before = 0, len(left_out)
-    pending = [(name, str(top))]
-    while pending:
-        above, folder = pending.pop()
-        try:
-            with os.scandir(folder) as scanned:
-                entries = sorted(scanned, key=lambda entry: entry.name)
-        except OSError as error:
-            errors.append(error)
-            continue
-        folders = []
-        for entry in entries:
-            path = f"{above}/{entry.name}"
-            if is_excluded(entry.name):
-                left_out.add(path)
+
+    def names() -> Iterator[tuple[str, os.DirEntry[str]]]:
+        pending = [(name, str(top))]
+        while pending:
+            above, folder = pending.pop()
+            try:
+                with os.scandir(folder) as scanned:
+                    entries = sorted(scanned, key=lambda entry: entry.name)
+            except OSError as error:
+                errors.append(error)
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                folders.append((path, entry.path))
-                continue
-            source = _source_file(root, path, entry)
-            if entry.is_symlink() and _leads_to_excluded(source, root, top):
-                left_out.add(path)
-                continue
-            count += 1
-            yield source
-        pending += reversed(folders)
+            paths = {f"{above}/{entry.name}": entry for entry in entries}
+            left_out.update(path for path, entry in paths.items() if is_excluded(entry.name))
+            kept = [(path, entry) for path, entry in paths.items() if not is_excluded(entry.name)]
+            yield from ((path, entry) for path, entry in kept if not entry.is_dir(follow_symlinks=False))
+            folders = [(path, entry.path) for path, entry in kept if entry.is_dir(follow_symlinks=False)]
+            pending += reversed(folders)
+
+    yield from _usable(root, top, names(), left_out, ("found an empty folder", f": {name}", ""), errors)
     yield from (f"{error.filename} cannot be read: {reason(error)}" for error in errors)
-    if not count and not errors:
-        what = "found only files that are excluded" if len(left_out) > excluded_before else "found an empty folder"
-        yield f"expected files, {what}: {name}"
 
 
 def _is_folder(root: Path, name: str) -> bool:

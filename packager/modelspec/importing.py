@@ -12,19 +12,21 @@ from packager.base import atomic, plainfiles, yamlio
 from packager.base.errors import ClusterError, MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
 from packager.base.values import Value
+from packager.modelspec.importers import kubeflow, mlcube, mxjob, specfile, zoo
+from packager.modelspec.importers.source import decided, invalid
+from packager.modelspec.load import load
 from packager.package.layout import SPEC
 from packager.package.options import KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.modelspec.importers.draft import Draft
-    from packager.modelspec.importers.mlcube import Choices
 
 _SIZE = "CLAIM_SIZE"
-_MARK = "# Imported from "
+_MARK = b"# Imported from "
 """The first line of an imported model's spec; only a folder with such a spec is replaced."""
 
 
@@ -74,16 +76,12 @@ class ModelDestination(Value, frozen=True):
 
 def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None = None) -> Imported:
     """Import the MxJob in the file `path`; `image` replaces its image. Raises SpecError if it cannot be imported."""
-    from packager.modelspec.importers.mxjob import read
-
-    return _write(read(path, str(path), image), destination)
+    return write(mxjob.read(path, str(path), image), destination)
 
 
-def import_mlcube(path: Path, destination: ModelDestination, choices: Choices) -> Imported:
+def import_mlcube(path: Path, destination: ModelDestination, choices: mlcube.Choices) -> Imported:
     """Import the MLCube at `path`: its folder, or its file."""
-    from packager.modelspec.importers.mlcube import read
-
-    return _write(read(path, str(path), choices), destination)
+    return write(mlcube.read(path, str(path), choices), destination)
 
 
 def import_intel(
@@ -95,43 +93,17 @@ def import_intel(
     downloads: bool = False,
 ) -> Iterator[Imported | MlpackError]:
     """Import a spec of Intel's Model Zoo, or all specs of a folder; yield each, or the error that prevented it."""
-    from packager.modelspec.importers.zoo import ZooChoices, read, spec_files
-
-    choices = ZooChoices(models, image, downloads)
-    files = spec_files(path, str(path))
-    return _write_each((partial(read, file, name, choices) for file, name in files), destination)
+    choices = zoo.ZooChoices(models, image, downloads)
+    files = zoo.spec_files(path, str(path))
+    return _write_each((partial(zoo.read, file, name, choices) for file, name in files), destination)
 
 
 def import_jobs(
     text: bytes, name: str, destination: ModelDestination, *, image: str | None = None, sets: bool = False
 ) -> Iterator[Imported | MlpackError]:
     """Import each job of Kubeflow, or each JobSet, of a file; yield each model, or the error that prevented it."""
-    from packager.modelspec.importers.kubeflow import find, read
-
-    return _write_each((partial(read, found, image) for found in find(text, name, sets=sets)), destination)
-
-
-def _write_each(
-    readers: Iterable[Callable[[], Draft]], destination: ModelDestination
-) -> Iterator[Imported | MlpackError]:
-    """Yield each model that was written, or the error that prevented it."""
-    written: dict[Path, str] = {}
-    for read in readers:
-        try:
-            draft = read()
-            imported = _write(draft, destination, written)
-        except MlpackError as error:
-            yield error
-        else:
-            written[imported.folder] = draft.source
-            yield imported
-
-
-def read_file(path: Path) -> bytes:
-    """Return the content of a file with jobs. Raises SpecError if it cannot be read."""
-    from packager.modelspec.importers.source import read_bytes
-
-    return read_bytes(path, str(path))
+    found = kubeflow.find(text, name, sets=sets)
+    return _write_each((partial(kubeflow.read, job, image) for job in found), destination)
 
 
 def read_cluster(kubectl: Kubectl, what: str) -> bytes:
@@ -141,33 +113,37 @@ def read_cluster(kubectl: Kubectl, what: str) -> bytes:
         raise ClusterError(f"{what} not found")
     objects = [found]
     runtime = found.get("spec", {}).get("runtimeRef") if isinstance(found.get("spec"), dict) else None
-    if isinstance(runtime, dict) and (
-        other := kubectl.get(f"{str(runtime.get('kind', 'ClusterTrainingRuntime')).lower()}/{runtime.get('name')}")
-    ):
-        objects.append(other)
+    if isinstance(runtime, dict):
+        kind = str(runtime.get("kind", "ClusterTrainingRuntime")).lower()
+        objects += filter(None, [kubectl.get(f"{kind}/{runtime.get('name')}")])
     return b"---\n".join(json.dumps(one, indent=1).encode() + b"\n" for one in objects)
 
 
-def mlcube_choices(**values: Any) -> Choices:
-    """Return the user's choices for the import of an MLCube; see `packager.modelspec.importers.mlcube.Choices`."""
-    from packager.modelspec.importers.mlcube import Choices
+def _write_each(
+    readers: Iterable[Callable[[], Draft]], destination: ModelDestination
+) -> Iterator[Imported | MlpackError]:
+    """Yield each model that was written, or the error that prevented it."""
+    written: dict[str, str] = {}  # the sources, by the names of the models
+    for read in readers:
+        try:
+            draft = read()
+            name = draft.data["name"]
+            if name in written:
+                message = f"{draft.source} and {written[name]} both make the package {name}"
+                raise UsageError(message, hint="import one of them into another folder")
+            yield write(draft, destination)
+            written[name] = draft.source
+        except MlpackError as error:
+            yield error
 
-    return Choices(**values)
 
-
-def _write(draft: Draft, destination: ModelDestination, written: Mapping[Path, str] | None = None) -> Imported:
-    """Write a model; `written` maps the folders that this command has written to their sources."""
-    from packager.modelspec.importers.specfile import write
-
+def write(draft: Draft, destination: ModelDestination) -> Imported:
+    """Write a model."""
     folder = destination.folder / draft.data["name"]
-    if written and folder in written:
-        hint = "import one of them into another folder"
-        message = f"{draft.source} and {written[folder]} both make the package {draft.data['name']}"
-        raise UsageError(message, hint=hint)
     if destination.force and os.path.lexists(folder):
         _check_replaced(folder, {folder / SPEC, *(folder / file.path for file in draft.files)})
     draft.rename_taken()
-    text = write(draft)
+    text = specfile.write(draft)
     exists_hint = None if destination.force else "--force replaces a model that was imported"
     with atomic.folder(folder, exists_hint=exists_hint) as work:
         (work / SPEC).write_bytes(text)
@@ -177,8 +153,10 @@ def _write(draft: Draft, destination: ModelDestination, written: Mapping[Path, s
             if isinstance(file.content, bytes):
                 target.write_bytes(file.content)
             else:
-                parent, name = file.content.parent, file.content.name
-                with plainfiles.open_below(parent, name) as source, target.open("wb") as stream:
+                with (
+                    plainfiles.open_below(file.content.parent, file.content.name) as source,
+                    target.open("wb") as stream,
+                ):
                     shutil.copyfileobj(source, stream)
             target.chmod(0o755 if file.executable else 0o644)
         _check(work, draft, text)
@@ -187,7 +165,7 @@ def _write(draft: Draft, destination: ModelDestination, written: Mapping[Path, s
     return Imported(
         folder,
         tuple(sorted(path for path in folder.rglob("*") if path.is_file())),
-        tuple(ordered(draft.ledger.findings)),
+        tuple(ordered(draft.findings)),
         tuple(draft.options),
         tuple(draft.site.items()),
         records=any("sha256" not in download for download in draft.data.get("downloads", ())),
@@ -200,8 +178,7 @@ def _write(draft: Draft, destination: ModelDestination, written: Mapping[Path, s
 def _check_replaced(folder: Path, new: set[Path]) -> None:
     """Raise UsageError if a folder is not an imported model, or has files that the new one lacks."""
     try:
-        with (folder / SPEC).open("rb") as stream:
-            is_imported = stream.read(len(_MARK)) == _MARK.encode()
+        is_imported = (folder / SPEC).read_bytes().startswith(_MARK)
     except OSError:
         is_imported = False
     if not is_imported:
@@ -214,24 +191,18 @@ def _check_replaced(folder: Path, new: set[Path]) -> None:
 
 def _check(work: Path, draft: Draft, text: bytes) -> None:
     """Refuse a draft that is not a valid spec; each problem has the place in the source that its value came from."""
-    from packager.modelspec.importers.source import invalid
-    from packager.modelspec.load import load
-
     try:
         load(work / SPEC)
     except SpecError as error:
         document, _ = yamlio.load(text, SPEC)
-        places = sorted(
-            (document.problem(location, "", at_key=isinstance(location[-1], str)).line, number)
-            for number, location in enumerate(draft.origins)
-            if draft.origins[location].file
-        )
-        origins = list(draft.origins.values())
-        problems = [Problem(draft.source, 0, 0, str(error))] if not error.problems else []
+        lines = {
+            document.problem(location, "", at_key=isinstance(location[-1], str)).line: origin
+            for location, origin in draft.origins.items()
+            if origin.file
+        }
+        problems = [] if error.problems else [Problem(draft.source, 0, 0, str(error))]
         for problem in error.problems:
-            above = [number for line, number in places if line <= problem.line]
-            if problem.line and above:
-                problems.append(origins[above[-1]].problem(problem.message, problem.hint))
-            else:
-                problems.append(Problem(draft.source, 0, 0, problem.message, problem.hint))
+            above = max((line for line in lines if line <= problem.line), default=0)
+            origin = lines[above] if problem.line and above else decided("", draft.source)
+            problems.append(origin.problem(problem.message, problem.hint))
         raise invalid(draft.source, draft.kind, problems) from None

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from copy import deepcopy
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.errors import SpecError, reason
 from packager.base.problems import Problem, listed
-from packager.base.values import FieldsError, Value, convert
+from packager.base.values import Value
 from packager.modelspec import check, code, dockerfile, documentation, requirements
+from packager.modelspec.conversion import completed
 from packager.modelspec.files import SpecFiles, collect
 from packager.modelspec.model import Spec
+from packager.modelspec.schema import json_schema
 from packager.modelspec.settings import Setting, apply, misplaced
 
 if TYPE_CHECKING:
@@ -20,9 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.faults import Fault
-    from packager.base.yamlio import Document, Location
+    from packager.base.yamlio import Document
     from packager.modelspec.documentation import ReadmeSection
-    from packager.modelspec.validation import SchemaFault
 
 _MAX_ENTRIES = 2_000
 
@@ -65,7 +67,7 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
     """
     name = str(path)
     text, document, data, problems = _read(path, settings)
-    spec, faults, doubtful = _convert(data)
+    spec, faults, doubtful = completed(data, Spec, json_schema)
     problems.extend(_problem(document, settings, fault) for fault in faults)
     if spec is not None:
         sources, spec_faults = collect(path.parent, spec)
@@ -93,7 +95,7 @@ def parse(path: Path, settings: Sequence[Setting]) -> tuple[Spec, bytes]:
         SpecError: The spec does not have the types of a spec.
     """
     text, document, data, problems = _read(path, settings)
-    spec, faults, _ = _convert(data)
+    spec, faults, _ = completed(data, Spec, json_schema)
     problems.extend(_problem(document, settings, fault) for fault in faults)
     if problems or spec is None:
         raise invalid(str(path), problems)
@@ -120,46 +122,15 @@ def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any
     return text, document, data, problems
 
 
-def _convert(data: Any) -> tuple[Spec | None, list[SchemaFault], list[Location]]:
-    """Return the spec, the errors in its types, and their places.
-
-    A spec with wrong types is returned with placeholders in these places, so that the rest can be checked in the same
-    run; None if no placeholders fit.
-    """
-    try:
-        return convert(data, Spec), [], []
-    except FieldsError as error:
-        first = str(error)
-    # Costs a slow import (60 ms), which only a wrong spec pays for.
-    from packager.modelspec.validation import SchemaFault, completed, validate  # noqa: PLC0415
-
-    faults = validate(data) or [SchemaFault((), first)]
-    doubtful = [fault.location for fault in faults]
-    attempt = completed(data, faults)
-    for _ in range(3):  # a placeholder may not fit its neighbours: a kind with another kind's keys
-        try:
-            return convert(attempt, Spec), faults, doubtful
-        except FieldsError:
-            more = validate(attempt)
-            doubtful.extend(fault.location for fault in more)
-            attempt = completed(attempt, more)
-    return None, faults, doubtful
-
-
 def _problem(document: Document, settings: Sequence[Setting], fault: Fault) -> Problem:
     """Return the fault with its place: a setting, if the value came from it, else a line of the file."""
     depth = document.depth(fault.location)
     for setting in reversed(settings):
-        common = _common_steps(setting.location, fault.location)
+        pairs = zip(setting.location, fault.location, strict=False)
+        common = sum(1 for _ in takewhile(lambda pair: str(pair[0]) == str(pair[1]), pairs))
         if common == len(setting.location) or depth < common:
             return Problem(setting.label, 0, 0, fault.message, fault.hint)
     return document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
-
-
-def _common_steps(one: Location, other: Location) -> int:
-    """Return the number of steps that two locations share from the top."""
-    same = [str(left) == str(right) for left, right in zip(one, other, strict=False)]
-    return (*same, False).index(False)
 
 
 def invalid(name: str, problems: Sequence[Problem]) -> SpecError:

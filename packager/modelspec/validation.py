@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
 
 from packager.base.faults import Fault
@@ -47,6 +47,10 @@ _Validator: Any = extend(  # type: ignore[no-untyped-call]
 )
 
 
+Violation = Any
+"""A ValidationError of jsonschema, whose own types are too wide."""
+
+
 class SchemaFault(Fault, frozen=True):
     """A violation of the schema by one value."""
 
@@ -70,79 +74,62 @@ def form(location: Location, schema: Rule) -> str | None:
     return _either(list(dict.fromkeys(forms))) if forms else None
 
 
-def completed(data: Any, faults: list[SchemaFault]) -> Any:
+def with_placeholders(data: Any, faults: list[SchemaFault]) -> Any:
     """Return a copy of `data` with a placeholder at each fault; None if a fault has no placeholder.
 
     The copy is as valid as its placeholders are, so that the other values can be checked.
     """
     copy = deepcopy(data)
     for fault in faults:
-        holder: Any = copy
-        for step in fault.location[:-1]:
-            holder = _item(holder, step)
         if not fault.location:
             return None
-        last = fault.location[-1]
+        *above, last = fault.location
+        holder: Any = copy
+        for step in above:  # None where a value has been removed for a fault above it
+            is_there = isinstance(holder, dict) or (isinstance(holder, list) and isinstance(step, int))
+            holder = dict(enumerate(holder) if isinstance(holder, list) else holder).get(step) if is_there else None
         if isinstance(holder, dict) and fault.stand_in is ...:
             holder.pop(last, None)
-        elif isinstance(holder, dict):
-            holder[last] = deepcopy(fault.stand_in)
-        elif isinstance(holder, list) and isinstance(last, int):
-            if fault.stand_in is ...:
-                return None  # without this item the places of those behind it would change
+        elif isinstance(holder, list) and fault.stand_in is ...:
+            return None  # without this item the places of those behind it would change
+        elif holder is not None:
             holder[last] = deepcopy(fault.stand_in)
     return copy
 
 
-def _item(holder: Any, step: str | int) -> Any:
-    """Return the value at `step`; None if it has already been removed, for a fault above it."""
-    if isinstance(holder, dict):
-        return holder.get(step)
-    return holder[step] if isinstance(holder, list) and isinstance(step, int) and step < len(holder) else None
-
-
-def _explain(error: ValidationError, schema: Rule) -> Iterator[SchemaFault]:
+def _explain(error: Violation, schema: Rule) -> Iterator[SchemaFault]:
     location: Location = tuple(error.absolute_path)
+    properties = error.schema.get("properties", {})
     if "propertyNames" in list(error.relative_schema_path)[-2:-1]:
         message = f"expected {_expected(error)}, found the key {show(error.instance)}"
         yield SchemaFault((*location, str(error.instance)), message, at_key=True)
     elif error.validator == "additionalProperties":
-        yield from _unknown_keys(error, location)
+        for key in [key for key in error.instance if key not in properties]:
+            hint = similar(key, properties) or f"the valid keys are: {', '.join(properties)}"
+            yield SchemaFault((*location, key), f"unknown key {show(key)}", hint, at_key=True)
     elif error.validator == "required":
-        yield from _missing_keys(error, location, schema)
+        for key in [key for key in error.schema["required"] if key not in error.instance]:
+            rule = resolve(properties[key], schema)
+            what = _either(rule["enum"]) if "enum" in rule else _phrase(rule.get("description") or rule["title"])
+            yield SchemaFault((*location, key), f"the key {key!r} is missing", what, stand_in=_example(rule, schema))
     elif error.validator == "anyOf":
         yield from _explain_union(error, schema)
     else:
         message = f"expected {_expected(error)}, found {_shown_value(error)}"
-        yield SchemaFault(location, message, _fix(error), stand_in=_example(_rule(error), schema))
+        yield SchemaFault(location, message, _fix(error), stand_in=_example(error.schema, schema))
 
 
-def _unknown_keys(error: ValidationError, location: Location) -> Iterator[SchemaFault]:
-    keys = list(_rule(error)["properties"])
-    for key in _mapping(error):
-        if key not in keys:
-            hint = similar(key, keys) or f"the valid keys are: {', '.join(keys)}"
-            yield SchemaFault((*location, key), f"unknown key {show(key)}", hint, at_key=True)
-
-
-def _missing_keys(error: ValidationError, location: Location, schema: Rule) -> Iterator[SchemaFault]:
-    for key in _rule(error)["required"]:
-        if key not in _mapping(error):
-            rule = resolve(_rule(error)["properties"][key], schema)
-            what = _either(rule["enum"]) if "enum" in rule else _phrase(rule.get("description") or rule["title"])
-            yield SchemaFault((*location, key), f"the key {key!r} is missing", what, stand_in=_example(rule, schema))
-
-
-def _explain_union(error: ValidationError, schema: Rule) -> Iterator[SchemaFault]:
+def _explain_union(error: Violation, schema: Rule) -> Iterator[SchemaFault]:
     """Explain `anyOf` by the only branch that fits; otherwise list the expected form of each branch."""
-    rules = [resolve(rule, schema) for rule in _rule(error)["anyOf"]]
-    branches: list[list[ValidationError]] = [[] for _ in rules]
+    rules = [resolve(rule, schema) for rule in error.schema["anyOf"]]
+    branches: list[list[Violation]] = [[] for _ in rules]
     for inner in error.context or ():
         branches[int(inner.relative_schema_path[0])].append(inner)
     real = [index for index, rule in enumerate(rules) if rule.get("type") != "null"]
     candidates = real if len(real) == 1 else [index for index in real if not _of_another_type(branches[index])]
     # Where both a word and a number are allowed, neither alone describes the expected value.
-    is_of_words = _is_scalar_value(error.instance) and len(real) > 1 and any("enum" in rules[index] for index in real)
+    is_scalar = not isinstance(error.instance, dict | list)
+    is_of_words = is_scalar and len(real) > 1 and any("enum" in rules[index] for index in real)
     if candidates and not is_of_words:
         for inner in branches[candidates[0]]:
             yield from _explain(inner, schema)
@@ -168,13 +155,9 @@ def _kind_of_value(rule: Rule) -> str:
     return f"{noun} from {rule['minimum']} to {rule['maximum']}" if {"minimum", "maximum"} <= rule.keys() else noun
 
 
-def _is_scalar_value(value: Any) -> bool:
-    return not isinstance(value, dict | list)
-
-
-def _of_another_type(branch: list[ValidationError]) -> bool:
+def _of_another_type(branch: list[Violation]) -> bool:
     return any(
-        error.validator == "type" or (error.validator == "enum" and not _is_scalar_value(error.instance))
+        error.validator == "type" or (error.validator == "enum" and isinstance(error.instance, dict | list))
         for error in branch
         if not error.relative_path
     )
@@ -184,8 +167,8 @@ def _is_scalar(rule: Rule) -> bool:
     return rule.get("type") not in ("object", "array")
 
 
-def _expected(error: ValidationError) -> str:
-    rule = _rule(error)
+def _expected(error: Violation) -> str:
+    rule = error.schema
     if error.validator in _LIMITS:
         plural = "s" if error.validator == "minItems" and error.validator_value != 1 else ""
         return _LIMITS[error.validator].format(error.validator_value) + plural
@@ -194,7 +177,7 @@ def _expected(error: ValidationError) -> str:
     return str(rule["title"] if _is_scalar(rule) and "title" in rule else _NOUNS[rule["type"]])
 
 
-def _shown_value(error: ValidationError) -> str:
+def _shown_value(error: Violation) -> str:
     if error.validator == "minItems" and isinstance(error.instance, list) and error.instance:
         return str(len(error.instance))
     path = tuple(error.absolute_path)
@@ -203,25 +186,20 @@ def _shown_value(error: ValidationError) -> str:
     return str(len(str(error.instance))) if error.validator == "maxLength" else show(error.instance)
 
 
-def _fix(error: ValidationError) -> str | None:
+def _fix(error: Violation) -> str | None:
     value = error.instance
     if error.validator == "enum" and isinstance(value, str):
-        return similar(value, _rule(error)["enum"])
+        return similar(value, error.schema["enum"])
     if error.validator == "type" and error.validator_value == "string" and isinstance(value, int | float):
         written = str(value).lower() if isinstance(value, bool) else str(value)
-        return f'quote it: "{written}"' if Draft202012Validator(_rule(error)).is_valid(written) else None
-    if error.validator == "type" and error.validator_value == "integer" and isinstance(value, str):
-        return _integer_fix(value)
-    return None
-
-
-def _integer_fix(text: str) -> str | None:
-    """Return the fix of a text where an integer is expected; None if it does not consist of digits."""
-    if not (text.isascii() and text.isdecimal()):
+        return f'quote it: "{written}"' if Draft202012Validator(error.schema).is_valid(written) else None
+    # Digits where a whole number is expected.
+    is_number = error.validator == "type" and error.validator_value == "integer" and isinstance(value, str)
+    if not is_number or not (value.isascii() and value.isdecimal()):
         return None
-    if text != "0" and text.startswith("0"):
+    if value != "0" and value.startswith("0"):
         return "remove the leading zero"
-    return "write it without quotes" if isinstance(scalar(text), int) else "it is too large"
+    return "write it without quotes" if isinstance(scalar(value), int) else "it is too large"
 
 
 def _example(rule: Rule, schema: Rule) -> Any:
@@ -234,17 +212,6 @@ def _example(rule: Rule, schema: Rule) -> Any:
     if rule.get("type") == "object" and rule.get("required"):
         return {key: _example(rule["properties"][key], schema) for key in rule["required"]}
     return ...
-
-
-def _rule(error: ValidationError) -> Rule:
-    rule: Any = error.schema
-    assert isinstance(rule, dict)
-    return rule
-
-
-def _mapping(error: ValidationError) -> dict[str, Any]:
-    assert isinstance(error.instance, dict)
-    return error.instance
 
 
 def _either(forms: list[str]) -> str:

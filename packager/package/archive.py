@@ -1,4 +1,10 @@
-"""Writes a Tree as a reproducible tar.gz, and safely extracts an untrusted tar.gz."""
+"""Writes a Tree as a reproducible tar.gz, and safely extracts an untrusted tar.gz.
+
+The headers have one form, which every tar reads alike. `tarfile` parses a header that is read, the header is written
+again from what it says, and both have to be the same bytes (POSIX pax, "ustar" and "pax Interchange Format").
+
+Tests: package/test_archive.py.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +14,13 @@ import io
 import os
 import re
 import shlex
+import tarfile
 import zlib
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from packager.base.errors import ToolError, VerificationError, unreadable
 from packager.base.limits import DEFAULT
 from packager.base.paths import argument
-from packager.package import tarheader
 from packager.package.path_checks import (
     DOCKERIGNORE,
     ContentError,
@@ -24,16 +30,17 @@ from packager.package.path_checks import (
     normalized,
     shown,
 )
-from packager.package.tarheader import BLOCK, RECORD, DamageError, FormError
-from packager.package.tree import chunks, seal
+from packager.package.tree import chunks, make_folders, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from tarfile import TarInfo
 
     from packager.base.limits import Limits
     from packager.package.tree import Entry, Tree
+
+_BLOCK = 512
+_RECORD = 20 * _BLOCK
 
 # Below this, zlib takes less time than the import of isal and the start of its thread are worth.
 _LARGE = 32 << 20
@@ -53,6 +60,10 @@ _PIECE_BYTES = 64 << 10
 _FILE_OVERHEAD = 4 << 10
 _END_BYTES = 1 << 20
 
+# The values of an extended header that are used. A path is at most 1 KiB long, and other programs add three times.
+_EXTENDED_BYTES = 4 << 10
+_RECORDS = re.compile(rb"[0-9]+ (?:path=([^\n]+)|size=([0-9]{1,18})|mtime=(-?[0-9]{1,18}))\n")
+
 # RFC 1952: only the flag for a file name is allowed; few programs check the checksum of a header.
 _GZIP = re.compile(rb"\x1f\x8b\x08[\0\x08]")
 _PLAIN = "it is a tar that is not compressed"
@@ -61,6 +72,29 @@ _HINTS = {
     _PLAIN: "if `mlpack bundle` has written it: `mlpack load` stores it, and `mlpack verify` and `inspect` read it",
     _NO_GZIP: "expected a package: a folder, or a tar.gz of `mlpack build`",
 }
+
+
+class _FormError(ContentError):
+    """A tar in another form than ours: another program has packed the files."""
+
+
+def header(path: str, size: int, mode: int = 0o644, mtime: int = 0) -> bytes:
+    """Return the header of a file, with an extended one before it where one block cannot hold everything.
+
+    A path that is not ASCII is in the block only, unchanged: one in an extended header is converted by GNU tar and
+    bsdtar to the charset of the user who unpacks it, and may lose characters.
+
+    Raises:
+        ContentError: The path is not ASCII, and too long for the block.
+    """
+    info = tarfile.TarInfo(path)
+    info.size, info.mode, info.mtime = size, mode, mtime
+    if path.isascii():
+        return info.tobuf(tarfile.PAX_FORMAT)
+    try:
+        return info.tobuf(tarfile.USTAR_FORMAT, "utf-8")
+    except ValueError:
+        raise ContentError(f"{shown(path)}: the path is too long for one that is not ASCII") from None
 
 
 def write(
@@ -75,7 +109,7 @@ def write(
 
     Owner, order, modes and times are fixed, and the gzip header has neither file name nor time: the same
     tree gives the same tar. Two builds of zlib may still compress the same tar differently, which is why digests
-    are taken of the content.
+    are taken of the content. A file so uniform that its archive would look like a decompression bomb is not compressed.
 
     Args:
         tree: The package; files on disk are streamed through buffers of 1 MiB.
@@ -83,8 +117,6 @@ def write(
         mtime: The time of every member, in seconds since 1970.
         advance: Called with the number of bytes of each file as it is done.
         sealed: The inventory of a package that was built before and is packed again; None makes a new one.
-
-    A file so uniform that its archive would look like a decompression bomb is not compressed.
 
     Raises:
         SpecError: The package has too many files for an inventory.
@@ -105,17 +137,20 @@ def _write(
     tree: Tree, compressor: IO[bytes], mtime: int, advance: Callable[[int], object], sealed: Entry | None
 ) -> tuple[Entry, int]:
     """Return the inventory, and the size of the tar."""
-    digests = {}
+    digests: dict[str, str] = {}
     written = 0
-    with io.BufferedWriter(cast("io.RawIOBase", compressor), _BUFFER) as tar:
 
-        def add(entry: Entry) -> None:
-            nonlocal written
+    def entries() -> Iterator[Entry]:
+        yield from tree.entries
+        yield sealed or seal(tree, digests)
+
+    with io.BufferedWriter(cast("io.RawIOBase", compressor), _BUFFER) as tar:
+        for entry in entries():
             try:
-                header = tarheader.of_file(f"{tree.name}/{entry.path}", entry.size, entry.mode, mtime)
+                head = header(f"{tree.name}/{entry.path}", entry.size, entry.mode, mtime)
             except ContentError as error:
                 raise ToolError(str(error), hint="rename it") from None
-            tar.write(header)
+            tar.write(head)
             hashed, left = hashlib.sha256(), entry.size
             for chunk in chunks(entry):
                 left -= len(chunk)
@@ -125,74 +160,15 @@ def _write(
                 tar.write(chunk)
             if left:
                 raise ToolError(f"{entry.path} became shorter while it was packed")
-            padding = bytes(-entry.size % BLOCK)
-            tar.write(padding)
-            written += len(header) + entry.size + len(padding)
+            tar.write(bytes(-entry.size % _BLOCK))
+            written += len(head) + entry.size + -entry.size % _BLOCK
             digests[entry.path] = hashed.hexdigest()
             advance(entry.size)
-
-        for entry in tree.entries:
-            add(entry)
-        inventory = sealed or seal(tree, digests)
-        add(inventory)
         # Two empty blocks are the end, and what follows fills the last record (POSIX pax, ustar Interchange Format).
-        end = written + 2 * BLOCK
-        tar.write(bytes(end - written + -end % RECORD))
-    return inventory, end + -end % RECORD
-
-
-def extract(archive: Path, folder: Path, limits: Limits = DEFAULT, *, is_ours: bool = True) -> None:
-    """Extract the tar.gz `archive`, which may be hostile, into the empty `folder`.
-
-    The results are plain files (0644, or 0755 if their owner may run them) and folders (0755), nothing outside
-    `folder`, and no more than `limits` allow. Any tar extracts the same files from an archive of ours: each header, and
-    the end, is what `write` makes. Memory stays within a few MiB, beside the list of names.
-
-    Args:
-        archive: The archive.
-        folder: The folder.
-        limits: The limits.
-        is_ours: Whether it has to be an archive of `write`; else another program may have packed it.
-
-    Raises:
-        OSError: `folder` cannot be written.
-    """
-    contents = Contents(limits)
-    try:
-        with _open_archive(archive) as file:
-            source = _Source(file, archive, limits)
-            for member in tarheader.members(source.exactly, is_ours=is_ours):
-                _unpack(member, source, folder, contents)
-            if is_ours:
-                source.finish()
-            for _ in source.pieces():
-                pass
-    except FormError as error:
-        unpack = f"tar -xzf {shlex.quote(argument(archive))}"
-        hint = f"if you have packed it again, unpack it with `{unpack}`, and name its folder instead"
-        raise VerificationError(f"{archive}: {error}", hint=hint) from None
-    except DamageError as error:
-        raise VerificationError(f"{archive} is not a tar archive, or is damaged: {error}") from None
-    except ContentError as error:
-        raise VerificationError(f"{archive}: {error}") from None
-    except EOFError:
-        raise VerificationError(f"{archive}: the archive ends too early") from None
-    except zlib.error as error:
-        message = f"{archive} is not a gzip archive, or is damaged: {error}"
-        raise VerificationError(message, hint=_HINTS.get(str(error))) from None
-
-
-def tar_digest(archive: Path, limits: Limits = DEFAULT) -> tuple[str, int]:
-    """Return the sha256 of the tar in an archive, in hex, and its size in bytes."""
-    hashed, size = hashlib.sha256(), 0
-    try:
-        with _open_archive(archive) as file:
-            for piece in _Source(file, archive, limits).pieces():
-                hashed.update(piece)
-                size += len(piece)
-    except (ContentError, zlib.error, EOFError) as error:
-        raise VerificationError(f"{archive} is not a gzip archive, or is damaged: {error}") from None
-    return hashed.hexdigest(), size
+        end = written + 2 * _BLOCK
+        end += -end % _RECORD
+        tar.write(bytes(end - written))
+    return entry, end
 
 
 def has_isal() -> bool:
@@ -221,6 +197,61 @@ def _gzip(stream: IO[bytes], level: int) -> IO[bytes]:
     return cast("IO[bytes]", gzip.GzipFile("", "wb", level, stream, mtime=0))
 
 
+def extract(archive: Path, folder: Path, limits: Limits = DEFAULT, *, is_ours: bool = True) -> None:
+    """Extract the tar.gz `archive`, which may be hostile, into the empty `folder`.
+
+    The results are plain files (0644, or 0755 if their owner may run them) and folders (0755), nothing outside
+    `folder`, and no more than `limits` allow. Any tar extracts the same files from an archive of ours: each header, and
+    the end, is what `write` makes. Memory stays within a few MiB, beside the list of names.
+
+    Args:
+        archive: The archive.
+        folder: The folder.
+        limits: The limits.
+        is_ours: Whether it has to be an archive of `write`; else another program may have packed it.
+
+    Raises:
+        OSError: `folder` cannot be written.
+    """
+    contents = Contents(limits)
+    try:
+        with _open_archive(archive) as file:
+            source = _Source(file, archive, limits)
+            for member in _members(source, is_ours=is_ours):
+                _unpack(member, source, folder, contents)
+            if is_ours:
+                source.finish()
+            for _ in source.pieces():
+                pass
+    except _FormError as error:
+        unpack = f"tar -xzf {shlex.quote(argument(archive))}"
+        hint = f"if you have packed it again, unpack it with `{unpack}`, and name its folder instead"
+        raise VerificationError(f"{archive}: {error}", hint=hint) from None
+    except tarfile.HeaderError as error:
+        message = f"{archive} is not a tar archive, or is damaged: a header is damaged: {error}"
+        raise VerificationError(message) from None
+    except ContentError as error:
+        raise VerificationError(f"{archive}: {error}") from None
+    except EOFError:
+        raise VerificationError(f"{archive}: the archive ends too early") from None
+    except zlib.error as error:
+        message = f"{archive} is not a gzip archive, or is damaged: {error}"
+        raise VerificationError(message, hint=_HINTS.get(str(error))) from None
+
+
+def tar_digest(archive: Path, limits: Limits = DEFAULT) -> tuple[str, int]:
+    """Return the sha256 of the tar in an archive, in hex, and its size in bytes."""
+    hashed, size = hashlib.sha256(), 0
+    try:
+        with _open_archive(archive) as file:
+            for piece in _Source(file, archive, limits).pieces():
+                hashed.update(piece)
+                size += len(piece)
+    except (ContentError, zlib.error, EOFError) as error:
+        raise VerificationError(f"{archive} is not a gzip archive, or is damaged: {error}") from None
+    return hashed.hexdigest(), size
+
+
 def _open_archive(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
@@ -228,31 +259,65 @@ def _open_archive(path: Path) -> IO[bytes]:
         raise unreadable(path, error) from None
 
 
-def _unpack(member: TarInfo, source: _Source, folder: Path, contents: Contents) -> None:
+def _members(source: _Source, *, is_ours: bool) -> Iterator[tarfile.TarInfo]:
+    """Yield the files and folders of an archive, up to and with the two empty blocks that end it.
+
+    Between two members, the caller reads the content and what fills its last block.
+
+    Args:
+        source: The tar.
+        is_ours: Whether all headers have to be as `header` makes them, so that there are no folders.
+
+    Raises:
+        ContentError: A member is a link, a device or something else, or its path is not allowed.
+        HeaderError: A block is not a header.
+    """
+    while any(head := source.exactly(_BLOCK)):
+        member = _parsed(head)
+        if member.type == tarfile.XHDTYPE:
+            if not 0 < member.size <= _EXTENDED_BYTES:
+                raise _FormError(f"an extended header has {member.size:,} bytes, not 1 to {_EXTENDED_BYTES:,}")
+            records = source.exactly(member.size)
+            fill, block = source.exactly(-member.size % _BLOCK), source.exactly(_BLOCK)
+            head += records + fill + block
+            member = _parsed(block)
+            for path, size, mtime in _RECORDS.findall(records):
+                member.name = path.decode("utf-8", "surrogateescape") or member.name
+                member.size, member.mtime = int(size or member.size), int(mtime or member.mtime)
+        if member.type not in (tarfile.REGTYPE, tarfile.DIRTYPE):
+            raise ContentError(f"{shown(member.name)} is not a plain file, but a package contains only plain files")
+        if is_ours:
+            same = header(normalized(member.name), member.size, member.mode, int(member.mtime))
+            if member.mode not in (0o644, 0o755) or head != same:
+                raise _FormError(f"{shown(member.name)} was packed by another program than mlpack")
+        yield member
+    if any(source.exactly(_BLOCK)):
+        raise _FormError("there is an empty block in the middle, which some readers take as the end")
+
+
+def _parsed(block: bytes) -> tarfile.TarInfo:
+    member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    if member.size < 0:
+        raise tarfile.HeaderError("its size is negative")
+    return member
+
+
+def _unpack(member: tarfile.TarInfo, source: _Source, folder: Path, contents: Contents) -> None:
     above, _, last = normalized(member.name).rpartition("/")
     is_own = last == DOCKERIGNORE and "/" not in above  # in the package's folder, which may be at the top
     inactive(above if is_own else normalized(member.name))
     if member.isdir():
-        _make_folders(folder, composed(contents.add_folder(member.name)))
+        make_folders(folder, composed(contents.add_folder(member.name)))
         return
     path = composed(contents.add_file(member.name, member.size))
-    _make_folders(folder, above)
+    make_folders(folder, above)
     with (folder / path).open("xb", buffering=0) as file:
         left = member.size
         while left:
             left -= file.write(source.exactly(min(left, _PIECE_BYTES)))
         os.fchmod(file.fileno(), 0o755 if member.mode & 0o100 else 0o644)
-    if any(source.exactly(-member.size % BLOCK)):
-        raise FormError(f"unexpected data after the end of {shown(path)}")
-
-
-def _make_folders(folder: Path, path: str) -> None:
-    """Make the folder `path` below `folder`, and those above it, where they are not."""
-    step = folder / path
-    if not step.is_dir():
-        _make_folders(folder, path.rpartition("/")[0])
-        step.mkdir()
-        step.chmod(0o755)  # whatever the umask
+    if any(source.exactly(-member.size % _BLOCK)):
+        raise _FormError(f"unexpected data after the end of {shown(path)}")
 
 
 class _Source:
@@ -287,15 +352,15 @@ class _Source:
     def finish(self) -> None:
         """Read what fills the last record of the tar, and the end of the gzip stream, which contains its checksum."""
         position = self._unpacked_bytes - len(self._ready) + self._offset
-        is_empty = not any(self.exactly(-position % RECORD))
+        is_empty = not any(self.exactly(-position % _RECORD))
         try:
             if not is_empty or self._ready[self._offset :] or self._decompress_next():
-                raise FormError("unexpected data after the end of the archive")
+                raise _FormError("unexpected data after the end of the archive")
         except EOFError:
             if not self._unzip.eof:
                 raise
         if self._unzip.unused_data or self._read(1):
-            raise FormError("unexpected data after the end of the gzip stream")
+            raise _FormError("unexpected data after the end of the gzip stream")
 
     def _decompress_next(self) -> bytes:
         """Return the next bytes, at least one. Raises EOFError at the end."""
@@ -305,7 +370,7 @@ class _Source:
                 raise EOFError
             compressed = self._unzip.unconsumed_tail or self._read(_PIECE_BYTES)
             if self._read_bytes == len(compressed) and not _GZIP.match(compressed) and not self._unpacked_bytes:
-                raise zlib.error(_PLAIN if tarheader.is_tar(compressed) else _NO_GZIP)
+                raise zlib.error(_PLAIN if compressed[257:262] == b"ustar" else _NO_GZIP)
             data = self._unzip.decompress(compressed, _PIECE_BYTES)
             if not compressed and not data:
                 raise EOFError

@@ -8,11 +8,13 @@ by an alias: then the one place where the value is written is changed.
 from __future__ import annotations
 
 import re
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from packager.base import yamlio
 from packager.base.errors import UsageError
 from packager.base.problems import show
+from packager.kubernetes.manifest import with_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +22,15 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.yamlio import Document, Location
 
-    # New values by their places, of one document.
-    Values = Mapping[Location, int]
-
 _POD_LEVEL = ("spec", "securityContext")
 
 _ANCHOR = re.compile(r"&\S+\s+")
 
 OPTIONS = {"runAsUser": "--uid", "runAsGroup": "--gid", "fsGroup": "--fs-group"}
 """The ids that a person sets in a patch, and the options of `mlpack configure` that set them."""
+
+LARGEST_ID = 2**31 - 1
+"""Kubernetes, pkg/apis/core/validation: IsValidUserID."""
 
 
 class _Id(NamedTuple):
@@ -39,29 +41,18 @@ class _Id(NamedTuple):
     value: Any
 
 
-LARGEST_ID = 2**31 - 1
-"""Kubernetes, pkg/apis/core/validation: IsValidUserID."""
-
-
 def read(text: bytes, name: str) -> dict[str, Any]:
     """Return runAsUser, runAsGroup and fsGroup as a patch sets them first; those that it does not set are left out."""
-    ids: dict[str, Any] = {}
+    return {key: found[0] for key, found in values(text, name).items()}
+
+
+def values(text: bytes, name: str) -> dict[str, list[Any]]:
+    """Return the values of runAsUser, runAsGroup and fsGroup in a patch, one for each place, by key."""
+    found: dict[str, list[Any]] = {}
     for document in yamlio.load_all(text, name)[0]:
         for key, _, value in _ids(document.data):
-            ids.setdefault(key, value)
-    return ids
-
-
-def values(text: bytes, name: str) -> dict[str, tuple[Any, ...]]:
-    """Return the values of runAsUser, runAsGroup and fsGroup in a patch, one for each place, by key."""
-    documents, problems = yamlio.load_all(text, name)
-    if problems:
-        raise UsageError(f"{name} is not YAML", problems=problems)
-    values: dict[str, tuple[Any, ...]] = {}
-    for document in documents:
-        for key, _, value in _ids(document.data):
-            values[key] = (*values.get(key, ()), value)
-    return values
+            found.setdefault(key, []).append(value)
+    return found
 
 
 def invalid_ids(text: bytes, name: str) -> Iterator[Problem]:
@@ -80,18 +71,12 @@ def invalid_ids(text: bytes, name: str) -> Iterator[Problem]:
 
 
 def assign(text: bytes, ids: Mapping[str, int], name: str) -> bytes:
-    """Return a patch with the ids of every pod's security context that it sets.
-
-    Args:
-        text: The patch.
-        ids: By key: runAsUser, runAsGroup, fsGroup. A key that the patch does not set is left out.
-        name: How messages name the file.
-    """
+    """Return a patch with the ids of every pod's security context that it sets; `name` is the file in messages."""
     documents, problems = yamlio.load_all(text, name)
     if problems:
         raise UsageError(f"{name} cannot be edited", problems=problems)
-    values = [{location: ids[key] for key, location, _ in _ids(document.data) if key in ids} for document in documents]
-    edited = _replaced(text, documents, values)
+    new = [{location: ids[key] for key, location, _ in _ids(document.data) if key in ids} for document in documents]
+    edited = _replaced(text, documents, new)
     if edited is None:
         listed = ", ".join(f"{key}: {value}" for key, value in ids.items())
         raise UsageError(f"{name} cannot be edited automatically", hint=f"set {listed} there")
@@ -103,43 +88,32 @@ def with_ids_of(text: bytes, other: bytes) -> bytes:
 
     The patch is returned unchanged if one of them is not YAML, or cannot be edited automatically.
     """
-    (documents, problems), (other_documents, other_problems) = (yamlio.load_all(patch, "") for patch in (text, other))
+    (documents, problems), (others, other_problems) = (yamlio.load_all(patch, "") for patch in (text, other))
     if problems or other_problems:
         return text
-    values = []
-    for document, changed in zip(documents, other_documents, strict=False):
-        places = {(key, location) for key, location, _ in _ids(document.data)}
-        values.append(
-            {place: value for key, place, value in _ids(changed.data) if (key, place) in places and is_id(value)}
-        )
-    values += [{}] * (len(documents) - len(values))
-    return _replaced(text, documents, values) or text
+    found = [{(key, place): value for key, place, value in _ids(document.data)} for document in others]
+    found += [{}] * (len(documents) - len(found))
+    new = [
+        {place: ids[key, place] for key, place, _ in _ids(document.data) if is_id(ids.get((key, place)))}
+        for document, ids in zip(documents, found, strict=False)
+    ]
+    return _replaced(text, documents, new) or text
 
 
-def _replaced(text: bytes, documents: Sequence[Document], values: Sequence[Values]) -> bytes | None:
-    """Return `text` with the values of each document; None, where they would not be all that changes."""
+def _replaced(text: bytes, documents: Sequence[Document], new: Sequence[Mapping[Location, int]]) -> bytes | None:
+    """Return `text` with the new values of each document; None, where they would not be all that changes."""
     source = text.decode("utf-8-sig")
-    splices = []
-    for document, places in zip(documents, values, strict=True):
+    splices, expected = [], []
+    for document, places in zip(documents, new, strict=True):
         for location, value in places.items():
             start, end, _ = document.span(location)
             if anchor := _ANCHOR.match(source, start, end):
                 start = anchor.end()
             splices.append((start, end, f" {value}" if start == end else str(value)))
+        expected.append(reduce(lambda data, item: with_value(data, *item), places.items(), document.data))
     edited = yamlio.spliced(text, splices)
-    expected = [_with(document.data, places, ()) for document, places in zip(documents, values, strict=True)]
     changed, problems = yamlio.load_all(edited, "")
     return edited if not problems and [document.data for document in changed] == expected else None
-
-
-def _with(value: Any, values: Values, above: Location) -> Any:
-    if above in values:
-        return values[above]
-    if isinstance(value, dict):
-        return {key: _with(child, values, (*above, key)) for key, child in value.items()}
-    if isinstance(value, list):
-        return [_with(child, values, (*above, index)) for index, child in enumerate(value)]
-    return value
 
 
 def _ids(data: Any) -> Iterator[_Id]:

@@ -7,58 +7,25 @@ and edited, by the marks of its YAML nodes: a switch changes one line, and every
 from __future__ import annotations
 
 import posixpath
+import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from packager.base import yamlio
 from packager.base.errors import UsageError
 from packager.base.values import Value
-from packager.kubernetes.manifest import mapping
+from packager.kubernetes.manifest import listing, mapping
 from packager.package.layout import KUSTOMIZATION
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from packager.base.yamlio import Document
 
 _KEY = "components"
-_IMAGES = "images"
-_IMAGE_KEYS = ("name", "newName", "newTag", "digest")
 
-
-class ImageEntry(Value, frozen=True):
-    """An entry of `images`; a key with an empty text is left out."""
-
-    name: str  # the image in the manifests, without a tag and a digest
-    new_name: str = ""  # the image in its place
-    new_tag: str = ""  # the tag
-    digest: str = ""
-
-    @property
-    def entry(self) -> dict[str, str]:
-        """The entry as a mapping."""
-        values = (self.name, self.new_name, self.new_tag, self.digest)
-        return {key: value for key, value in zip(_IMAGE_KEYS, values, strict=True) if value}
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The lines of the entry; in quotes what YAML would read as a number."""
-        return tuple(f"{key}: {_scalar(value)}" for key, value in self.entry.items())
-
-    @property
-    def image(self) -> str:
-        """The image in place of the one in the manifests: NAME[:TAG][@DIGEST]."""
-        tag, digest = self.new_tag and f":{self.new_tag}", self.digest and f"@{self.digest}"
-        return f"{self.new_name or self.name}{tag}{digest}"
-
-    @classmethod
-    def of(cls, name: str, image: str) -> ImageEntry:
-        """Return the entry that replaces the image `name` of the manifests by another image; see `image`."""
-        rest, _, digest = image.partition("@")
-        folder, slash, last = rest.rpartition("/")
-        new_name, _, tag = last.partition(":")
-        new_name = f"{folder}{slash}{new_name}"
-        return cls(name, "" if new_name == name else new_name, tag, digest)
+_OFFER = re.compile(r"^[ \t]*(?P<mark>#)[ \t]*(?P<entry>-[ \t].*?)[ \t\r]*$", re.MULTILINE)
+"""An entry of the list behind a `#`."""
 
 
 class Component(Value, frozen=True):
@@ -70,6 +37,13 @@ class Component(Value, frozen=True):
     offset: int  # the offset of its path in the text, or of the `#` before it, in characters after a byte order mark
 
 
+class _File(NamedTuple):
+    document: Document
+    source: str
+    data: dict[str, Any]
+    entries: list[Any]  # of the components
+
+
 @lru_cache(maxsize=64)
 def components(text: bytes, file: str = KUSTOMIZATION) -> tuple[Component, ...]:
     """Return the components that a kustomization lists, however it is written, or offers behind a `#`.
@@ -77,64 +51,81 @@ def components(text: bytes, file: str = KUSTOMIZATION) -> tuple[Component, ...]:
     Raises:
         UsageError: The kustomization is not YAML.
     """
-    document, source = _read(text, file)
-    on = tuple(_listed(document))
-    names = {component.name for component in on}
-    off = [offer for offer in _commented_out(document, source) if offer.name not in names]
-    return tuple(sorted((*on, *off), key=lambda component: component.offset))
+    document, source, data, entries = _read(text, file)
+    if _KEY not in data:
+        return ()
+    places = [(entry, document.span((_KEY, index)).start) for index, entry in enumerate(entries)]
+    found = [_component(entry, on=True, offset=start) for entry, start in places if isinstance(entry, str)]
+    names = {component.name for component in found}
+    starts = {key: document.span((key,), at_key=True).start for key in data}
+    end = min((start for start in starts.values() if start > starts[_KEY]), default=len(source))
+    for match in _OFFER.finditer(source, starts[_KEY], end):
+        value = listing(yamlio.load(match["entry"].encode(), "")[0].data)
+        if len(value) == 1 and isinstance(value[0], str):
+            offer = _component(value[0], on=False, offset=match.start("mark"))
+            found += [offer] if offer.name not in names else []
+    return tuple(sorted(found, key=lambda component: component.offset))
 
 
 def patches(text: bytes, file: str = KUSTOMIZATION) -> tuple[str, ...]:
     """Return the names of the patches beside a kustomization. Raises the errors of `components`."""
-    data = _read(text, file)[0].data
-    entries = [entry.get("path") if isinstance(entry, dict) else None for entry in _list(data, "patches")]
-    entries += _list(data, "patchesStrategicMerge")
+    data = _read(text, file).data
+    entries = [mapping(entry).get("path") for entry in listing(data.get("patches"))]
+    entries += listing(data.get("patchesStrategicMerge"))
     paths = [posixpath.normpath(entry) for entry in entries if isinstance(entry, str) and "\n" not in entry]
     return tuple(dict.fromkeys(path for path in paths if "/" not in path and path not in (".", "..")))
 
 
 def switch(text: bytes, name: str, file: str = KUSTOMIZATION, *, on: bool) -> bytes:
     """Return a kustomization with the component `name`, which it lists or offers, switched on or off."""
-    document, source = _read(text, file)
-    named = [component for component in components(text, file) if component.name == name]
+    document, source, data, entries = _read(text, file)
+    listed = components(text, file)
+    named = [component for component in listed if component.name == name]
     if not named or named[0].on is on:
         return text
-    if on:
-        splices = [*_head_splices(document, source, named[0].offset), _uncomment_splice(document, source, named[0])]
+    first, splices = named[0], []
+    start = _line_start(source, first.offset)
+    if not on:
+        for component in named:
+            start = _line_start(source, component.offset)
+            before = source[start : component.offset]
+            if before.strip(" \t") == "-":  # else it shares its line
+                splices.append((start + before.index("-"), start + before.index("-"), "# "))
+    elif entries:
+        splices.append((start, source.index("-", first.offset), " " * document.span((_KEY,)).column))
     else:
-        splices = [splice for component in named for splice in _comment_splices(document, source, component)]
+        value = document.span((_KEY,))  # an empty list, which goes
+        blank = source[first.offset + 1] in " \t"
+        splices += [(value.start, value.end, ""), (first.offset, first.offset + 1 + blank, "")]
     edited = yamlio.spliced(text, splices)
-    if not _is_only_switched(document, yamlio.load(edited, file)[0], named[0], on=on):
-        hint = f"{'list' if on else 'leave out'} {named[0].path} under `{_KEY}` there"
+    expected = [component.path for component in listed if component.on and component.name != name]
+    expected += [first.path] if on else []
+    changed, problems = yamlio.load(edited, file)
+    is_other = problems or {**mapping(changed.data), _KEY: None} != {**data, _KEY: None}
+    if is_other or sorted(expected) != sorted(part.path for part in components(edited, file) if part.on):
+        hint = f"{'list' if on else 'leave out'} {first.path} under `{_KEY}` there"
         raise UsageError(f"{file} cannot be edited automatically", hint=hint)
     return edited
 
 
 def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
     """Return a kustomization with the component `path` below all others; unchanged if it lists that already."""
-    document, source = _read(text, file)
-    listed = _list(document.data, _KEY)
-    if path in map(str, listed):
+    document, source, data, entries = _read(text, file)
+    if path in map(str, entries):
         return text
     # Below the options, also those that are off: so a site's component is applied after them, whichever is added last.
-    spans = [document.span((_KEY, index)) for index in range(len(listed))]
-    offers = [entry.offset for entry in components(text, file) if not entry.on]
-    if spans or (offers and _KEY in _keys(document).values()):
-        column = document.span((_KEY,)).column if spans else offers[0] - _line_start(source, offers[0])
-        end = source.find("\n", max(*(span.end for span in spans), *offers, 0))
+    if listed := components(text, file):
+        first, last = listed[0].offset, listed[-1].offset
+        column = document.span((_KEY,)).column if entries else first - _line_start(source, first)
+        end = source.find("\n", last)
         end = len(source) if end < 0 else end
         splice = (end, end, f"\n{' ' * column}- {path}")
+    elif head := re.search(rf"(?m)^{_KEY}:(?=[ \t\r]*$)", source):
+        splice = (head.end(), head.end(), f"\n  - {path}")
     else:
-        heads = [start for start, line in _lines(document, source) if line.rstrip() == f"{_KEY}:"]
-        splice = (
-            (heads[0], heads[0] + len(f"{_KEY}:"), f"{_KEY}:\n  - {path}")
-            if heads
-            else (0, 0, f"{_KEY}:\n  - {path}\n")
-        )
+        splice = (0, 0, f"{_KEY}:\n  - {path}\n")
     edited = yamlio.spliced(text, [splice])
-    changed = yamlio.load(edited, file)[0].data
-    data = document.data if isinstance(document.data, dict) else {}
-    if changed != {**data, _KEY: [*listed, path]}:
+    if yamlio.load(edited, file)[0].data != {**data, _KEY: [*entries, path]}:
         raise UsageError(f"{file} cannot be edited automatically", hint=f"list {path} under `{_KEY}` there")
     return edited
 
@@ -148,7 +139,7 @@ def offer(text: bytes, line: str, before: Collection[str], file: str = KUSTOMIZA
         before: The names of the components that it comes after.
         file: How messages name it.
     """
-    _, source = _read(text, file)
+    source = _read(text, file).source
     listed = components(text, file)
     earlier = [component for component in listed if component.name in before]
     if earlier:
@@ -157,189 +148,26 @@ def offer(text: bytes, line: str, before: Collection[str], file: str = KUSTOMIZA
     else:
         at = _line_start(source, listed[0].offset) if listed else 0
     edited = yamlio.spliced(text, [(at, at, f"  # {line}\n")])
-    path = _path(line.removeprefix("- ").partition(" #")[0])
+    path = _component(line.removeprefix("- ").partition(" #")[0]).path
     if not any(component.path == path for component in components(edited, file)):
         hint = f"write `{line}` under `{_KEY}` there"
         raise UsageError(f"{file} cannot be edited automatically", hint=hint)
     return edited
 
 
-def set_image(text: bytes, image: ImageEntry, file: str = KUSTOMIZATION) -> bytes:
-    """Return a kustomization in which `images` has the entry `image`, in place of one for the same name."""
-    document, source = _read(text, file)
-    entries = _list(document.data, _IMAGES)
-    before = [index for index, entry in enumerate(entries) if mapping(entry).get("name") == image.name]
-    if before:
-        span = document.span((_IMAGES, before[0]))
-        end = max(document.span((_IMAGES, before[0], key)).end for key in entries[before[0]])
-        splice = (span.start, end, f"\n{' ' * span.column}".join(image.lines))
-    elif entries:
-        column = document.span((_IMAGES, 0)).column
-        start = _line_start(source, document.span((_IMAGES, 0)).start)
-        splice = (start, start, f"{' ' * (column - 2)}- " + f"\n{' ' * column}".join(image.lines) + "\n")
-    else:
-        end = len(source.rstrip())
-        splice = (end, end, f"\n{_IMAGES}:\n  - " + "\n    ".join(image.lines))
-    edited = yamlio.spliced(text, [splice])
-    changed, problems = yamlio.load(edited, file)
-    expected = [image.entry if index in before[:1] else entry for index, entry in enumerate(entries)]
-    data = document.data if isinstance(document.data, dict) else {}
-    if problems or changed.data != {**data, _IMAGES: expected if before else [image.entry, *entries]}:
-        raise UsageError(f"{file} cannot be edited automatically", hint=f"set {image.name} under `{_IMAGES}` there")
-    return edited
-
-
-def without_image(text: bytes, name: str, file: str = KUSTOMIZATION) -> bytes:
-    """Return a kustomization in which `images` has no entry for `name`; without its last entry, it has no `images`."""
-    document, source = _read(text, file)
-    entries = _list(document.data, _IMAGES)
-    rest = [entry for entry in entries if mapping(entry).get("name") != name]
-    if rest == entries:
-        return text
-    index = next(index for index, entry in enumerate(entries) if mapping(entry).get("name") == name)
-    start = document.span((_IMAGES, index)).start if rest else document.span((_IMAGES,), at_key=True).start
-    end = max(document.span((_IMAGES, index, key)).end for key in entries[index])
-    line_end = source.find("\n", end) + 1 or len(source)
-    edited = yamlio.spliced(text, [(_line_start(source, start), line_end, "")])
-    changed, problems = yamlio.load(edited, file)
-    expected = {key: value for key, value in document.data.items() if key != _IMAGES}
-    if problems or changed.data != (expected | {_IMAGES: rest} if rest else expected):
-        raise UsageError(f"{file} cannot be edited automatically", hint=f"remove {name} from `{_IMAGES}` there")
-    return edited
-
-
-def images(text: bytes, file: str = KUSTOMIZATION) -> tuple[ImageEntry, ...]:
-    """Return the entries of `images`. Raises the errors of `components`."""
-    entries = [mapping(entry) for entry in _list(_read(text, file)[0].data, _IMAGES)]
-    return tuple(ImageEntry(*(str(entry.get(key) or "") for key in _IMAGE_KEYS)) for entry in entries)
-
-
-def _read(text: bytes, file: str) -> tuple[Document, str]:
+def _read(text: bytes, file: str) -> _File:
     document, problems = yamlio.load(text, file)
     if problems:
         raise UsageError(f"{file} is not YAML", problems=problems)
-    return document, text.decode("utf-8-sig")
+    data = mapping(document.data)
+    return _File(document, text.decode("utf-8-sig"), data, listing(data.get(_KEY)))
 
 
-def _list(data: Any, key: str) -> list[Any]:
-    entries = data.get(key) if isinstance(data, dict) else None
-    return entries if isinstance(entries, list) else []
-
-
-def _scalar(value: str) -> str:
-    return value if yamlio.load(value.encode(), "")[0].data == value else f'"{value}"'
-
-
-def _path(entry: str) -> str:
-    return posixpath.normpath(entry.strip())
-
-
-def _name(entry: str) -> str:
-    return posixpath.basename(_path(entry))
-
-
-def _listed(document: Document) -> Iterator[Component]:
-    for index, entry in enumerate(_list(document.data, _KEY)):
-        if isinstance(entry, str):
-            yield Component(_name(entry), _path(entry), on=True, offset=document.span((_KEY, index)).start)
-
-
-def _commented_out(document: Document, source: str) -> Iterator[Component]:
-    """Yield the commented-out components among those listed, or below a key that is commented out too."""
-    keys = _keys(document)
-    has_list = _KEY in keys.values()
-    inside = False
-    for start, line in _lines(document, source):
-        for at in range(start, start + len(line) + 1) if keys else ():
-            inside = keys[at] == _KEY if at in keys else inside
-        value = _value(_uncommented(line))
-        if isinstance(value, dict) and not has_list:
-            inside = _KEY in value
-        elif inside and isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
-            yield Component(_name(value[0]), _path(value[0]), on=False, offset=start + line.index("#"))
-
-
-def _lines(document: Document, source: str) -> Iterator[tuple[int, str]]:
-    """Yield each line and the offset of its start; a line inside an entry of the list is yielded as empty."""
-    entries = sorted(document.span((_KEY, index))[:2] for index in range(len(_list(document.data, _KEY))))
-    start = inside_until = passed = 0
-    for line in source.split("\n"):
-        while passed < len(entries) and entries[passed][0] < start:
-            inside_until = max(inside_until, entries[passed][1])
-            passed += 1
-        yield start, "" if start < inside_until else line
-        start += len(line) + 1
-
-
-def _keys(document: Document) -> dict[int, str]:
-    """Return the keys of the kustomization by their position."""
-    data = document.data if isinstance(document.data, dict) else {}
-    return {document.span((key,), at_key=True).start: key for key in data}
-
-
-def _uncommented(line: str) -> str:
-    """Return the text after the `#` of a comment line; an empty text for another line."""
-    stripped = line.strip()
-    return stripped[1:].lstrip() if stripped.startswith("#") else ""
-
-
-def _value(content: str) -> Any:
-    """Return the value of one line of YAML: the entry of a list, or a key without a value; None for any other line."""
-    if not content.startswith("-") and not content.partition(" #")[0].rstrip().endswith(":"):
-        return None
-    document, problems = yamlio.load(content.encode(), "")
-    return None if problems else document.data
-
-
-def _uncomment_splice(document: Document, source: str, offer: Component) -> tuple[int, int, str]:
-    """Return the splice that uncomments an entry, with the indentation of the existing entries."""
-    if _list(document.data, _KEY):
-        return _line_start(source, offer.offset), source.index("-", offer.offset), " " * document.span((_KEY,)).column
-    return offer.offset, offer.offset + (2 if source[offer.offset + 1] in " \t" else 1), ""
-
-
-def _head_splices(document: Document, source: str, below: int) -> Iterator[tuple[int, int, str]]:
-    """Yield the splice that lets the list begin: that takes the `#` from its head, or an empty list away."""
-    if _KEY in _keys(document).values():
-        if not _list(document.data, _KEY):
-            start, end, _ = document.span((_KEY,))
-            yield start, end, ""
-        return
-    heads = [
-        start + line.index("#")
-        for start, line in _lines(document, source)
-        if start < below and isinstance(value := _value(_uncommented(line)), dict) and _KEY in value
-    ]
-    for offset in heads[-1:]:
-        yield _line_start(source, offset), source.index(_KEY, offset), ""
-
-
-def _comment_splices(document: Document, source: str, component: Component) -> Iterator[tuple[int, int, str]]:
-    """Yield the splice that comments out an entry; none for an entry that shares its line."""
-    spans = [document.span((_KEY, index)) for index in range(len(_list(document.data, _KEY)))]
-    end = next(span.end for span in spans if span.start == component.offset)
-    before = source[_line_start(source, component.offset) : component.offset]
-    if before.strip(" \t") == "-" and "\n" not in source[component.offset : end]:
-        offset = _line_start(source, component.offset) + before.index("-")
-        yield offset, offset, "# "
+def _component(entry: str, *, on: bool = False, offset: int = 0) -> Component:
+    path = posixpath.normpath(entry.strip())
+    return Component(posixpath.basename(path), path, on, offset)
 
 
 def _line_start(source: str, offset: int) -> int:
     """Return the offset of the start of the line that contains the character at `offset`."""
     return source.rfind("\n", 0, offset) + 1
-
-
-def _is_only_switched(before: Document, after: Document, component: Component, *, on: bool) -> bool:
-    """Whether `after` is `before` with one component switched, and nothing else."""
-    if not isinstance(after.data, dict):
-        return False
-    rest, new_rest = ({**(document.data or {}), _KEY: None} for document in (before, after))
-    other_entries, new_entries = (
-        [e for e in _list(d.data, _KEY) if not _is_named(e, component)] for d in (before, after)
-    )
-    listed = [entry for entry in _list(after.data, _KEY) if _is_named(entry, component)]
-    return rest == new_rest and other_entries == new_entries and len(listed) == (1 if on else 0)
-
-
-def _is_named(entry: Any, component: Component) -> bool:
-    return isinstance(entry, str) and _name(entry) == component.name

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import names, yamlio
 from packager.base.errors import UsageError
+from packager.kubernetes.manifest import at, mapping, with_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,11 +88,8 @@ def _toleration(text: str) -> dict[str, str] | None:
 
 def values(text: bytes, name: str) -> dict[str, Any]:
     """Return the fields of the pod in the file, by their names; none if it is not YAML. `name` is the file's."""
-    document, _ = yamlio.load(text, name)
-    pod: Any = document.data
-    for step in _POD:
-        pod = pod.get(step) if isinstance(pod, dict) else None
-    return {key: pod[key] for key in FIELDS.values() if isinstance(pod, dict) and key in pod}
+    pod = mapping(at(yamlio.load(text, name)[0].data, _POD))
+    return {key: pod[key] for key in FIELDS.values() if key in pod}
 
 
 def assign(text: bytes, fields: Mapping[str, Any], name: str) -> bytes:
@@ -99,37 +97,25 @@ def assign(text: bytes, fields: Mapping[str, Any], name: str) -> bytes:
     document, problems = yamlio.load(text, name)
     if problems:
         raise UsageError(f"{name} cannot be edited", problems=problems)
-    hint = f"set {' and '.join(fields)} there"
+    edited, expected = text, document.data
     try:
+        for key, value in fields.items():
+            expected = with_value(expected, (*_POD, key), value)
         edited = yamlio.spliced(text, [_splice(document, (*_POD, key), value) for key, value in fields.items()])
-    except KeyError:
-        raise UsageError(f"{name} cannot be edited automatically", hint=hint) from None
+    except (KeyError, TypeError):  # the file has no such field
+        expected = None
     changed, problems = yamlio.load(edited, name)
-    if problems or changed.data != _with(document.data, _POD, fields):
-        raise UsageError(f"{name} cannot be edited automatically", hint=hint)
+    if problems or expected is None or changed.data != expected:
+        raise UsageError(f"{name} cannot be edited automatically", hint=f"set {' and '.join(fields)} there")
     return edited
 
 
 def _splice(document: Document, location: Location, value: Any) -> tuple[int, int, str]:
     start, end, column = document.span(location)
-    last, data = location, _at(document.data, location)
+    last, data = location, at(document.data, location)
     while isinstance(data, dict | list) and data:  # the end of a block is behind the comments that follow it
         step = list(data)[-1] if isinstance(data, dict) else len(data) - 1
         last, data = (*last, step), data[step]
         end = document.span(last).end
     lines = yamlio.dump([value]).rstrip("\n").split("\n")
     return start, end, f"\n{' ' * column}".join(lines)
-
-
-def _at(data: Any, location: Location) -> Any:
-    for step in location:
-        data = data[step] if isinstance(data, dict) else {}
-    return data
-
-
-def _with(data: Any, location: Location, fields: Mapping[str, Any]) -> Any:
-    if not location:
-        return {**data, **fields} if isinstance(data, dict) else data
-    if not isinstance(data, dict) or location[0] not in data:
-        return data
-    return {**data, location[0]: _with(data[location[0]], location[1:], fields)}

@@ -155,23 +155,23 @@ def write(tree: Tree, folder: Path) -> Entry:
         ToolError: A file on disk cannot be read.
         OSError: `folder` cannot be written.
     """
-    digests = {}
-    for entry in tree.entries:
-        hashed = hashlib.sha256()
-        path = _path_with_parents(folder, entry)
-        with path.open("wb") as stream:
-            for chunk in chunks(entry):
-                hashed.update(chunk)
-                stream.write(chunk)
-        path.chmod(entry.mode)
-        digests[entry.path] = hashed.hexdigest()
+    digests = {entry.path: _write_file(folder, entry) for entry in tree.entries}
     inventory = seal(tree, digests)
-    assert isinstance(inventory.content, bytes)
-    path = _path_with_parents(folder, inventory)
-    path.write_bytes(inventory.content)
-    path.chmod(inventory.mode)
+    _write_file(folder, inventory)
     folder.chmod(0o755)
     return inventory
+
+
+def _write_file(folder: Path, entry: Entry) -> str:
+    """Write a file, and return its sha256 in hex."""
+    hashed, path = hashlib.sha256(), folder / entry.path
+    make_folders(folder, entry.path.rpartition("/")[0])
+    with path.open("wb") as stream:
+        for chunk in chunks(entry):
+            hashed.update(chunk)
+            stream.write(chunk)
+    path.chmod(entry.mode)
+    return hashed.hexdigest()
 
 
 def read(folder: Path, limits: Limits = DEFAULT) -> Tree:
@@ -236,11 +236,10 @@ def _kind(mode: int) -> str:
     return "a pipe" if stat.S_ISFIFO(mode) else "a socket"
 
 
-def _path_with_parents(folder: Path, entry: Entry) -> Path:
-    path = folder / entry.path
-    for parent in reversed(path.relative_to(folder).parents[:-1]):
-        step = folder / parent
-        if not step.is_dir():
-            step.mkdir()
-            step.chmod(0o755)  # whatever the umask
-    return path
+def make_folders(folder: Path, path: str) -> None:
+    """Make the folder `path` below `folder`, and those above it, where they are not."""
+    step = folder / path
+    if not step.is_dir():
+        make_folders(folder, path.rpartition("/")[0])
+        step.mkdir()
+        step.chmod(0o755)  # whatever the umask

@@ -10,6 +10,7 @@ protocol.md; sigstore/cosign, specs/BUNDLE_SPEC.md.
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +19,6 @@ from packager.base import jsonio
 from packager.base.errors import UsageError, VerificationError, missing_extra, unreadable
 from packager.base.problems import show
 from packager.base.values import FieldsError, Value, field, from_json
-from packager.base.web import digest_of
 from packager.publish import artefact
 from packager.publish.manifest import descriptor
 from packager.publish.reference import is_digest
@@ -304,7 +304,8 @@ def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
         return
     file = beside(path)
     try:
-        digest = f"sha256:{digest_of(path)}"
+        with path.open("rb") as stream:
+            digest = f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
     except FileNotFoundError:
         return  # there is no such package, as is reported when it is opened
     except OSError as error:

@@ -17,8 +17,13 @@ DEFAULT_LISTEN = "127.0.0.1:8080"
 URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*)/?")
 """The public address of a server: its path is the prefix of the pages and of the API."""
 
-SEPARATE_HINT = "give each a namespace of its own, or set unsafe_shared_namespaces: true"
+SEPARATE_HINT = "give each a namespace of its own"
 """The hint for projects that share a namespace."""
+
+
+def shares(namespace: str, other: str) -> str:
+    """Return the message about a project that has the namespace of another one."""
+    return f"shares the namespace {namespace} with {other}, where nothing keeps their jobs and storage apart"
 
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
@@ -93,8 +98,6 @@ class LimitsConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     caller_jobs: AtLeastOne = 3_000  # that have not ended, in a project
     project_jobs: AtLeastOne = 10_000  # that have not ended
     job_pods: AtLeastOne = 1_000  # at the same time
-    project_definitions: AtLeastOne = 1_000
-    project_revisions: AtLeastOne = 10_000  # of definitions, also of removed ones, which jobs still use
     project_tokens: AtLeastOne = 1_000
     project_mib: AtLeastOne = 10_240  # in the database, of jobs, their logs and definitions
     connections: AtLeastOne = 1_000  # in total; a proxy limits those of an address
@@ -114,7 +117,6 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     pod_security: Level = Level.restricted
     allow: Allowed = []
     projects: dict[DnsLabel, ProjectConfig] = {}
-    unsafe_shared_namespaces: bool = False
     storage_classes: dict[str, str] = {}
     node_selectors: dict[str, dict[str, str]] = {}
     callbacks: CallbacksConfig = CallbacksConfig()

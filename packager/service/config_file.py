@@ -10,7 +10,7 @@ from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
 from packager.modelspec import conversion
 from packager.service.callbacks.endpoints import read_receivers
-from packager.service.config import SEPARATE_HINT, URL, ServerConfig, address
+from packager.service.config import SEPARATE_HINT, URL, ServerConfig, address, shares
 from packager.service.registry import policy
 
 if TYPE_CHECKING:
@@ -69,9 +69,8 @@ def _faults_of_projects(settings: ServerConfig) -> Iterator[Fault]:
     for name, project in settings.projects.items():
         namespace = project.namespace or settings.namespace
         other = first.setdefault(namespace, name)
-        if other != name and not settings.unsafe_shared_namespaces:
-            shown = "of the kubeconfig" if namespace is None else namespace
-            message = f"shares the namespace {shown} with {other}, where nothing keeps their jobs and storage apart"
+        if other != name:
+            message = shares(namespace or "of the kubeconfig", other)
             yield Fault(("projects", name), message, SEPARATE_HINT, at_key=True, needs=(("projects",),))
 
 

@@ -15,7 +15,6 @@ from packager.service.access import permissions
 from packager.service.access.sessions import Sessions
 from packager.service.callbacks.courier import Courier, SigningSecrets, Transport
 from packager.service.callbacks.endpoints import read_receivers
-from packager.service.jobs.apply import References
 from packager.service.jobs.follower import Follower, Pulse, Sweeper
 from packager.service.jobs.logs import LogReader
 from packager.service.jobs.make import Tasks
@@ -105,11 +104,9 @@ class Server:
         )
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
         allowed, _ = read_receivers(settings.callbacks.allow, settings.callbacks.ports)
-        references = References(cluster, settings.name, self.projects)
         self.tasks = Tasks(
             self.catalog,
             cluster,
-            references,
             self.follower,
             sealer,
             self.projects,
@@ -130,8 +127,8 @@ class Server:
         self.jobs = Jobs(store, self.tasks, sealer, self._logs, self.work, self.projects)
         self.logs = Logs(store, cluster, settings.name)
         self.events = JobEvents(store, self.pulse)
-        self.templates = TaskTemplates(self.catalog, self.work)
-        self.definitions = TaskDefinitions(self.catalog, self.tasks, self.projects, self.work, settings.limits)
+        parts = (self.catalog, self.tasks, self.projects, self.work)
+        self.templates, self.definitions = TaskTemplates(*parts), TaskDefinitions(*parts)
         self.tokens = Tokens(store, self.projects, settings.limits.project_tokens)
         self.project_use = Projects(store, self.projects)
         # the check whether the server can work
@@ -165,8 +162,8 @@ class Server:
         self._renderer.close()
         self.store.close()
 
-    def _look_at(self, release: str) -> None:
-        self.follower.look_at(release)
+    def _look_at(self, release: str, namespace: str) -> None:
+        self.follower.look_at(release, namespace)
 
     def _pods(self, row: StoredStatus) -> tuple[Object, ...]:
         return self.follower.pods(row)

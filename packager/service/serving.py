@@ -133,13 +133,13 @@ def client(settings: ServerConfig, issuer: Issuer | None) -> Client | None:
     return Client(issuer, oidc.client_id, secret, settings.public_url)
 
 
-def check_projects(settings: ServerConfig) -> list[str]:
-    """Return warnings about shared namespaces. Raises UsageError if projects share one without permission."""
+def check_projects(settings: ServerConfig) -> None:
+    """Raise UsageError if projects share a namespace."""
     try:
         namespace = kube.namespace_of(settings.context)
     except ClusterError:  # the cluster may be configured only where the server will run
         namespace = "of the kubeconfig"
-    return permissions.warnings(permissions.of_settings(settings, namespace))
+    permissions.of_settings(settings, namespace)
 
 
 def copy(source: str, target: str) -> dict[str, int]:
@@ -274,7 +274,7 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
             shown = f"{f'[{host}]' if ':' in host else host}:{listeners[0].getsockname()[1]}"
             namespaces = permissions.namespaces(server.projects)
             places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"
-            for warning in (*permissions.warnings(server.projects), *gaps):
+            for warning in gaps:
                 tell(warning)
                 server.log(warning)
             tell(f"serving http://{shown}, jobs in {places}, database {store.shown}")

@@ -1,1 +1,1 @@
-"""Reads a site's defaults: what the packages of a site have in common, and where some differ."""
+"""Reads a site's defaults: what the packages of a site have in common."""

@@ -1,4 +1,4 @@
-"""The types of site.yaml: a site's defaults, and the packages for which they differ.
+"""The types of site.yaml: a site's defaults.
 
 Tests: site/test_read.py.
 """
@@ -23,10 +23,6 @@ Scalar = Annotated[str, Meta(max_length=4096)] | int | float
 OptionValues = dict[str, dict[str, Scalar] | None]
 """Options by name, each with its values for site.env."""
 
-Pattern = Annotated[
-    str, Meta(max_length=253, pattern=r"^[a-z0-9*.-]+$", title="a package's name, in which * stands for any characters")
-]
-
 
 class IdsConfig(Fields, frozen=True, rename="camel"):
     """The user and groups that pods run as."""
@@ -46,8 +42,8 @@ class TolerationConfig(Fields, frozen=True, rename="camel"):
     toleration_seconds: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
 
 
-class SiteFields(Fields, frozen=True, rename="camel"):
-    """The values of a site; None leaves a package as it was built."""
+class SiteConfig(Fields, frozen=True, rename="camel"):
+    """The defaults of a site; None leaves a package as it was built."""
 
     registry: Annotated[str, Meta(max_length=1000)] | None = None
     root: Annotated[str, Meta(max_length=4096)] | None = None
@@ -59,26 +55,4 @@ class SiteFields(Fields, frozen=True, rename="camel"):
     annotations: Annotated[dict[Key, Annotated[str, Meta(max_length=4096)]], Meta(max_length=100)] | None = None
     tolerations: Annotated[list[TolerationConfig], Meta(max_length=100)] | None = None
     options: OptionValues = field(default_factory=dict)
-
-
-class LabelsConfig(Fields, frozen=True):
-    """The labels of a package: the names of what it was built from."""
-
-    model: str | None = None
-    framework: str | None = None
-    precision: str | None = None
-    mode: str | None = None
-
-
-class OverrideConfig(SiteFields, frozen=True, rename="camel"):
-    """The values of some packages: of those that match all that is given."""
-
-    package: Pattern | None = None
-    labels: LabelsConfig | None = None
-
-
-class SiteConfig(SiteFields, frozen=True, rename="camel"):
-    """The defaults of a site, and those of some packages; of overrides with the same key, the last counts."""
-
     annotation_domains: Annotated[list[Domain], Meta(max_length=100)] = field(default_factory=list)
-    overrides: Annotated[list[OverrideConfig], Meta(max_length=1000)] = field(default_factory=list)

@@ -47,14 +47,6 @@ _TEXT = """\
 # Other site options that are on, with their values.
 #options:
 #  shared-memory: {SHM_SIZE: 8Gi}
-
-# Where packages differ. `package` is a name, in which * stands for any characters; `labels` are model, framework,
-# precision and mode. All that is given must match; of two overrides with the same key, the last counts.
-#overrides:
-#  - package: "resnet50-*"
-#    queue: vision
-#  - labels: {mode: inference}
-#    storage: {scratch: {}}
 """
 
 QUESTIONS = {

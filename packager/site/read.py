@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.base import paths, yamlio
 from packager.base.errors import UsageError, unreadable
 from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
-from packager.base.values import Value
+from packager.base.values import Value, as_dict, as_plain
 from packager.kubernetes.allowed.judge import annotation_fault, is_below, is_free_domain
 from packager.kubernetes.allowed.table import ANNOTATION
 from packager.kubernetes.allowed.values import Facts, fits
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
-    from packager.site.config import OptionValues, SiteFields
+    from packager.site.config import OptionValues
 
 SHORT = {"queue": "queue", "pull-secret": "pullSecret"}
 """The options that have a key of their own in a site's file."""
@@ -36,6 +36,14 @@ _FOLDER_FILE = "mlpack-site.yaml"
 """The name of the file for a folder and all folders below it."""
 
 
+class SetValue(Value, frozen=True):
+    """A value that a site sets: its key as in the file, the value, and its file and line."""
+
+    key: str
+    value: Any
+    place: str
+
+
 class SiteSettings(Value, frozen=True):
     """A site's file: its path, its content, and where each value is."""
 
@@ -43,10 +51,61 @@ class SiteSettings(Value, frozen=True):
     config: SiteConfig
     document: Document
 
-    def place(self, location: Location) -> str:
-        """Return the file and the line of the value at `location`."""
-        problem = self.document.problem(location, "", at_key=True)
-        return f"{problem.file}:{problem.line}"
+    @property
+    def entries(self) -> tuple[SetValue, ...]:
+        """The values by their keys, such as `storage.pvc.OUTPUT_CLAIM`, in order."""
+        found = []
+        for location, value in _values(self.config):
+            place = self.document.problem(location, "", at_key=True)
+            found.append(SetValue(".".join(location), value, f"{place.file}:{place.line}"))
+        return tuple(found)
+
+    @property
+    def storage(self) -> tuple[str, ...]:
+        """The options of storage that are on."""
+        return tuple(self.config.storage or ())
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The other options that are on."""
+        set_keys = {entry.key for entry in self.entries}
+        chosen = {*self.config.options, *(name for name, key in SHORT.items() if key in set_keys)}
+        if set_keys & {"nodeSelector", "tolerations", "annotations"}:
+            chosen.add(PLACEMENT)
+        return tuple(name for name in BY_NAME if name in chosen)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The values for `site.env`."""
+        short = {"queue": "QUEUE", "pullSecret": "PULL_SECRET"}
+        keys = {entry.key: short.get(entry.key, "".join(entry.key.split(".")[2:])) for entry in self.entries}
+        return {keys[entry.key]: entry.value for entry in self.entries if keys[entry.key]}
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The ids that the site sets, as `uid`, `gid` and `fs_group`."""
+        ids = {} if self.config.ids is None else as_dict(self.config.ids)
+        return {name: value for name, value in ids.items() if value is not None}
+
+    @property
+    def placement(self) -> dict[str, Any]:
+        """The fields of a pod for the option `placement`."""
+        return {entry.key: entry.value for entry in self.entries if entry.key in ("nodeSelector", "tolerations")}
+
+
+def _values(config: SiteConfig) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each value that is set, with its location: each id, each option and each of its values by itself."""
+    for key, value in as_plain(config).items():
+        if key in ("storage", "options"):
+            for name, values in (value or {}).items():
+                yield (key, name), "on"
+                yield from (((key, name, part), str(text)) for part, text in (values or {}).items())
+        elif key == "ids":
+            yield from (((key, name), number) for name, number in (value or {}).items() if number is not None)
+        elif key == "tolerations" and value is not None:
+            yield (key,), [{name: part for name, part in entry.items() if part is not None} for entry in value]
+        elif key != "annotationDomains" and value is not None:
+            yield (key,), value
 
 
 def read(path: Path) -> SiteSettings:
@@ -70,13 +129,6 @@ def parsed(path: Path, content: bytes) -> SiteSettings:
     return SiteSettings(path, config, document)
 
 
-def own_annotations(site: SiteSettings) -> tuple[str, ...]:
-    """Return the words of `--allow` for the annotations of a file that are of the site's own domains."""
-    keys = {key for fields in (site.config, *site.config.overrides) for key in fields.annotations or {}}
-    domains = site.config.annotation_domains
-    return tuple(f"{ANNOTATION}{key}" for key in sorted(keys) if is_below(key.rpartition("/")[0], domains))
-
-
 def nearest(folder: Path, config: Path) -> SiteSettings | None:
     """Return the defaults of the nearest file; None without one. `find` explains the arguments."""
     path = find(folder, config)
@@ -98,87 +150,70 @@ def find(folder: Path, config: Path) -> Path | None:
 
 
 def permitted(path: Path) -> tuple[str, ...]:
-    """Return the words that permit the annotations which the user's own file sets and no package has by itself.
+    """Return the words of `--allow` for the annotations of the user's own file that are of the site's own domains.
 
     A file beside a package may have come with it, so this is for the user's own file only.
     """
-    return own_annotations(read(path))
+    config = read(path).config
+    keys = sorted(config.annotations or ())
+    return tuple(f"{ANNOTATION}{key}" for key in keys if is_below(key.rpartition("/")[0], config.annotation_domains))
 
 
 def _faults(config: SiteConfig) -> Iterator[Fault]:
     """Yield the faults that the types cannot express."""
-    yield from _faults_of_fields(config, config)
-    for index, domain in enumerate(config.annotation_domains):
-        if not is_free_domain(domain):
-            yield Fault(
-                ("annotationDomains", index), "annotations of this domain have a meaning: expected one of yours"
-            )
-    for index, override in enumerate(config.overrides):
-        place: Location = ("overrides", index)
-        if override.package is None and override.labels is None:
-            message = "expected `package` or `labels`, which say for which packages this is"
-            yield Fault(place, message, 'package: "resnet50-*"')
-        yield from (fault.below(place) for fault in _faults_of_fields(override, config))
-
-
-def _faults_of_fields(fields: SiteFields, defaults: SiteConfig) -> Iterator[Fault]:
-    """Yield the faults of the defaults, or of an override of them."""
-    if fields.registry is not None and (message := registry_complaint(fields.registry)):
-        yield Fault(("registry",), f"{message}, found {show(fields.registry)}")
-    if fields.root is not None and (message := root_fault(fields.root)):
-        yield Fault(("root",), f"{message}, found {show(fields.root)}")
-    for key, options in (("storage", fields.storage or {}), ("options", fields.options)):
+    if config.registry is not None and (message := registry_complaint(config.registry)):
+        yield Fault(("registry",), f"{message}, found {show(config.registry)}")
+    if config.root is not None and (message := root_fault(config.root)):
+        yield Fault(("root",), f"{message}, found {show(config.root)}")
+    for key, options in (("storage", config.storage or {}), ("options", config.options)):
         names = _STORAGES if key == "storage" else tuple(name for name in BY_NAME if name not in _STORAGES)
-        known = defaults.options if key == "options" else {}
-        yield from _faults_of_options((key,), options, names, known)
-    for conflict in conflicts(fields.storage or ()):
+        yield from _faults_of_options(key, options, names)
+    for conflict in conflicts(config.storage or ()):
         if len(conflict.needs) > 1:
             name = str(conflict.location[0])
             needs = tuple(("storage", *need) for need in conflict.needs)
             yield Fault(("storage", name), conflict.message, conflict.hint, at_key=True, needs=needs)
-    is_root = fields.ids is not None and fields.ids.uid == 0
-    if is_root and "root" not in {**defaults.options, **fields.options}:
+    if config.ids is not None and config.ids.uid == 0 and "root" not in config.options:
         yield Fault(("ids", "uid"), "user 0 needs the option root", "options: {root: {}}", needs=(("options",),))
-    yield from _faults_of_placement(fields, defaults)
+    yield from _faults_of_placement(config)
+    for index, domain in enumerate(config.annotation_domains):
+        if not is_free_domain(domain):
+            message = "annotations of this domain have a meaning: expected one of yours"
+            yield Fault(("annotationDomains", index), message)
 
 
-def _faults_of_placement(fields: SiteFields, defaults: SiteConfig) -> Iterator[Fault]:
+def _faults_of_placement(config: SiteConfig) -> Iterator[Fault]:
     for key, value in (
-        ("nodeSelector", fields.node_selector),
-        ("tolerations", fields.tolerations),
-        ("annotations", fields.annotations),
+        ("nodeSelector", config.node_selector),
+        ("tolerations", config.tolerations),
+        ("annotations", config.annotations),
     ):
         if value is not None and not value:
             yield Fault((key,), "expected at least one entry", f"leave `{key}` out")
-    for key, text in (fields.annotations or {}).items():
-        if message := annotation_fault(key, text, PLACEMENT, defaults.annotation_domains):
+    for key, text in (config.annotations or {}).items():
+        if message := annotation_fault(key, text, PLACEMENT, config.annotation_domains):
             yield Fault(("annotations", key), message, at_key=True)
-    for index, toleration in enumerate(fields.tolerations or ()):
+    for index, toleration in enumerate(config.tolerations or ()):
         if not fits("taint", toleration.key, "", Facts()):
             yield Fault(("tolerations", index, "key"), "no package may tolerate the taint of the control plane")
 
 
-def _faults_of_options(
-    place: Location, options: OptionValues, names: tuple[str, ...], known: OptionValues
-) -> Iterator[Fault]:
-    """Yield the faults of options and their values; `known` are those that an override adds to."""
+def _faults_of_options(key: str, options: OptionValues, names: tuple[str, ...]) -> Iterator[Fault]:
+    """Yield the faults of options and their values."""
     for name, values in options.items():
-        here = (*place, name)
+        here = (key, name)
         if name in SHORT:
             yield Fault(here, f"the option {name} has a key of its own", f"{SHORT[name]}: NAME", at_key=True)
         elif name not in names:
-            other = "options" if place == ("storage",) else "storage"
-            is_elsewhere = name in BY_NAME and name not in SHORT
-            hint = f"put it below `{other}`" if is_elsewhere else similar(name, names)
+            other = "options" if key == "storage" else "storage"
+            hint = f"put it below `{other}`" if name in BY_NAME else similar(name, names)
             message = f"expected one of {', '.join(name for name in names if name not in SHORT)}, found {show(name)}"
             yield Fault(here, message, hint, at_key=True)
         else:
-            yield from _faults_of_values(here, name, values or {}, known.get(name) or {})
+            yield from _faults_of_values(here, name, values or {})
 
 
-def _faults_of_values(
-    place: Location, option: str, values: Mapping[str, object], known: Mapping[str, object]
-) -> Iterator[Fault]:
+def _faults_of_values(place: Location, option: str, values: Mapping[str, object]) -> Iterator[Fault]:
     keys = {key.name: key for key in BY_NAME[option].keys}
     for name, value in values.items():
         if name not in keys:
@@ -187,6 +222,6 @@ def _faults_of_values(
         elif complaint := keys[name].complaint(str(value)):
             yield Fault((*place, name), complaint)
     for key in keys.values():
-        if not key.usual and key.only is None and key.name not in {**known, **values}:
+        if not key.usual and key.only is None and key.name not in values:
             message = f"the option {option} needs {key.name}"
             yield Fault(place, message, f"{option}: {{{key.name}: {key.example}}}", at_key=True)

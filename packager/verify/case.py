@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError
@@ -20,6 +22,7 @@ from packager.workloads import structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from concurrent.futures import Future
 
     from packager.base.faults import Fault
     from packager.base.limits import Limits
@@ -35,6 +38,10 @@ MOST_NOTES = 1_000
 
 _SECONDS = 120.0
 """The time in seconds that the overlays of a package may take to render; a hundred of ours take 30 seconds."""
+
+
+_AT_ONCE = 2
+"""The overlays that are rendered at once, while another one is judged."""
 
 
 class Checks(Value, frozen=True):
@@ -70,22 +77,39 @@ class Case(Value, frozen=True):
     def overlays(self, findings: list[Finding]) -> Iterator[OverlayCase]:
         """Yield each overlay that a kubectl renders; add the findings of rendering to `findings`."""
         end = self.checks.runner.clock() + _SECONDS
-        for name in self.package.applied:
+        names = self.package.applied
+
+        def start(name: str) -> Future[render.Outcome] | None:
             if self.checks.runner.clock() > end:
-                reason = f"the other overlays took more than {_SECONDS:g} seconds, so {name} was not rendered"
-                findings.append(Finding("unchecked", reason))
-                continue
-            try:
-                outcome = render.render(self.package, name, self.checks.kubectls, self.checks.runner)
-            except ToolError as error:
-                findings.append(Finding("unchecked", f"{error}, so {name} was not rendered"))
-                continue
-            problems = (*outcome.problems, *options.check(outcome.sources, name, self.checks.kubernetes))
-            findings += [Finding("problem", problem) for problem in problems]
-            findings += [Finding("note", note) for note in outcome.sources.notes]
-            findings += [Finding("unchecked", reason) for reason in outcome.unchecked]
-            if outcome.overlay is not None:
-                yield OverlayCase(self, outcome.overlay, outcome.rendered)
+                return None
+            return pool.submit(render.render, self.package, name, self.checks.kubectls, self.checks.runner)
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            started = {name: start(name) for name in names[:_AT_ONCE]}
+            for name, later in zip_longest(names, names[_AT_ONCE:]):
+                future = started.pop(name)
+                if later is not None:
+                    started[later] = start(later)
+                yield from self._rendered(name, future, findings)
+
+    def _rendered(
+        self, name: str, future: Future[render.Outcome] | None, findings: list[Finding]
+    ) -> Iterator[OverlayCase]:
+        if future is None:
+            reason = f"the other overlays took more than {_SECONDS:g} seconds, so {name} was not rendered"
+            findings.append(Finding("unchecked", reason))
+            return
+        try:
+            outcome = future.result()
+        except ToolError as error:
+            findings.append(Finding("unchecked", f"{error}, so {name} was not rendered"))
+            return
+        problems = (*outcome.problems, *options.check(outcome.sources, name, self.checks.kubernetes))
+        findings += [Finding("problem", problem) for problem in problems]
+        findings += [Finding("note", note) for note in outcome.sources.notes]
+        findings += [Finding("unchecked", reason) for reason in outcome.unchecked]
+        if outcome.overlay is not None:
+            yield OverlayCase(self, outcome.overlay, outcome.rendered)
 
     def report(self, overlays: Sequence[OverlayReport], findings: Sequence[Finding]) -> Report:
         """Return the report with the findings, in order of file and line."""

@@ -1,4 +1,4 @@
-"""Verifies that a package from an untrusted source can be trusted to run."""
+"""Verifies that a package from an untrusted source can be trusted to run. Tests: verify/test_verify.py."""
 
 from __future__ import annotations
 

@@ -31,30 +31,34 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original 
 
     An option does not provide the account, or a Secret, if an edit has switched the option on or changed the name.
     """
-    account = None if ACCOUNT in allowed else _sealed_account(overlay, original)
-    of_options = _sealed_secrets(overlay, original)
+    account, of_options = _provided(overlay)
+    if (account or of_options) and original is not None and original.edits.paths:
+        sealed_account, sealed_secrets = _provided(original.sealed)
+        account, of_options = account if account == sealed_account else None, of_options & sealed_secrets
+    own = _values(overlay, SECRETS.name).get(SECRETS.keys[0].name)  # the Secret of the package's own variables
     for pods in overlay.pods:
-        if SECRET not in allowed:
-            own = _own_secret(overlay)
-            for noun, name, location in taken.fields(pods):
-                if noun != SECRET:
-                    continue
-                if own is not None and _is_own(overlay, pods, location, own):
-                    continue
-                if location[-2:] == ("secretRef", "name") and name in of_options:
-                    continue
-                message = f"reads the Secret {name!r} of the namespace, which no build does"
-                hint = permits_hint(SECRET)
-                yield overlay.problem(pods.manifest, location, message, hint).about(SECRET, SECRET)
+        for noun, name, location in taken.fields(pods) if SECRET not in allowed else ():
+            is_provided = location[-2:] == ("secretRef", "name") and name in of_options
+            if noun != SECRET or is_provided or (own is not None and _is_own(overlay, pods, location, own)):
+                continue
+            message = f"reads the Secret {name!r} of the namespace, which no build does"
+            yield overlay.problem(pods.manifest, location, message, permits_hint(SECRET)).about(SECRET, SECRET)
         if ACCOUNT not in allowed:
             yield from _account(overlay, pods, account)
 
 
-def _own_secret(overlay: RenderedOverlay) -> str | None:
-    """Return the Secret that SECRET in `site.env` names, if the component `secrets` is on; else None."""
-    if SECRETS.name not in options.switched_on(overlay.sources):
-        return None
-    return options.site_values(overlay.sources).get(SECRETS.keys[0].name)
+def _provided(overlay: RenderedOverlay | None) -> tuple[str | None, set[str]]:
+    """Return the service account that an option sets, and the Secrets that options make variables of."""
+    if overlay is None:
+        return None, set()
+    values = options.site_values(overlay.sources)
+    secrets = {name for option in options.switched_on(overlay.sources) if (name := secret(option, values))}
+    return _values(overlay, _OPTION.name).get(_OPTION.keys[0].name), secrets
+
+
+def _values(overlay: RenderedOverlay, option: str) -> dict[str, str]:
+    """Return the values in `site.env` if an option is on; else none."""
+    return options.site_values(overlay.sources) if option in options.switched_on(overlay.sources) else {}
 
 
 def _is_own(overlay: RenderedOverlay, pods: Pods, location: Location, own: str) -> bool:
@@ -85,35 +89,6 @@ def _account(overlay: RenderedOverlay, pods: Pods, own: str | None) -> Iterator[
             if "serviceAccountToken" in mapping(source):
                 place = (*location, "projected", "sources", index, "serviceAccountToken")
                 yield _unmade(overlay, pods, place, _TOKEN)
-
-
-def _own_account(overlay: RenderedOverlay) -> str | None:
-    """Return the service account that SERVICE_ACCOUNT in `site.env` names, if its option is on; else None."""
-    if _OPTION.name not in options.switched_on(overlay.sources):
-        return None
-    return options.site_values(overlay.sources).get(_OPTION.keys[0].name)
-
-
-def _option_secrets(overlay: RenderedOverlay) -> set[str]:
-    """Return the Secrets that options of the package make variables of."""
-    values = options.site_values(overlay.sources)
-    return {name for option in options.switched_on(overlay.sources) if (name := secret(option, values))}
-
-
-def _sealed_secrets(overlay: RenderedOverlay, original: Original | None) -> set[str]:
-    """Return those of `_option_secrets` with which the package was sealed."""
-    own = _option_secrets(overlay)
-    if not own or original is None or not original.edits.paths:
-        return own
-    return own & _option_secrets(original.sealed) if original.sealed is not None else set()
-
-
-def _sealed_account(overlay: RenderedOverlay, original: Original | None) -> str | None:
-    """Return the service account that the option sets, if the package was sealed with it; else None."""
-    own = _own_account(overlay)
-    if own is None or original is None or not original.edits.paths:
-        return own
-    return own if original.sealed is not None and _own_account(original.sealed) == own else None
 
 
 def _unmade(overlay: RenderedOverlay, pods: Pods, location: Location, message: str, instead: str = "") -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.kubernetes.allowed import words
 from packager.kubernetes.environment import BUILT, refusal_reason
@@ -12,13 +12,14 @@ from packager.workloads.scripts import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
     from packager.verify.original import Original
+    from packager.workloads.pods import Pods
 
 
 KIND = "variable"
@@ -26,30 +27,39 @@ KIND = "variable"
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for every variable that no package may set."""
-    sources = [
-        (str(mapping(source.get("configMapRef")).get("name")), pods.manifest)
-        for pods in overlay.pods
-        for _, container in pods.containers()
-        for source in map(mapping, listing(container.get("envFrom")))
-    ]
-    secrets = _secrets(overlay)
-    workloads: dict[str, list[Manifest]] = {}
-    for name, workload in sources:
-        known = workloads.setdefault(name, [])
-        if workload not in known:
-            known.append(workload)
-    yield from _choices(overlay)
-    yield from _of_containers(overlay)
-    for name, readers in workloads.items():
-        if (manifest := overlay.named("ConfigMap", name)) is None:
-            continue
-        for key in map(str, mapping(manifest.data.get("data"))):
-            for message in _messages(key, readers):
-                yield overlay.problem(manifest, ("data", key), message, at_key=True)
-            if (name, key) in secrets:
-                message = f"{key} is a secret: pods read it from a Secret, and anyone can read this file"
-                yield overlay.problem(manifest, ("data", key), message, "remove this line", at_key=True)
+    """Yield a finding for each variable that no package may set, and for each choice of a script that pods lack."""
+    uses: dict[str, list[tuple[Pods, set[str]]]] = {}  # of each ConfigMap: pods, and what they take from Secrets beside
+    for pods in overlay.pods:
+        for location, container in pods.containers():
+            from_secrets = set()
+            for index, variable in enumerate(map(mapping, listing(container.get("env")))):
+                key = text(variable.get("name"))
+                if "secretKeyRef" in mapping(variable.get("valueFrom")):
+                    from_secrets.add(key)
+                for message in () if key in BUILT else _messages(key, ()):  # kinds set variables of their own here
+                    yield overlay.problem(pods.manifest, (*location, "env", index, "name"), f"{key}: {message}")
+            for _, config in _config_maps(overlay, container):
+                uses.setdefault(config.name, []).append((pods, from_secrets))
+    for name, pairs in uses.items():
+        if (manifest := overlay.named("ConfigMap", name)) is not None:
+            yield from _of_config_map(overlay, manifest, pairs)
+
+
+def _of_config_map(
+    overlay: RenderedOverlay, manifest: Manifest, uses: Sequence[tuple[Pods, set[str]]]
+) -> Iterator[Problem]:
+    workloads = {str(pods.manifest): pods.manifest for pods, _ in uses}
+    secrets = {key for _, from_secrets in uses for key in from_secrets}
+    scripts = next(filter(None, (choices(pods) for pods, _ in uses)), ())
+    for key, value in mapping(manifest.data.get("data")).items():
+        here = ("data", key)
+        for message in _messages(str(key), workloads.values()):
+            yield overlay.problem(manifest, here, message, at_key=True)
+        if key in secrets:
+            message = f"{key} is a secret: pods read it from a Secret, and anyone can read this file"
+            yield overlay.problem(manifest, here, message, "remove this line", at_key=True)
+        if key == CHOICE and scripts and value not in scripts:
+            yield overlay.problem(manifest, here, *wrong_choice(str(value), scripts))
 
 
 def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) -> Iterator[Problem]:
@@ -72,56 +82,20 @@ def _variables(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Locati
         for location, container in pods.containers():
             for index, variable in enumerate(listing(container.get("env"))):
                 yield text(mapping(variable).get("name")), pods.manifest, (*location, "env", index, "name")
-            for source in map(mapping, listing(container.get("envFrom"))):
-                prefix = text(source.get("prefix"))
-                manifest = overlay.named("ConfigMap", mapping(source.get("configMapRef")).get("name"))
-                if manifest is not None:
-                    for key in mapping(manifest.data.get("data")):
-                        yield f"{prefix}{key}", manifest, ("data", key)
+            for prefix, manifest in _config_maps(overlay, container):
+                for key in mapping(manifest.data.get("data")):
+                    yield f"{prefix}{key}", manifest, ("data", key)
 
 
-def _secrets(overlay: RenderedOverlay) -> set[tuple[str, str]]:
-    """Return each variable that a container gets from a Secret, with each ConfigMap that the container also reads."""
-    pairs = set()
-    for pods in overlay.pods:
-        for _, container in pods.containers():
-            from_secrets = [
-                str(variable.get("name"))
-                for variable in map(mapping, listing(container.get("env")))
-                if "secretKeyRef" in mapping(variable.get("valueFrom"))
-            ]
-            for source in map(mapping, listing(container.get("envFrom"))):
-                name = str(mapping(source.get("configMapRef")).get("name"))
-                pairs |= {(name, key) for key in from_secrets}
-    return pairs
+def _config_maps(overlay: RenderedOverlay, container: dict[str, Any]) -> Iterator[tuple[str, Manifest]]:
+    """Yield each ConfigMap of the overlay whose keys become variables of a container, and the prefix of these."""
+    for source in map(mapping, listing(container.get("envFrom"))):
+        manifest = overlay.named("ConfigMap", mapping(source.get("configMapRef")).get("name"))
+        if manifest is not None:
+            yield text(source.get("prefix")), manifest
 
 
-def _of_containers(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for each variable in the manifest of a container that only builds may set, or nothing may."""
-    for pods in overlay.pods:
-        for location, container in pods.containers():
-            for index, variable in enumerate(listing(container.get("env"))):
-                key = text(mapping(variable).get("name"))
-                for message in () if key in BUILT else _messages(key, []):  # kinds set variables of their own here
-                    yield overlay.problem(pods.manifest, (*location, "env", index, "name"), f"{key}: {message}")
-
-
-def _choices(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for each ConfigMap that chooses a script that its pods do not have."""
-    seen: set[str] = set()
-    for pods in overlay.pods:
-        scripts = choices(pods)
-        sources = [source for _, container in pods.containers() for source in listing(container.get("envFrom"))]
-        for source in sources if scripts else ():
-            name = str(mapping(mapping(source).get("configMapRef")).get("name"))
-            manifest = overlay.named("ConfigMap", name)
-            value = mapping(manifest.data.get("data")).get(CHOICE) if manifest else None
-            if manifest is not None and value is not None and value not in scripts and name not in seen:
-                seen.add(name)
-                yield overlay.problem(manifest, ("data", CHOICE), *wrong_choice(str(value), scripts))
-
-
-def _messages(key: str, readers: Sequence[Manifest]) -> Iterator[str]:
+def _messages(key: str, readers: Iterable[Manifest]) -> Iterator[str]:
     """Yield each reason why `key` cannot be set: in any package, or for a workload that reads it."""
     if reason := refusal_reason(key):
         yield f"it cannot be set in a package: {reason}"

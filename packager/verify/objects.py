@@ -15,7 +15,7 @@ from packager.verify import options
 from packager.workloads.structures import companion_faults, companions, faults, structures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
@@ -74,7 +74,7 @@ def made(overlay: RenderedOverlay) -> Iterator[Made]:
     """Yield every object that the overlay makes, in kubectl's order."""
     for manifest in overlay.manifests:
         namespace = str(mapping(manifest.data.get("metadata")).get("namespace") or "")
-        yield Made(overlay.name, str(manifest.data.get("apiVersion") or ""), manifest.kind, manifest.name, namespace)
+        yield Made(overlay.name, manifest.api, manifest.kind, manifest.name, namespace)
 
 
 def check(overlay: RenderedOverlay, allowed: frozenset[str], namespace: str | None = None) -> Iterator[Problem]:
@@ -101,19 +101,15 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], namespace: str | No
 
 def is_allowed(manifest: Manifest, allowed: frozenset[str]) -> bool:
     """Whether the user allows the kind of `manifest`, as `Kind` or as `Kind.group`."""
-    group = _group(manifest)
-    return manifest.kind in allowed or f"{manifest.kind}.{group}" in allowed
-
-
-def _group(manifest: Manifest) -> str:
-    return str(manifest.data.get("apiVersion") or "").rpartition("/")[0]
+    return manifest.kind in allowed or f"{manifest.kind}.{manifest.group}" in allowed
 
 
 def _kind(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
-    api, kind = str(manifest.data.get("apiVersion") or ""), manifest.kind
-    workloads = companions(manifest, overlay.manifests)
-    if workloads:
-        yield from _beside(overlay, manifest, workloads)
+    api, kind = manifest.api, manifest.kind
+    if workloads := companions(manifest, overlay.manifests):
+        if not any(workload.name == manifest.name for workload in workloads):
+            message = f"a build creates one {kind}, with the name of {workloads[0]}"
+            yield _unmade(overlay, manifest, ("metadata", "name"), message)
         return
     if (api, kind) in _ALONE:
         return
@@ -126,17 +122,9 @@ def _kind(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
     yield _unmade(overlay, manifest, ("kind",), message)
 
 
-def _beside(overlay: RenderedOverlay, manifest: Manifest, workloads: Sequence[Manifest]) -> Iterator[Problem]:
-    """Yield a finding if a build makes the object's kind only for some workloads, and none of these has its name."""
-    if not any(workload.name == manifest.name for workload in workloads):
-        message = f"a build creates one {manifest.kind}, with the name of {workloads[0]}"
-        yield _unmade(overlay, manifest, ("metadata", "name"), message)
-
-
 def allow_word(manifest: Manifest) -> str:
     """Return the word of `--allow` that permits the kind of `manifest`; empty if the kind is not a valid word."""
-    group = _group(manifest)
-    word = f"{manifest.kind}.{group}" if group else manifest.kind
+    word = f"{manifest.kind}.{manifest.group}" if manifest.group else manifest.kind
     return word if words.is_kind(word) else ""
 
 
@@ -178,7 +166,7 @@ def _name(overlay: RenderedOverlay, manifest: Manifest, allowed: frozenset[str])
 def _duplicates(overlay: RenderedOverlay) -> Iterator[Problem]:
     seen: set[tuple[str, str, str, str]] = set()
     for manifest, item in zip(overlay.manifests, made(overlay), strict=True):
-        identity = (_group(manifest), item.kind, item.name, item.namespace)
+        identity = (manifest.group, item.kind, item.name, item.namespace)
         if item.name and identity in seen:
             yield overlay.problem(manifest, ("metadata", "name"), f"duplicate object {manifest}", "remove one of them")
         seen.add(identity)
@@ -199,7 +187,7 @@ def check_workspace(overlay: RenderedOverlay) -> Iterator[Problem]:
     if overlay.claim is None:
         return
     for manifest in overlay.manifests:
-        if (manifest.data.get("apiVersion"), manifest.kind) != ("v1", "PersistentVolumeClaim"):
+        if (manifest.api, manifest.kind) != ("v1", "PersistentVolumeClaim"):
             yield overlay.problem(manifest, ("kind",), "this overlay creates claims, and nothing else", at_key=True)
     if overlay.named("PersistentVolumeClaim", overlay.claim) is None:
         message = f"this overlay does not create the claim {overlay.claim!r}, which the package was sealed with"

@@ -1,7 +1,4 @@
-"""Sixty-one packages with one fault each, made from good ones: `python -m tests.broken DIR` writes them.
-
-`python -m tests.broken.compare` asks other tools about them, and writes the table of docs/comparison.md.
-"""
+"""Sixty-one packages with one fault each, made from good ones: `python -m tests.broken DIR` writes them."""
 
 from __future__ import annotations
 

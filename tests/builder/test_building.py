@@ -37,7 +37,7 @@ def test_build_seals_package_with_defaults(mlpack: Mlpack, site: Path, tmp_path:
     assert done.code == 0, done.stderr
     assert done.stderr.startswith(f"using site defaults of {site}\nnext, ")
     values = text(tmp_path / COMMON / "site.env").splitlines()
-    assert {"OUTPUT_CLAIM=results", "QUEUE=small", "PULL_SECRET=registry", "SHM_SIZE=1Gi"} <= set(values)
+    assert {"OUTPUT_CLAIM=results", "QUEUE=user-queue", "PULL_SECRET=registry", "SHM_SIZE=8Gi"} <= set(values)
     assert "      pool: train\n" in text(tmp_path / COMMON.replace("/site", "/placement") / "placement.yaml")
     patch = text(tmp_path / SINGLE / "pod-patch.yaml")
     assert "runAsUser: 2000\n    runAsGroup: 3000\n    fsGroup: 4000\n" in patch

@@ -15,7 +15,7 @@ import pytest
 
 import packager
 from packager.base.errors import VerificationError
-from packager.package import tarheader
+from packager.package.archive import header
 from packager.publish import layout
 from packager.publish import load as loading
 from packager.publish.layout import BundledRepository, Root
@@ -222,10 +222,7 @@ def test_broken_download_leaves_no_bundle(mlpack: Mlpack, registry: FakeRegistry
 
 
 def tar(members: list[tuple[str, bytes]]) -> bytes:
-    parts = [
-        tarheader.of_file(name, len(content), 0o644, 0) + content + bytes(-len(content) % 512)
-        for name, content in members
-    ]
+    parts = [header(name, len(content)) + content + bytes(-len(content) % 512) for name, content in members]
     return b"".join(parts) + bytes(1024)
 
 

@@ -23,7 +23,6 @@ NAMES = ("PACKAGE", "TARGET")
 
 COMMANDS = {
     **VERBS,
-    "site show": ["site", "show", "--site-file", "site.yaml", "--package", "hello-mpi"],
     "bundle": ["bundle", "hello-mpi"],
     "inspect": ["inspect", "hello-mpi"],
     "lock": ["lock", "hello-mpi"],

@@ -15,7 +15,7 @@ from packager.package import layout
 from packager.package.archive import extract
 from tests import kubectls
 from tests.broken import build
-from tests.configure.upgrade.test_upgrade import edit, files, newer
+from tests.configure.test_upgrade import edit, files, newer
 from tests.life import JOB
 from tests.local_pod import write
 from tests.released import RELEASES

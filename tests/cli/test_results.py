@@ -268,7 +268,7 @@ def test_results_reads_claim_without_permission_to_get_claims(mlpack: Mlpack, cl
 
 def test_results_reports_reader_pod_that_does_not_run(mlpack: Mlpack, claimed: Life) -> None:
     state = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
-    waiting = [{"name": "reader", "image": "a:1", "state": state}]
+    waiting = [{"name": "files", "image": "a:1", "state": state}]
     claimed.reader_status = {"phase": "Pending", "containerStatuses": waiting}
     done = mlpack(*RESULTS)
     assert done.code == 8

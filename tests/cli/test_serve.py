@@ -157,27 +157,18 @@ def test_serve_reports_address_in_use_before_creating_database(
     assert not (tmp_path / "s.db").exists()
 
 
-def test_serve_check_refuses_shared_namespace_or_warns_if_configured(
+def test_serve_and_check_refuse_projects_in_one_namespace(
     mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kubeconfig").write_text(KUBECONFIG, encoding="utf-8")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     config = tmp_path / "server.yaml"
     config.write_text("projects: {a: {}, b: {namespace: jobs}}\n", encoding="utf-8")
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    message = "the projects a, b share the namespace jobs, where nothing keeps their jobs and storage apart"
-    hint = "hint: give each a namespace of its own, or set unsafe_shared_namespaces: true"
-    assert (done.code, done.stderr) == (2, f"error: {message}\n{hint}\n")
-    done = mlpack("serve", "--config", config, "--database", tmp_path / "new" / "s.db")
-    assert (done.code, done.stderr) == (2, f"error: {message}\n{hint}\n")
+    message = "the project b shares the namespace jobs with a, where nothing keeps their jobs and storage apart"
+    for verb in (("serve", "check"), ("serve",)):
+        done = mlpack(*verb, "--config", config, "--database", tmp_path / "new" / "s.db")
+        assert (done.code, done.stderr) == (2, f"error: {message}\nhint: give each a namespace of its own\n")
     assert not (tmp_path / "new").exists()
-    config.write_text(f"{config.read_text(encoding='utf-8')}unsafe_shared_namespaces: true\n", encoding="utf-8")
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    assert (done.code, done.stderr) == (0, f"WARNING: {message}\n")
-    config.write_text("projects: {a: {}, b: {}}\nunsafe_shared_namespaces: true\n", encoding="utf-8")
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    assert (done.code, done.stderr) == (0, f"WARNING: {message.replace('jobs,', 'of the kubeconfig,')}\n")
 
 
 @pytest.mark.thorough

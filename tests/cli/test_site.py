@@ -48,15 +48,13 @@ def test_init_asks_on_a_terminal(mlpack: Mlpack, config: Path, monkeypatch: pyte
     assert values == {"registry": "reg.example", "queue": "team-queue"}
 
 
-def test_show_says_where_values_come_from(mlpack: Mlpack, config: Path, package: Path) -> None:
+def test_show_says_where_values_come_from(mlpack: Mlpack, config: Path) -> None:
     config.parent.mkdir(parents=True)
-    config.write_text("registry: reg.example\noverrides: [{package: hello-mpi, queue: small}]\n", encoding="utf-8")
+    config.write_text("registry: reg.example\n", encoding="utf-8")
     done = mlpack("site", "show")
     assert done.stdout == f"KEY        VALUE         FROM\nregistry   reg.example   {config}:1\n"
-    assert done.stderr == f"{config} has 1 overrides; --package NAME shows those of a package\n"
-    shown = json.loads(mlpack("site", "show", "--package", package, "-o", "json").stdout)
-    assert [entry["key"] for entry in shown["values"]] == ["registry", "queue"]
-    assert yaml.safe_load(mlpack("site", "show", "--package", package, "-o", "yaml").stdout) == shown
+    shown = json.loads(mlpack("site", "show", "-o", "json").stdout)
+    assert shown["values"] == [{"key": "registry", "value": "reg.example", "from": f"{config}:1"}]
 
 
 def test_show_without_file_names_init(mlpack: Mlpack, config: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.configure.upgrade.test_upgrade import ENV, POD, clash, edit, files, newer
+from tests.configure.test_upgrade import ENV, POD, clash, edit, files, newer
 
 if TYPE_CHECKING:
     from pathlib import Path

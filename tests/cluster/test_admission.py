@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from packager.cluster.differences import object_changes, pod_changes
-from packager.cluster.dry_run import Trial
+from packager.cluster.admission import Trial, object_changes, pod_changes
 from packager.kubernetes.manifest import Manifest
 from packager.workloads.pods import Pods
 

@@ -13,7 +13,7 @@ import pytest
 from packager.base import process, values
 from packager.base.errors import ClusterError, UsageError, VerificationError
 from packager.cluster import dev
-from packager.cluster.labels import DEV
+from packager.cluster.ownership import DEV
 from packager.cluster.supervisor import MARK, SCRIPT, STATE
 from tests.cluster.test_supervisor import until
 from tests.life import JOB, POD

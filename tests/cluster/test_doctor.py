@@ -18,10 +18,10 @@ def test_examination_exit_code_prefers_failures_to_unknown_checks() -> None:
     examination = Examination((FAILS, UNKNOWN, OK))
     assert (examination.failures, examination.exit_code) == (1, 1)
     assert examination.as_json() == {
-        "findings": [
+        "findings": (
             {"check": "nodes", "state": "fails", "message": "too small", "fix": "kubectl get nodes"},
             {"check": "image", "state": "unknown", "message": "no answer", "fix": None},
             {"check": "names", "state": "ok", "message": "free", "fix": None},
-        ],
+        ),
         "exit_code": 1,
     }

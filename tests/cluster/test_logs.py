@@ -71,6 +71,9 @@ class FakeKubectl:
     runner: FakeRunner = field(default_factory=FakeRunner)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def remaining(self, timeout: float) -> float:
+        return timeout
+
     @contextmanager
     def start(self, *arguments: str, idle: object) -> Iterator[Program]:
         assert callable(idle)

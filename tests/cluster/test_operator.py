@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.base.errors import ClusterError
 from packager.cli.host import Host
 from packager.cluster import operator_release
 from packager.cluster.operator import await_operator
@@ -118,21 +117,6 @@ def test_install_waits_until_the_crd_is_established(cluster: FakeCluster, manife
     assert next(waiting) == "mpijobs.kubeflow.org is not established yet"
     cluster.objects[0]["status"] = established
     assert list(waiting) == []
-
-
-def test_unpullable_image_ends_the_wait_for_the_operator_within_a_minute(cluster: FakeCluster, manifest: Path) -> None:
-    cluster.objects[1] = deployment(available=0)
-    state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
-    statuses = [{"name": "mpi-operator", "image": "x:1", "state": state}]
-    cluster.objects.append(item("Pod", "mpi-operator-1", status={"phase": "Pending", "containerStatuses": statuses}))
-    waiting = await_operator(Kubectl(runner=cluster), operator_release.bundle(MPI, manifest))
-    with pytest.raises(ClusterError) as error:
-        list(waiting)
-    assert str(error.value) == (
-        "the operator does not start: pod/mpi-operator-1: the image x:1 cannot be pulled: not found"
-    )
-    assert error.value.hint == "use --from FILE with a manifest whose image the nodes can pull"
-    assert cluster.clock() < 60
 
 
 def test_operator_install_ends_after_its_timeout(mlpack: Mlpack, cluster: FakeCluster, manifest: Path) -> None:

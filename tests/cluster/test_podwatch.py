@@ -14,8 +14,7 @@ import pytest
 
 from packager.base.process import Finished
 from packager.cluster import podwatch
-from packager.cluster.kept_logs import LogKeeper
-from packager.cluster.podwatch import PodWatch, events
+from packager.cluster.podwatch import LogKeeper, PodWatch, events
 from packager.kubernetes.objects import name
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.jobset.life import JobSet

@@ -66,11 +66,11 @@ def test_copied_returns_result_as_value(target: Target, life: Life, tmp_path: Pa
         "bytes": 5,
         "unchanged": 0,
         "complete": True,
-        "skipped": [],
+        "skipped": (),
         "skippedUnnamed": 0,
-        "unread": [],
-        "changed": [],
-        "gone": [],
+        "unread": (),
+        "changed": (),
+        "gone": (),
     }
     assert (tmp_path / "here/a.txt").read_bytes() == b"hello"
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import SpecError, ToolError, UsageError
-from packager.cluster.runnable import BuildOptions, RunRequest, runnable
+from packager.builder.build import BuildRequest
+from packager.cluster.runnable import RunRequest, runnable
 from packager.cluster.sequence import Runnable
 from packager.package.opened import opened
 from tests import demo
@@ -41,7 +42,7 @@ def no_progress(label: str, total: int, *, unit: str) -> Iterator[Callable[[int]
 
 
 def made(path: Path, cache: Path, **build: Any) -> Runnable:
-    request = RunRequest(path, BuildOptions(**build), cache)
+    request = RunRequest(path, BuildRequest(None, (), cache=cache, **build))
     return runnable(request, tell=lambda _text: None, progress=no_progress)
 
 
@@ -52,7 +53,7 @@ def test_runnable_uses_package_unchanged(hello_mpi: Path, tmp_path: Path) -> Non
 
 def test_runnable_imports_and_builds_cube_with_shared_memory(cube: Path, tmp_path: Path) -> None:
     notes: list[str] = []
-    request = RunRequest(cube, BuildOptions(site=("SHM_SIZE=2Gi",)), tmp_path / "cache")
+    request = RunRequest(cube, BuildRequest(None, (), cache=tmp_path / "cache", site=("SHM_SIZE=2Gi",)))
     result = runnable(request, tell=notes.append, progress=no_progress)
     assert (result.source, result.is_cube, result.namespace) == (cube, True, "team")
     assert any("mlcube.yaml" in note and "cpu_args" not in note for note in notes)

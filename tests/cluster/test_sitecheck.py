@@ -38,7 +38,7 @@ def states(text: str, cluster: Cluster) -> dict[str, str]:
     return {f"{result.subject} {result.place}": result.state for result in results}
 
 
-def test_check_asks_for_objects_of_defaults_and_overrides() -> None:
+def test_check_asks_for_objects_of_the_file() -> None:
     existing = {
         "persistentvolumeclaims/results",
         "localqueues.kueue.x-k8s.io/user-queue",
@@ -50,7 +50,6 @@ def test_check_asks_for_objects_of_defaults_and_overrides() -> None:
         "localqueues.kueue.x-k8s.io/user-queue site.yaml:6": "ok",
         "secrets/registry site.yaml:7": "missing",
         "nodes with pool=train site.yaml:8": "ok",
-        "localqueues.kueue.x-k8s.io/small site.yaml:15": "missing",
     }
 
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from packager.base.errors import UsageError
-from packager.cluster.labels import DEV
 from packager.cluster.manifests import load
+from packager.cluster.ownership import DEV
 from packager.cluster.supervisor import MARK, SCRIPT, STATE, code_folder, for_dev, mode_of
 from tests import tools
 from tests.life import rendered

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import ClusterError
-from packager.cluster import workspace
+from packager.cluster import files, workspace
 from tests.local_pod import RESET, LocalPod, local_pod, read, write
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def progress(label: str, total: int, *, unit: str) -> AbstractContextManager[Cal
 
 @pytest.fixture
 def pod(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalPod]:
-    monkeypatch.setattr(workspace, "_PAUSE", 0.0)
+    monkeypatch.setattr(files, "PAUSE", 0.0)
     with local_pod() as pod:
         yield pod
 
@@ -71,7 +71,7 @@ def test_push_and_pull_copy_files_completely(pod: LocalPod, target: Target, tmp_
     assert push(opened, local_folder) == {**result, "files": [], "bytes": 0, "unchanged": ["deep/a.txt", "large"]}
     destination = tmp_path / "there"
     rest: dict[str, Any] = {"skipped": [], "skippedUnnamed": 0, "unread": []}
-    for dry_run, files in ((True, {}), (False, FILES)):
+    for dry_run, arrived in ((True, {}), (False, FILES)):
         pulled = workspace.pull(opened, destination, force=False, dry_run=dry_run, progress=progress)
         assert pulled.as_json() == {
             **result,
@@ -81,7 +81,7 @@ def test_push_and_pull_copy_files_completely(pod: LocalPod, target: Target, tmp_
             "folder": str(destination),
             "dryRun": dry_run,
         }
-        assert (read(destination) if destination.exists() else {}) == files
+        assert (read(destination) if destination.exists() else {}) == arrived
     listed = workspace.ls(opened).as_json()
     assert [(entry["path"], entry["type"], entry["bytes"]) for entry in listed.pop("entries")] == [
         ("deep", "folder", 0),

@@ -10,8 +10,8 @@ import pytest
 
 from packager.base import envfile
 from packager.builder.plan import Options, choose, plan
+from packager.builder.rebuild import components
 from packager.builder.render import component_digest, render
-from packager.builder.restore import components
 from packager.builder.selection import select
 from packager.configure import additions
 from packager.kubernetes.kubectl.kustomize import kustomize

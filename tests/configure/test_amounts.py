@@ -327,31 +327,28 @@ def test_resources_that_the_spec_lacks_are_added_to_pods_of_every_kind(mlpack: R
     assert mlpack("configure", bare, "--memory", "64Gi").code == 0
     done = mlpack("configure", bare, "--cpu", "8")
     assert done.code == 0
-    component = bare / "quickstart/site/resources-one-job/kustomization.yaml"
-    assert str(component) in done.stdout
+    manifest = bare / "quickstart/k8s/mlops/one-job/job.yaml"
+    assert str(manifest) in done.stdout
     for overlay in ("single-node", "multi-node", "one-job", "server", "servers"):
         limits = [container["limits"] for container in resources(bare, overlay, kubectl).values()]
         assert {"memory": "64Gi", "cpu": "8"} in limits
     verified = mlpack("verify", bare, "--kubectl", kubectl)
     assert (verified.code, verified.stdout) == (0, "")
-    assert "component ../../../site/resources-one-job: not set  ->  on" in mlpack("diff", bare).stdout
-    before = component.read_bytes()
+    before = manifest.read_bytes()
     assert "nothing to change\n" in mlpack("configure", bare, "--memory", "64Gi", "--cpu", "8").stderr
     assert mlpack("configure", bare, "--overlay", "one-job", "--memory", "32Gi").code == 0
-    assert component.read_bytes() == before.replace(b"64Gi", b"32Gi")
-    assert mlpack("configure", bare, "--overlay", "server", "--without", "resources-server").code == 0
-    assert resources(bare, "server", kubectl)["main"] == {"limits": {}}
-    assert mlpack("configure", bare, "--overlay", "server", "--memory", "16Gi").code == 0
-    assert resources(bare, "server", kubectl)["main"]["limits"]["memory"] == "16Gi"
+    assert manifest.read_bytes() == before.replace(b"64Gi", b"32Gi")
 
 
 @pytest.mark.thorough
 def test_added_resource_other_than_a_quantity_is_refused(mlpack: Run, bare: Path) -> None:
+    manifest = bare / "quickstart/k8s/mlops/one-job/job.yaml"
+    before = manifest.read_bytes()
     for value in ("64Gb", "0", "-1Gi", ""):
         done = mlpack("configure", bare, "--memory", value)
         assert done.code == 2
         assert f"--memory {value}: expected a quantity such as 64Gi" in done.stderr
-        assert not (bare / "quickstart/site").exists()
+        assert manifest.read_bytes() == before
 
 
 @pytest.mark.thorough
@@ -361,7 +358,7 @@ def test_added_resources_are_kept_by_upgrade(mlpack: Run, bare: Path, tmp_path: 
     assert mlpack("configure", bare, "--memory", "64Gi").code == 0
     done = mlpack("upgrade", bare, newer, "--kubectl", kubectl)
     assert done.code == 0, done.stderr
-    assert "kept     quickstart/site/resources-one-job/kustomization.yaml" in done.stderr
+    assert "kept     quickstart/k8s/mlops/one-job/job.yaml" in done.stderr
     assert resources(bare, "one-job", kubectl)["main"]["limits"] == {"memory": "64Gi"}
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.errors import ToolError, UsageError
-from packager.base.workfolder import lock
 from packager.configure.changes import Answers
 from packager.configure.configure import own_components, prepared, unset, write
 from packager.configure.proposals import proposal
@@ -48,18 +46,6 @@ def test_configure_keeps_edits_that_another_process_has_made_since(package: Path
         with pytest.raises(ToolError, match="changed since it was read; nothing was changed"):
             list(write(edits, tell=pytest.fail))
     assert (package / ENV).read_bytes() == after
-
-
-def test_configure_edits_no_folder_that_another_process_edits(package: Path) -> None:
-    before = (package / ENV).read_bytes()
-    with prepared(package, None, Answers(registry="example.com"), ask=fail_if_asked) as edits:
-        descriptor = os.open(package, os.O_RDONLY)
-        assert lock(descriptor)
-        with pytest.raises(ToolError, match=f"another process edits {package}"):
-            list(write(edits, tell=pytest.fail))
-        assert (package / ENV).read_bytes() == before
-        os.close(descriptor)
-        assert len(list(write(edits, tell=pytest.fail))) == 2
 
 
 def test_unset_lists_unset_values_of_all_overlays(package: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 OVERLAYS = "quickstart/k8s/mlops"
 DOCS = Path(__file__).parent.parent.parent / "docs"
-HELLO = Path(__file__).parent.parent / "releases/0.1.0/hello-mpi.tar.gz"
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 
 
@@ -62,24 +60,6 @@ def test_verify_reports_every_change_of_the_image(mlpack: Run, package: Path, ku
     assert (done.code, done.stdout) == (0, "")
     image = f"other.example/new:1.0@{DIGEST}"
     assert f"an edit changes the image of single-node: '{image}'; it was sealed with" in done.stderr
-
-
-@pytest.fixture
-def earlier(tmp_path: Path) -> Path:
-    """A package of an earlier release, whose manifests name the image."""
-    subprocess.run(["tar", "xzf", HELLO, "-C", tmp_path], check=True)
-    return tmp_path / "hello-mpi"
-
-
-@pytest.mark.thorough
-def test_image_of_an_earlier_release_is_set_in_its_kustomization(mlpack: Run, earlier: Path, kubectl: Path) -> None:
-    done = mlpack("configure", earlier, "--image", f"a/b:1@{DIGEST}")
-    assert done.stdout.splitlines() == [
-        f"{earlier}/{OVERLAYS}/{overlay}/kustomization.yaml" for overlay in ("multi-node", "single-node")
-    ]
-    for overlay in ("multi-node", "single-node"):
-        assert images(earlier, overlay, kubectl) == {f"docker.io/a/b:1@{DIGEST}"}
-    assert mlpack("verify", earlier, "--kubectl", kubectl).code == 0
 
 
 @pytest.mark.parametrize("name", ["REGISTRY/IMAGE", "r.example:5000/team/mpioperator/mpi-pi"])

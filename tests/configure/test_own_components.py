@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from packager.configure.upgrade.merge import Versions, merged
+from packager.configure.merge import Versions, merged
 from packager.package import kustomization
 
 FILE = "overlay/kustomization.yaml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from packager.configure.upgrade.merge import Versions, merged
+from packager.configure.merge import Versions, merged
 
 BASE = b"# The first.\nA=1\n\n# The second.\nB=2\n"
 NEW = BASE + b"\n# The third.\nSEED=1\n"

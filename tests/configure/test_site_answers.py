@@ -9,7 +9,6 @@ from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
 from packager.configure.settings import Files
 from packager.package.opened import opened
-from packager.site.defaults import defaults
 from packager.site.read import parsed
 from tests.site.test_read import COMPLETE
 
@@ -21,8 +20,8 @@ SINGLE = "quickstart/k8s/mlops/single-node"
 
 def answers_of(package: Path, text: str, given: Answers | None = None) -> Answers:
     with opened(package) as opened_package:
-        values = defaults(parsed(package / "site.yaml", text.encode()), site_answers.labels(opened_package))
-        return site_answers.answers(Files(opened_package), "single-node", values, given or Answers())
+        site = parsed(package / "site.yaml", text.encode())
+        return site_answers.answers(Files(opened_package), "single-node", site, given or Answers())
 
 
 def test_defaults_replace_values_of_the_build(package: Path) -> None:
@@ -34,9 +33,9 @@ def test_defaults_replace_values_of_the_build(package: Path) -> None:
     assert {entry.key: entry.value for entry in answers.assignments} == {
         "OUTPUT_CLAIM": "results",
         "DATASET_CLAIM": "dataset",
-        "QUEUE": "small",
+        "QUEUE": "user-queue",
         "PULL_SECRET": "registry",
-        "SHM_SIZE": "1Gi",
+        "SHM_SIZE": "8Gi",
     }
     assert answers.placement == {
         "nodeSelector": {"pool": "train"},
@@ -92,12 +91,6 @@ def test_option_that_the_package_does_not_have_is_left_out(package: Path) -> Non
     )
     assert answers.switch_on == ("shared-memory",)
     assert {entry.key for entry in answers.assignments} >= {"OUTPUT_CLAIM"}
-
-
-def test_labels_are_those_of_the_build(package: Path) -> None:
-    with opened(package) as opened_package:
-        labels = site_answers.labels(opened_package)
-    assert (labels.package, labels.model, labels.framework) == ("hello-mpi", "hello-mpi", "mpi")
 
 
 def test_storage_of_the_command_line_takes_the_values_of_the_site(package: Path) -> None:

@@ -47,17 +47,6 @@ def test_each_index_runs_once(site: Site) -> None:
     package.delete()
 
 
-@pytest.mark.thorough
-def test_deploy_and_status_name_the_failed_index(site: Site) -> None:
-    package = sweep(site, "environment.FAILS=3")
-    deploy = package.run("deploy")
-    assert deploy.code == 7, deploy.err
-    assert f"{SHOWN} has failed: index 3 has failed\n" in deploy.err
-    status = package.run("status").out.splitlines()
-    assert status[0] == f"{SHOWN}  failed: index 3 has failed"
-    package.delete()
-
-
 def test_recorded_run_brings_back_the_results_of_each_index(site: Site) -> None:
     package = sweep(site, "overlays.sweep.completions=3")
     done = package.run("deploy", "--results", str(site.folder / "runs"))

@@ -107,14 +107,6 @@ def test_host_paths_are_mounted_in_each_overlay(new_site: Callable[[str], Site],
 
 
 @pytest.mark.thorough
-def test_root_option_runs_all_ranks_as_uid_0(new_site: Callable[[str], Site]) -> None:
-    site = new_site(BY_NAME["root"].level)
-    log = run(site, site.build(str(SPEC), "--with root"), "multi-node")
-    for rank in (0, 1):
-        assert f"rank {rank}: uid 0, gid 0" in log
-
-
-@pytest.mark.thorough
 def test_placement_option_spreads_workers_and_selects_nodes(site: Site) -> None:
     package = site.build(str(SPEC), "--with placement --site SPREAD_ELSE=DoNotSchedule")
     site.run(commands(package, "multi-node")[0], cwd=package)
@@ -147,14 +139,3 @@ def test_job_runs_with_several_options(site: Site) -> None:
     log = run(site, site.build(str(SPEC), f"{switches} --root /srv {values}"), "one-job")
     assert "rank 0: uid 1000, gid 1000" in log
     assert "shared memory of 65536 KiB" not in log
-
-
-@pytest.mark.thorough
-def test_worker_uses_the_network_of_its_node_and_the_launcher_does_not(new_site: Callable[[str], Site]) -> None:
-    site = new_site("privileged")
-    package = site.build(str(SPEC), "--with host-network --set overlays.multi-node.workers=1")
-    [node] = [item["metadata"]["name"] for item in site.get("nodes")["items"]]
-    log = run(site, package, "multi-node")
-    assert f", host {node}\n" in log
-    assert "shared memory of 65536 KiB" in log
-    assert site.get(f"pod {site.launcher()}")["spec"].get("hostNetwork") is not True

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -54,17 +52,6 @@ def test_doctor_accepts_a_runnable_package_until_its_names_are_used(site: Site, 
     assert examine(site, package)[0] == 0
 
 
-@pytest.mark.thorough
-def test_doctor_offers_a_working_fix_for_pod_security(site: Site) -> None:
-    package = site.build("hello-mpi")
-    site.run(f"mlpack configure {package} --with root")
-    accepted = ("--pod-security", "baseline")
-    code, by_check = examine(site, package, *accepted)
-    assert (code, troubles(by_check)) == (1, {"namespace"}), by_check
-    site.run(by_check["namespace"][0]["fix"])
-    assert examine(site, package, *accepted)[0] == 0
-
-
 def test_doctor_finds_permissions_without_which_deploy_fails(site: Site, tmp_path: Path) -> None:
     package = site.build("hello-mpi")
     limited = _as_service_account(site, tmp_path, "view")
@@ -75,18 +62,6 @@ def test_doctor_finds_permissions_without_which_deploy_fails(site: Site, tmp_pat
     deployed = site.shell(f"mlpack deploy {package} --no-wait --kubeconfig {limited}")
     assert deployed.returncode == 7
     assert site.left() == []
-
-
-@pytest.mark.thorough
-def test_doctor_reports_checks_without_permission_as_unknown(site: Site, tmp_path: Path) -> None:
-    package = site.build("hello-mpi")
-    limited = _as_service_account(site, tmp_path, "edit")
-    role = "kubectl create role jobs --verb=get,list,create,patch,delete --resource=mpijobs.kubeflow.org"
-    site.run(f"{role} && kubectl create rolebinding jobs --role=jobs --serviceaccount={site.namespace}:somebody")
-    code, by_check = examine(site, package, "--kubeconfig", str(limited))
-    assert code == 6, by_check
-    assert {finding["state"] for findings in by_check.values() for finding in findings} == {"ok", "note", "unknown"}
-    assert troubles(by_check) == {"operator", "nodes"}, by_check
 
 
 def _as_service_account(site: Site, folder: Path, role: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -15,7 +14,6 @@ import pytest
 from tests import testbed
 from tests.e2e.faults import component, faulty
 from tests.e2e.network import line
-from tests.faults.run import run_trials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,18 +74,6 @@ def test_deploy_and_kubectl_show_exit_code_and_last_lines_of_a_failed_script(sit
     package.delete()
 
 
-@pytest.mark.thorough
-def test_launcher_starts_ranks_with_few_threads_and_ends(site: Site) -> None:
-    """With Open MPI's threads, one of twelve jobs with short ranks did not end on a busy machine."""
-    package = faulty(site, "threads")
-    deployed = package.run("deploy", "--follow")
-    assert deployed.code == 0, deployed.err
-    threads = [int(count) for count in re.findall(r"started by a process of (\d+) threads", deployed.out)]
-    assert len(threads) == 2
-    assert max(threads) < 16, "these are the threads that Open MPI 5 starts ranks in"
-    package.delete()
-
-
 def test_deploy_reports_the_memory_limit_of_a_killed_pod(site: Site) -> None:
     package = faulty(site, "memory", overlay="single-node")
     failed = package.run("deploy")
@@ -111,18 +97,6 @@ def test_deploy_reports_insufficient_cpu_within_20_seconds(site: Site) -> None:
     failed = package.run("deploy", "--patience", "5s")
     assert failed.code == 7
     assert failed.seen_after("too little cpu left") <= 20
-    package.delete()
-
-
-@pytest.mark.thorough
-def test_mpijob_waits_for_a_full_quota_and_runs_after_its_deletion(site: Site) -> None:
-    site.run("kubectl create quota full --hard=pods=1")
-    package = faulty(site, "none")
-    failed = package.run("deploy", "--patience", "5s")
-    assert failed.code == 7
-    assert failed.seen_after("the quota full of the namespace does not allow another pod") <= 20
-    site.run("kubectl delete quota full")
-    assert package.run("deploy").code == 0
     package.delete()
 
 
@@ -197,20 +171,6 @@ def test_deploy_survives_a_connection_lost_for_20_seconds(site: Site) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.alone
-def test_deploy_waits_for_a_stopped_operator(site: Site, outage: Callable[[str], None]) -> None:
-    package = faulty(site, "none")
-    outage("mpi-operator")
-    with package.running("deploy") as deploy:
-        time.sleep(20)
-        component("start", "mpi-operator")
-        _, stderr = deploy.communicate(timeout=120)
-    assert deploy.returncode == 0, stderr
-    assert "mpi-operator is not running" in stderr
-    package.delete()
-
-
-@pytest.mark.thorough
-@pytest.mark.alone
 @pytest.mark.parametrize(
     ("part", "away"),
     [
@@ -231,13 +191,3 @@ def test_end_missed_by_controllers_becomes_the_verdict_after_patience(
     component("start", part)
     assert site.end_of(package.workload.partition("/")[2], timeout=120) == "Succeeded"
     package.delete()
-
-
-@pytest.mark.thorough
-@pytest.mark.alone
-@pytest.mark.usefixtures("outage")
-def test_answers_stay_true_during_random_faults() -> None:
-    """`python -m tests.faults` causes hundreds."""
-    outcome = run_trials(12, 3, "ci")
-    assert [answer.wrong for answer in outcome.wrong] == []
-    assert outcome.faults != []

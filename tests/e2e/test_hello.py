@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import time
 from typing import TYPE_CHECKING
 
@@ -46,17 +45,6 @@ def test_every_rank_prints_its_host_and_user_within_half_a_minute(site: Site) ->
     site.until(lambda: not site.left(), "everything to be gone")
 
 
-@pytest.mark.thorough
-def test_pod_runs_with_the_commands_of_the_readme(site: Site) -> None:
-    package = site.build("hello-mpi")
-    apply, logs, wait, delete = commands(package, "single-node")
-    site.run(apply, cwd=package)
-    site.run(wait, cwd=package)
-    assert last_json(site.run(logs, cwd=package))["ranks"] == 1
-    site.run(delete, cwd=package)
-    site.until(lambda: not site.left(), "everything to be gone")
-
-
 def test_package_of_the_earliest_version_is_deployed(site: Site) -> None:
     package = min(RELEASES.glob("*/hello-mpi.tar.gz"))
     site.run(f"mlpack deploy {package} --yes --timeout 10m")
@@ -83,24 +71,6 @@ def test_values_and_ids_reach_every_rank(site: Site) -> None:
             assert site.run(f"printf %s {shown[1]}") == value, (rank, key)
     launcher = site.get(f"pod {site.launcher()}")
     assert launcher["spec"]["securityContext"]["fsGroup"] == 12347
-
-
-@pytest.mark.thorough
-def test_overlay_of_a_user_adds_namespace_and_prefix(site: Site) -> None:
-    package = site.build("hello-mpi")
-    own = site.folder / "own"
-    own.mkdir()
-    overlays = [f"../{package.name}/quickstart/k8s/mlops/{overlay}" for overlay in ("multi-node", "single-node")]
-    own.joinpath("kustomization.yaml").write_text(
-        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
-        f"namespace: {site.namespace}\nnamePrefix: alice-\nresources: [{', '.join(map(shlex.quote, overlays))}]\n"
-    )
-    site.run("kubectl apply -k own")
-    assert site.end_of("alice-hello-mpi-multi-node") == "Succeeded"
-    assert site.end_of_pod("alice-hello-mpi-single-node") == "Succeeded"
-    assert "rank 1 of 2: host alice-hello-mpi-multi-node-worker-1" in site.log(site.launcher())
-    site.run("kubectl delete -k own")
-    site.until(lambda: not site.left(), "everything to be gone")
 
 
 def test_overlays_pass_server_side_apply_dry_run_and_diff(site: Site) -> None:

@@ -56,25 +56,6 @@ def test_job_is_retried_and_every_attempt_is_reported(site: Site) -> None:
     package.delete()
 
 
-@pytest.mark.thorough
-def test_deadline_is_reported_as_cause_of_failure(site: Site) -> None:
-    package = job(site, "sleep:120", "overlays.one-job.deadline=8")
-    deploy = package.run("deploy")
-    assert deploy.code == 7, deploy.err
-    assert f"{SHOWN} has failed: it took longer than its activeDeadlineSeconds of 8" in deploy.err
-    package.delete()
-
-
-@pytest.mark.thorough
-def test_suspended_job_is_reported_as_stuck(site: Site) -> None:
-    package = job(site, "sleep:120")
-    assert package.run("deploy", "--no-wait").code == 0
-    site.run('kubectl patch job fault-one-job --type=merge -p \'{"spec":{"suspend":true}}\'')
-    line = f"{SHOWN}  stuck: suspended, by a queue or a user"
-    site.until(lambda: package.run("status").out.startswith(line), "the suspension to be said")
-    package.delete()
-
-
 def test_job_ends_well_after_two_drains_and_its_results_are_read_while_it_runs(site: Site) -> None:
     package = job(site, "results-until-told")
     with package.running("deploy") as deploy:

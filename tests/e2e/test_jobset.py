@@ -96,18 +96,6 @@ def test_permanent_exit_code_ends_the_jobset(site: Site) -> None:
     package.delete()
 
 
-@pytest.mark.thorough
-def test_deleted_pod_is_reported_as_cause_of_failure(site: Site) -> None:
-    package = peers(site, "sleep")
-    with package.running("deploy") as deploy:
-        package.until_logged("step 1")
-        site.run(f"kubectl delete {pod_of(site, 1)} --wait=false")
-        _, stderr = deploy.communicate(timeout=120)
-    assert deploy.returncode == 7, stderr
-    assert "node 1: it was deleted, which stopped it" in stderr
-    package.delete()
-
-
 def test_jobset_without_retries_ends_well_after_two_drains(site: Site) -> None:
     package = peers(site, "wait")
     with package.running("deploy") as deploy:

@@ -98,21 +98,3 @@ def left_on(share: NodeFolder) -> dict[str, tuple[str, str]]:
     )
     lines = [line.split() for line in share.run(script).splitlines()]
     return {file.removeprefix("left-by-"): (owner, contents) for file, owner, contents in lines}
-
-
-@pytest.mark.thorough
-def test_deploy_reports_a_missing_folder_and_the_job_runs_once_it_exists(
-    new_site: Callable[[str], Site], share: NodeFolder
-) -> None:
-    site = new_site("baseline")
-    package = replace(built(site, f"{share.path}/new"), overlay="single-node")
-    failed = package.run("deploy", "--patience", "10s")
-    assert failed.code == 7
-    missing = f"{ADDRESS}:{share.path}/new/storage/output cannot be mounted: access denied by server"
-    assert failed.seen_after(missing) <= 12
-    assert missing in package.run("status").out
-    share.run(f"cd {share.path}\nmkdir new\nmv dataset storage new")
-    # The kubelet retries the mount, and the job may end at once.
-    ended = package.run("status", "--watch")
-    assert ended.code == 0, ended.err
-    package.delete()

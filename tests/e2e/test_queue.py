@@ -11,7 +11,6 @@ import pytest
 
 from tests.e2e.faults import Faulty
 from tests.e2e.site import MPI_IMAGE, commands
-from tests.e2e.test_jobset import SPEC
 from tests.e2e.test_leaderworkerset import NAME, SHOWN, groups
 
 if TYPE_CHECKING:
@@ -49,32 +48,6 @@ def test_mpijob_is_suspended_until_its_queue_has_room(site: Site, queue: str) ->
     assert site.end_of("hello-mpi-multi-node") == "Succeeded", site.log(site.launcher())
     asked = {pod_set["name"]: pod_set["count"] for pod_set in workload(site)["spec"]["podSets"]}
     assert asked == {"launcher": 1, "worker": 2}
-
-
-@pytest.mark.thorough
-def test_pod_is_gated_until_its_queue_has_room(site: Site, queue: str) -> None:
-    package = site.build("hello-mpi", f"--with queue --site QUEUE={queue}")
-    site.run(commands(package, "single-node")[0], cwd=package)
-    assert workload(site)["spec"]["queueName"] == queue
-    pod = site.get("pod hello-mpi-single-node")
-    assert "kueue.x-k8s.io/admission" in [gate["name"] for gate in pod["spec"]["schedulingGates"]]
-    open_queue(site, queue)
-    assert site.end_of_pod("hello-mpi-single-node") == "Succeeded", site.log("hello-mpi-single-node")
-
-
-@pytest.mark.thorough
-def test_jobset_is_suspended_until_its_queue_has_room_for_all_pods(site: Site, queue: str) -> None:
-    package = Faulty(site, site.build(str(SPEC), f"--with queue --site QUEUE={queue}"), "nodes")
-    with package.running("deploy") as deploy:
-        assert workload(site)["spec"]["queueName"] == queue
-        assert site.get("jobset peers-nodes")["spec"]["suspend"] is True
-        site.until(lambda: STOPPED in package.run("status").out, "the reason to be told")
-        assert site.run("kubectl get pods -o name") == ""
-        open_queue(site, queue)
-        _, stderr = deploy.communicate(timeout=120)
-    assert deploy.returncode == 0, stderr
-    assert "jobset/peers-nodes has succeeded\n" in stderr
-    assert [(pod_set["name"], pod_set["count"]) for pod_set in workload(site)["spec"]["podSets"]] == [("node", 2)]
 
 
 def set_cpu(site: Site, queue: str, cpu: str) -> None:

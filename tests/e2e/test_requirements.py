@@ -31,20 +31,3 @@ def test_packages_of_requirements_are_installed_in_each_kind(site: Site, images:
     of_nodes = "--selector=jobset.sigs.k8s.io/jobset-name=requirements-nodes --tail=-1"
     for pods, count in (("requirements-single-node", 1), ("job/requirements-one-job", 1), (of_nodes, 2)):
         assert site.run(f"kubectl logs {pods}").splitlines() == ["from the wheel"] * count
-
-
-@pytest.mark.thorough
-def test_pods_on_a_claim_install_once(site: Site, images: Images, claim: str) -> None:
-    images.build(MODEL, "localhost/requirements:1")
-    model = site.folder / "model"
-    shutil.copytree(MODEL, model)
-    (model / "requirements.txt").write_text(wheel(model / "wheels", "from the wheel"))
-    package = site.build("./model", claim)
-    site.run(f"kubectl -k {package}/quickstart/k8s/mlops/nodes apply")
-    site.run("kubectl wait --for=condition=Completed --timeout=600s jobset/requirements-nodes")
-    (model / "wheels/told-1-py3-none-any.whl").rename(model / "wheels/other")
-    shutil.rmtree(package)
-    package = site.build("./model", "--force", claim)
-    site.run(f"kubectl -k {package}/quickstart/k8s/mlops/single-node apply")
-    assert site.end_of_pod("requirements-single-node") == "Succeeded"
-    assert site.log("requirements-single-node") == "from the wheel\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,23 +57,6 @@ def test_package_runs_with_claim_queue_and_placement_of_the_site(
     assert "found in output: storage" in site.run(f"mlpack logs {package}")
     site.run(f"mlpack delete {package}")
     assert site.left() == ["persistentvolumeclaim/results"]
-
-
-@pytest.mark.thorough
-def test_two_packages_of_one_site_share_a_claim_and_keep_their_results(site: Site, volumes: str) -> None:
-    claim(site, "results", volumes)
-    site_file = "storage: {output-pvc: {OUTPUT_CLAIM: results}}\n"
-    (site.folder / "mlpack-site.yaml").write_text(site_file, encoding="utf-8")
-    spec = (SPEC / "spec.yaml").read_text(encoding="utf-8")
-    for name in ("wave", "ripple"):
-        model = shutil.copytree(SPEC, site.folder / f"{name}-model")
-        (model / "spec.yaml").write_text(spec.replace("name: storage", f"name: {name}", 1), encoding="utf-8")
-        package = site.build(f"./{model.name}").name
-        site.run(f"mlpack deploy {package} --overlay single-node")
-        assert "found in output: \n" in site.run(f"mlpack logs {package} --overlay single-node")
-    for name in ("wave", "ripple"):
-        site.run(f"mlpack results {name} here/{name} --overlay single-node")
-        assert [path.name for path in (site.folder / "here" / name).iterdir()] == [f"left-by-{name}-single-node"]
 
 
 def received(site: Site) -> str:

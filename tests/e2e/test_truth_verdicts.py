@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,44 +79,6 @@ def test_stopped_worker_is_reported_as_cause_by_deploy_and_status(site: Site) ->
 
 
 @pytest.mark.thorough
-def test_deploy_names_a_deleted_namespace(site: Site) -> None:
-    package = faulty(site, "checkpoint:120", overlay="single-node")
-    with package.running("deploy") as deploy:
-        package.until_running()
-        site.run(f"kubectl delete namespace {site.namespace} --wait=false")
-        _, stderr = deploy.communicate(timeout=180)
-    assert deploy.returncode == 7, stderr
-    assert re.search(f"namespace {site.namespace} (not found|is being deleted)", stderr)
-
-
-@pytest.mark.thorough
-def test_pod_deleted_after_its_end_has_succeeded(site: Site) -> None:
-    package = faulty(site, "none", overlay="single-node")
-    assert package.run("deploy").code == 0
-    patch = '{"metadata":{"finalizers":["example.com/hold"]}}'
-    site.run(f"kubectl patch pod fault-single-node --type=merge -p '{patch}'")
-    site.run("sleep 2; kubectl delete pod fault-single-node --wait=false")
-    status = package.run("status")
-    assert (status.code, status.out.splitlines()[0]) == (0, "pod/fault-single-node  succeeded: the pod has succeeded")
-    site.run("""kubectl patch pod fault-single-node --type=merge -p '{"metadata":{"finalizers":null}}'""")
-
-
-@pytest.mark.thorough
-def test_deploy_ends_if_a_quota_refuses_a_retry(site: Site) -> None:
-    package = faulty(site, "exit:3", "overlays.multi-node.retries=2")
-    with package.running("deploy", "--patience", "5s") as deploy:
-        site.until(lambda: "launcher" in site.run("kubectl get pods -o name"), "the launcher")
-        site.run("kubectl create quota full --hard=pods=1")
-        _, stderr = deploy.communicate(timeout=120)
-    assert deploy.returncode == 7, stderr
-    assert "the quota full of the namespace does not allow another pod" in stderr
-    assert "cannot run: QuotaExceeded; it was left as it is" in stderr
-    assert package.run("status").code == 7
-    site.run("kubectl delete quota full")
-    package.delete()
-
-
-@pytest.mark.thorough
 def test_deploy_reports_processes_killed_for_memory_on_workers_of_a_successful_job(site: Site) -> None:
     package = faulty(site, "child-memory")
     deployed = package.run("deploy")
@@ -134,25 +95,4 @@ def test_deploy_reports_processes_killed_for_memory_on_workers_of_a_successful_j
     site.until(lambda: findings() == [("OOMKilled", told, 1)], "one finding for both workers", 60)
     sentence = "processes were killed for taking more memory than their worker may, in:"
     assert f"{sentence} fault-multi-node-worker-0 fault-multi-node-worker-1\n" in package.run("logs").out
-    package.delete()
-
-
-@pytest.mark.thorough
-def test_deploy_reports_permissions_lost_during_a_wait(site: Site) -> None:
-    package = faulty(site, "sleep:120", overlay="single-node")
-    site.run(
-        "kubectl create serviceaccount guest && kubectl create rolebinding guest --clusterrole=admin"
-        f" --serviceaccount={site.namespace}:guest"
-    )
-    token = site.run("kubectl create token guest").strip()
-    config = json.loads((site.folder.parent / f"{site.namespace}.kubeconfig").read_text(encoding="utf-8"))
-    config["users"][0]["user"] = {"token": token}
-    (site.folder / "guest").write_text(json.dumps(config), encoding="utf-8")
-    with package.running("deploy", "--timeout", "60s", "--kubeconfig", str(site.folder / "guest")) as deploy:
-        package.until_running()
-        site.run("kubectl delete rolebinding guest")
-        _, stderr = deploy.communicate(timeout=120)
-    assert deploy.returncode == 8, stderr
-    assert 'the cluster does not report the state (pods "fault-single-node" is forbidden: ' in stderr
-    assert "the cluster does not answer" not in stderr
     package.delete()

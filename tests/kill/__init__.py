@@ -17,70 +17,48 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from packager import cli
 from packager.base import workfolder
 from packager.modelspec.catalog import bundled
 from tests.fuzz.writes import is_change
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 Argv = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A command that is killed.
+    """A command that is killed."""
 
-    Attributes:
-        name: The name in the table.
-        killed: The arguments of the command that is killed.
-        again: The arguments of the next command, after which no files of the killed one are left.
-        before: The arguments of the commands that run to their ends first.
-        each_file: Whether each file is an output, rather than each entry of the folder.
-        results: The files that jobs have written before the command runs.
-    """
+    name: str  # in the table
+    killed: Argv  # the arguments of the command that is killed
+    before: tuple[Argv, ...] = ()  # the commands that run to their ends first
+    each_file: bool = False  # whether each file is an output, rather than each entry of the folder
+    results: tuple[str, ...] = ()  # the files that jobs have written before the command runs
 
-    name: str
-    killed: Argv
-    again: Argv
-    before: tuple[Argv, ...] = ()
-    each_file: bool = False
-    results: tuple[str, ...] = ()
+    @property
+    def again(self) -> Argv:
+        """The arguments of the next command, after which no files of the killed one are left."""
+        return self.killed if self.killed != _BUILD else (*_BUILD, "--force")
 
 
 _OLD, _NEW = ("--registry", "old.example.com"), ("--registry", "new.example.com")
 _BUILD = ("build", "hello-mpi")
 _CONFIGURE = ("configure", "hello-mpi.tar.gz", "-d", "mine.tar.gz")
 _ALL = ("build", "--all", "--specs", "../models")
-_UPGRADE = ("upgrade", "hello-mpi", "hello-mpi.tar.gz", "--no-verify")
 _ARCHIVE, _FOLDER = (_BUILD,), ((*_BUILD, "--format", "dir"),)
 
 SCENARIOS = (
-    Scenario("build", _BUILD, (*_BUILD, "--force")),
-    Scenario("build --force", (*_BUILD, *_NEW, "--force"), (*_BUILD, *_NEW, "--force"), ((*_BUILD, *_OLD),)),
-    Scenario(
-        "build --format dir --force",
-        (*_FOLDER[0], *_NEW, "--force"),
-        (*_FOLDER[0], *_NEW, "--force"),
-        ((*_FOLDER[0], *_OLD),),
-    ),
-    Scenario("build --all --force", (*_ALL, *_NEW, "--force"), (*_ALL, *_NEW, "--force"), _ARCHIVE),
-    Scenario(
-        "configure", ("configure", "hello-mpi", *_NEW), ("configure", "hello-mpi", *_NEW), _FOLDER, each_file=True
-    ),
-    Scenario(
-        "configure -d --force",
-        (*_CONFIGURE, *_NEW, "--force"),
-        (*_CONFIGURE, *_NEW, "--force"),
-        (*_ARCHIVE, (*_CONFIGURE, *_OLD)),
-    ),
+    Scenario("build", _BUILD),
+    Scenario("build --force", (*_BUILD, *_NEW, "--force"), ((*_BUILD, *_OLD),)),
+    Scenario("build --format dir --force", (*_FOLDER[0], *_NEW, "--force"), ((*_FOLDER[0], *_OLD),)),
+    Scenario("build --all --force", (*_ALL, *_NEW, "--force"), _ARCHIVE),
+    Scenario("configure", ("configure", "hello-mpi", *_NEW), _FOLDER, each_file=True),
+    Scenario("configure -d --force", (*_CONFIGURE, *_NEW, "--force"), (*_ARCHIVE, (*_CONFIGURE, *_OLD))),
     Scenario(
         "upgrade",
-        _UPGRADE,
-        _UPGRADE,
+        ("upgrade", "hello-mpi", "hello-mpi.tar.gz", "--no-verify"),
         (
             *_FOLDER,
             ("configure", "hello-mpi", *_OLD),
@@ -101,21 +79,8 @@ State = dict[str, tuple[int, bytes]]
 """Each file, link and folder by its path: its mode, and what is in it."""
 
 
-@dataclass(slots=True)
-class Count:
-    """How many runs were killed before their ends, and how many left a work folder."""
-
-    killed: int = 0
-    left: int = 0
-
-
 class Trial:
-    """One scenario in a folder of its own: what a whole run makes is found out first.
-
-    Args:
-        scenario: The scenario.
-        work: An empty folder.
-    """
+    """One scenario in a folder of its own: what a whole run makes is found out first."""
 
     def __init__(self, scenario: Scenario, work: Path) -> None:
         self._scenario = scenario
@@ -140,7 +105,8 @@ class Trial:
         self._new = _state(self._out)
         assert _end(self._start(scenario.again)) == 0, self._log.read_text()
         self._after = _state(self._out)
-        self.count = Count()
+        self.killed = 0  # how many runs were killed before their ends
+        self.left = 0  # how many of them left a work folder
 
     def _import_modules(self) -> None:
         """Import the modules that a whole run imports, so that no later run takes time for it."""
@@ -154,7 +120,7 @@ class Trial:
         self._empty()
         theirs = self._inodes()
         ended = _end(self._start(self._scenario.killed, step))
-        self.count.killed += ended == -signal.SIGKILL
+        self.killed += ended == -signal.SIGKILL
         wrong = f"it ended with {ended}" if ended > 0 else self._judge() or self._judge_user_files(theirs)
         if not wrong:
             self._age_work_folders()
@@ -172,7 +138,7 @@ class Trial:
         """Return the outputs that are neither old nor new after the kill; work folders may exist."""
         contents = _state(self._out)
         ours = {name for name in _tops(contents) | _tops(_state(self._temporary)) if _is_work_folder(name)}
-        self.count.left += bool(ours) or any(map(_has_work_folder, contents))
+        self.left += bool(ours) or any(map(_has_work_folder, contents))
         kept = {path: value for path, value in contents.items() if not _has_work_folder(path)}
         for output in {self._output(path) for path in kept.keys() | self._old.keys() | self._new.keys()}:
             now, old, new = (self._within(state, output) for state in (kept, self._old, self._new))
@@ -232,39 +198,16 @@ class Trial:
             os._exit(code)
 
 
-def kill_before_each_step(scenario: Scenario, work: Path) -> tuple[list[str | None], Count]:
+def kill_before_each_step(scenario: Scenario, work: Path) -> tuple[list[str | None], int, int]:
     """Kill runs of a scenario before the first step, the second and so on, until one ends before its step.
 
-    Return what `Trial.kill_before` does for each run, and the count.
+    Return what `Trial.kill_before` does for each run, and how many runs were killed and left a work folder.
     """
     trial = Trial(scenario, work)
     wrong: list[str | None] = []
-    while trial.count.killed == len(wrong):
+    while trial.killed == len(wrong):
         wrong.append(trial.kill_before(len(wrong)))
-    return wrong, trial.count
-
-
-def run_at_once(argvs: Sequence[Argv], folder: Path) -> list[tuple[int, str]]:
-    """Run commands in processes that begin at the same moment, and return the exit code and stderr of each."""
-    waiting, begin = os.pipe()
-    children, logs = [], []
-    for argv in argvs:
-        logs.append(tempfile.TemporaryFile())  # noqa: SIM115 - read after the end of the command
-        child = os.fork()
-        if child == 0:
-            os.close(begin)
-            os.read(waiting, 1)  # until the parent closes the other end
-            os.chdir(folder)
-            code = 1
-            try:
-                code = _run_command(argv, logs[-1].fileno())
-            finally:
-                os._exit(code)
-        children.append(child)
-    os.close(waiting)
-    os.close(begin)
-    codes = [_end(child) for child in children]
-    return [(code, os.pread(log.fileno(), 1 << 20, 0).decode()) for code, log in zip(codes, logs, strict=True)]
+    return wrong, trial.killed, trial.left
 
 
 def _run_command(argv: Argv, log: int) -> int:

@@ -73,13 +73,6 @@ def test_lint_reports_sources_missing_from_the_package(tmp_path: Path) -> None:
         assert lint(tmp_path, f"FROM scratch\n{line}\n") == [f"Dockerfile:{expected}"]
 
 
-def test_lint_of_hostile_dockerfile_is_fast_and_bounded(tmp_path: Path) -> None:
-    for line in ("COPY " + "**/" * 5000 + "x /x\n", "COPY " + "x" * 900_000 + " /x\n", "RUN <<A\n" * 50_000):
-        problems = lint(tmp_path, line)
-        assert len(problems) <= 100
-        assert all(len(problem) < 500 for problem in problems)
-
-
 def test_dockerignore_admits_only_code_and_assets_without_secrets(
     mlpack: Callable[..., Outcome], tmp_path: Path
 ) -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from packager.base.errors import UsageError
 from packager.package import kustomization
-from packager.package.kustomization import ImageEntry
 
 KUSTOMIZATION = """resources:
   - ../../../common/x/k8s/mlops/base
@@ -27,8 +26,6 @@ def test_component_is_switched_by_its_own_line() -> None:
         once = kustomization.switch(KUSTOMIZATION.encode(), name, "k.yaml", on=is_on)
         assert kustomization.switch(once, name, "k.yaml", on=is_on) == once
         assert kustomization.switch(once, name, "k.yaml", on=not is_on) == KUSTOMIZATION.encode()
-    text = b"# components:\n#   - ../a\n# patches: none\n"
-    assert kustomization.switch(text, "a", "k.yaml", on=True) == b"components:\n  - ../a\n# patches: none\n"
     text = f"components:\n  - {NFS}\n  - ../other/nfs\n  - ../a\n".encode()
     after = kustomization.switch(text, "nfs", "k.yaml", on=False).decode()
     assert after == f"components:\n  # - {NFS}\n  # - ../other/nfs\n  - ../a\n"
@@ -51,7 +48,6 @@ def test_only_components_are_recognized_in_every_notation() -> None:
     for text in [
         f"patches:\n  # - {NFS}\n",
         f"components:\n  - ../a\npatches:\n  # - {NFS}\n  - path: p.yaml\n",
-        f"components:\n  - >-\n    ../a\n    # - {NFS}\n    /../b\n",
         f"components:\n  # - a: {NFS}\n  # - - {NFS}\n  # - {NFS} b: c\n  # {NFS}\n  ## - {NFS}\n",
         f"# components:\n#  - ../a\n# resources:\n#  - {NFS}\n",
         f"x:\n  components:\n    - {NFS}\n",
@@ -101,7 +97,6 @@ OFF_AND_ON = [
     ("components:\n  # - ../some folder/nfs\n", "components:\n  - ../some folder/nfs\n"),
     (f"\ufeffcomponents:\n  # - {NFS}\n", f"\ufeffcomponents:\n  - {NFS}\n"),
     (f"components:\r\n  # - {NFS}\r\nx: 1\r\n", f"components:\r\n  - {NFS}\r\nx: 1\r\n"),
-    (f"x: 1\n# components:\n#   - {NFS}", f"x: 1\ncomponents:\n  - {NFS}"),
     (f"x: ☂ 🌂\ncomponents:\n  # 🌂\n  # - {NFS}\n", f"x: ☂ 🌂\ncomponents:\n  # 🌂\n  - {NFS}\n"),
     (f"components:\n  # - {NFS}\n  # - {NFS}\n", f"components:\n  - {NFS}\n  # - {NFS}\n"),
 ]
@@ -142,26 +137,3 @@ def test_add_lists_component_once_and_keeps_other_lines() -> None:
         with pytest.raises(UsageError, match="cannot be edited automatically") as refused:
             kustomization.add(text.encode(), "../../../site/a")
         assert refused.value.hint == "list ../../../site/a under `components` there"
-
-
-IMAGE = ImageEntry("REGISTRY/a", "REGISTRY/b", "1.0")
-ENTRY = '- name: REGISTRY/a\n    newName: REGISTRY/b\n    newTag: "1.0"\n'
-
-
-def test_entry_of_an_image_is_added_or_replaced() -> None:
-    for text, expected in [
-        ("# top\nresources: []\n", f"# top\nresources: []\nimages:\n  {ENTRY}"),
-        (
-            "images:\n  - name: REGISTRY/a\n    newTag: '2' # kept\n# next\nlabels: []\n",
-            f"images:\n  {ENTRY.rstrip()} # kept\n# next\nlabels: []\n",
-        ),
-        ("images:\n  - name: x\n    newTag: y\n", f"images:\n  {ENTRY}  - name: x\n    newTag: y\n"),
-        ("images:\n- name: x\n  newTag: y\n", f"images:\n{ENTRY.replace('    ', '  ')}- name: x\n  newTag: y\n"),
-    ]:
-        edited = kustomization.set_image(text.encode(), IMAGE, "k.yaml")
-        assert edited.decode() == expected
-        assert IMAGE in kustomization.images(edited)
-        assert kustomization.set_image(edited, IMAGE, "k.yaml") == edited
-    for text in ("images: [{name: REGISTRY/a, newTag: x}]\n", "images: {}\n"):
-        with pytest.raises(UsageError, match="cannot be edited automatically"):
-            kustomization.set_image(text.encode(), IMAGE, "k.yaml")

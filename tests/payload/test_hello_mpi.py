@@ -57,12 +57,6 @@ def test_program_prints_values_of_keys_in_the_folder(keys: Path, specs: Path) ->
     assert json.loads(lines[5])["keys"] == 4
 
 
-def test_program_reports_key_missing_in_the_environment(keys: Path, specs: Path) -> None:
-    lines = hello(specs, MLPACK_ENV_DIR=str(keys), DATASET_DIR="/data")
-    assert lines[2] == "rank 0: EMPTY has not arrived"
-    assert json.loads(lines[-1])["keys"] == 1
-
-
 def test_rank_writes_all_lines_in_one_write(keys: Path, specs: Path) -> None:
     """The lines of two ranks then do not mix. A datagram socket shows the writes: it keeps them apart."""
     reader, writer = socket.socketpair(type=socket.SOCK_DGRAM)

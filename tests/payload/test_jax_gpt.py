@@ -21,12 +21,6 @@ def test_texts_are_those_of_the_folder_or_the_standard_library(tmp_path: Path) -
     assert sum(map(len, corpus.texts(tmp_path / "absent"))) == 4_000_000
 
 
-def test_text_in_another_encoding_is_refused_with_its_path(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"\xff")
-    with pytest.raises(corpus.TextError, match=r"a\.txt: .*utf-8"):
-        list(corpus.texts(tmp_path))
-
-
 def test_windows_overlap_and_short_text_is_refused() -> None:
     with pytest.raises(corpus.TextError, match="the text has 400 tokens; at least 401 are needed"):
         windows(tokens=400)

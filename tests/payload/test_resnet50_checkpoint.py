@@ -37,27 +37,12 @@ def test_interrupted_save_keeps_last_checkpoint(tmp_path: Path, monkeypatch: pyt
     assert checkpoint.load(tmp_path).step == 7
 
 
-def test_load_refuses_truncated_file(tmp_path: Path) -> None:
-    for keep in (0, 1000):
-        checkpoint.save(tmp_path, example())
-        path = tmp_path / "checkpoint.npz"
-        path.write_bytes(path.read_bytes()[:keep])
-        with pytest.raises(checkpoint.CheckpointError, match="move it away to start anew"):
-            checkpoint.load(tmp_path)
-
-
 def test_load_refuses_flipped_bit(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, example())
     path = tmp_path / "checkpoint.npz"
     content = bytearray(path.read_bytes())
     content[content.index(example().weights[3].tobytes())] ^= 1
     path.write_bytes(content)
-    with pytest.raises(checkpoint.CheckpointError, match="move it away to start anew"):
-        checkpoint.load(tmp_path)
-
-
-def test_load_refuses_other_arrays(tmp_path: Path) -> None:
-    np.savez(tmp_path / "checkpoint.npz", x=np.zeros(3))
     with pytest.raises(checkpoint.CheckpointError, match="move it away to start anew"):
         checkpoint.load(tmp_path)
 

@@ -77,15 +77,6 @@ def test_statistics_are_the_mean_of_all_ranks(tmp_path: Path, on_ranks: Callable
     assert checkpoint.load(tmp_path).weights[1] == [8 * TARGETS.mean()]
 
 
-def test_rank_0_prints_progress(
-    tmp_path: Path, on_ranks: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    on_ranks(2, lambda own: train(job(tmp_path, own, log_every=3), Replica()))
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["step 1/8", "step 3/8", "step 6/8", "step 8/8"]
-    assert "loss 10.6667, " in lines[0]
-
-
 def test_resumed_run_ends_like_an_uninterrupted_one(tmp_path: Path, on_ranks: Callable[..., list[Any]]) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
@@ -142,17 +133,6 @@ def test_unreadable_checkpoint_stops_all_ranks(tmp_path: Path, on_ranks: Callabl
     errors = on_ranks(2, lambda own: train(job(tmp_path, own), Replica()))
     assert [type(error) for error in errors] == [ranks.AgreedError] * 2
     assert "rank 0: " in str(errors[1])
-
-
-def test_full_disk_stops_all_ranks(
-    tmp_path: Path, on_ranks: Callable[..., list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
-        raise checkpoint.CheckpointError("the disk is full")
-
-    monkeypatch.setattr(checkpoint, "save", fail)
-    errors = on_ranks(2, lambda own: train(job(tmp_path, own), Replica()))
-    assert [str(error) for error in errors] == ["rank 0: the disk is full"] * 2
 
 
 def test_learning_rate_warms_up_to_a_peak_and_falls(tmp_path: Path) -> None:

@@ -39,13 +39,6 @@ def test_all_ranks_raise_the_problem_of_one(on_ranks: Callable[..., list[Any]]) 
     assert {str(error) for error in errors} == {"rank 1: the disk is full"}
 
 
-def test_agreed_error_is_printed_by_rank_0_only(
-    on_ranks: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert on_ranks(3, lambda own: own.leave(ranks.AgreedError("one\ntwo"))) == [1, 1, 1]
-    assert capsys.readouterr().err == "ERROR: one\nERROR: two\n"
-
-
 def test_error_of_one_rank_names_the_rank_and_aborts_the_job(
     on_ranks: Callable[..., list[Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ settings = importlib.import_module("settings")
 MODEL = "/v1/models/resnet50"
 ABOUT = "/weights/checkpoint.npz, 30 steps"
 NO_REQUEST = 'expected {"instances": [image, ...]}, an image being a list of rows of pixels of 3 numbers'
+TOO_LARGE = "instances: expected numbers of 32 bits, found NaN or a larger one"
 LARGEST = 64 * 32 * 32 * 3 * 32 + 4096
 IMAGE = [[[0.5, 0.5, 0.5]] * 32] * 32
 
@@ -83,27 +84,12 @@ def test_malformed_request_is_refused(address: str) -> None:
         (b"[]", NO_REQUEST),
         (b'{"instances": [[1], [1, 2]]}', NO_REQUEST),
         (b'{"instances": [["a"]]}', NO_REQUEST),
+        (json.dumps({"instances": [IMAGE]}).replace("0.5", "NaN", 1).encode(), TOO_LARGE),
         (b'{"instances": 1}', "instances: expected Nx32x32x3 numbers, found one number"),
         (b'{"instances": []}', "instances: expected Nx32x32x3 numbers, found 0"),
         (b'{"instances": [[[[1, 2, 3]]]]}', "instances: expected Nx32x32x3 numbers, found 1x1x1x3"),
     ):
         status, text = ask(address, f"{MODEL}:predict", body)
-        assert (status, json.loads(text)) == (400, {"error": error})
-
-
-TOO_LARGE = "instances: expected numbers of 32 bits, found NaN or a larger one"
-TEXTS = "expected nothing but numbers in the images, found texts or objects"
-
-
-def test_number_out_of_range_is_refused(address: str) -> None:
-    for number, times, error in (
-        ("NaN", 1, TOO_LARGE),
-        ("9", 5000, NO_REQUEST),
-        ("[", 60_000, NO_REQUEST),
-        ('"', 66, TEXTS),
-    ):
-        body = json.dumps({"instances": [IMAGE]}).replace("0.5", number * times, 1)
-        status, text = ask(address, f"{MODEL}:predict", body.encode())
         assert (status, json.loads(text)) == (400, {"error": error})
 
 
@@ -132,9 +118,7 @@ ONE_NUMBER = b"Content-Length: expected one number"
     ("headers", "status", "error"),
     [
         (b"", b"411", b"expected a Content-Length"),
-        (b"Content-Length: -1\r\n", b"400", ONE_NUMBER),
         (b"Content-Length: 2\r\nContent-Length: 2\r\n", b"400", ONE_NUMBER),
-        (b"Content-Length: 999999999999999999\r\n", b"413", b"found 999999999999999999"),
         (b"Transfer-Encoding: chunked\r\n", b"411", b"found a Transfer-Encoding"),
     ],
 )
@@ -146,30 +130,6 @@ def test_invalid_content_length_is_refused(address: str, headers: bytes, status:
     assert error in answer
     assert answer.count(b"HTTP/1.1") == 1
     assert ask(address, "/healthz") == (200, "ok\n")
-
-
-def test_large_bodies_are_refused_above_their_total(
-    monkeypatch: pytest.MonkeyPatch, service: Any, address: str
-) -> None:
-    monkeypatch.setattr(serve, "_LARGEST_BODIES", 100)
-    body = json.dumps({"instances": 1}).encode()
-    with service.reserve(90):
-        assert ask(address, f"{MODEL}:predict", body)[0] == 503
-        assert ask(address, "/healthz")[0] == 200
-    assert ask(address, f"{MODEL}:predict", body)[0] == 400
-
-
-def test_failed_request_does_not_stop_the_server(
-    capsys: pytest.CaptureFixture[str], service: Any, address: str
-) -> None:
-    def fail(_images: np.ndarray) -> np.ndarray:
-        raise MemoryError("no memory for that")
-
-    service.predict = fail
-    body = json.dumps({"instances": [IMAGE]}).encode()
-    assert ask(address, f"{MODEL}:predict", body) == (500, '{"error": "MemoryError"}')
-    assert ask(address, "/healthz") == (200, "ok\n")
-    assert capsys.readouterr().err == "ERROR: MemoryError in a request: no memory for that\n"
 
 
 def test_request_in_progress_is_answered_after_sigterm(capsys: pytest.CaptureFixture[str], service: Any) -> None:

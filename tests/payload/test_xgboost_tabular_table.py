@@ -3,8 +3,6 @@
 import hashlib
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,23 +82,6 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_damaged_file_is_refused(tmp_path: Path) -> None:
-    for rows in ("", 'size,count,ripe,kind\n"1', "size,count,ripe,kind\n\udcff"):
-        write(tmp_path)
-        content = rows.encode(errors="surrogateescape")
-        (tmp_path / "fruit.csv").write_bytes(content)
-        text = (tmp_path / "croissant.json").read_text()
-        digest = hashlib.sha256(ROWS.encode()).hexdigest()
-        (tmp_path / "croissant.json").write_text(text.replace(digest, hashlib.sha256(content).hexdigest()))
-        assert len(problems(tmp_path)) == 1
-
-
-def test_table_with_one_class_is_refused(tmp_path: Path) -> None:
-    assert problems(write(tmp_path, ROWS.replace("pear", "plum"))) == [
-        "fruit.csv: expected two classes or more in 'kind', found 1"
-    ]
-
-
 def test_file_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
     for url in ("/etc/passwd", "../fruit.csv", "https://example.com/fruit.csv", None):
         assert problems(write(tmp_path, contentUrl=url)) == [
@@ -136,48 +117,3 @@ def test_sample_is_described_for_the_default_target(specs: Path) -> None:
     path = specs / "xgboost-tabular/croissant.json"
     file, types = table._checked(json.loads(path.read_text()), path, "diagnosis")  # noqa: SLF001 - the file is absent
     assert (file["contentUrl"], len(types), types["diagnosis"]) == ("breast_cancer.csv", 31, "sc:Text")
-
-
-READ = """
-import json, sys
-import mlcroissant
-
-def plain(value):
-    return value.decode() if isinstance(value, bytes) else value
-
-data = mlcroissant.Dataset(jsonld=sys.argv[1])
-records = [{key: plain(value) for key, value in record.items()} for record in data.records("patients")]
-print(json.dumps({"issues": sorted(data.metadata.issues.errors), "records": records}))
-"""
-
-
-def by_mlcroissant(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Read the table of a folder with MLCommons' own library, which uv installs from its lock into its cache."""
-    lock = Path(__file__).with_name("mlcroissant.txt")
-    uv = [str(Path(sys.executable).with_name("uv")), "run", "--quiet", "--no-project", "--isolated"]
-    python = [f"--python={sys.executable}", f"--with-requirements={lock}", "python", "-c", READ]
-    argv = [*uv, *python, str(folder / "croissant.json")]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.thorough
-def test_mlcroissant_accepts_the_description_and_reads_the_same_rows(specs: Path, tmp_path: Path) -> None:
-    description = json.loads((specs / "xgboost-tabular/croissant.json").read_text(encoding="utf-8"))
-    names = [field["name"] for field in description["recordSet"][0]["field"]]
-    kinds = ["malignant", "benign"]
-    rows = [[str(row + column / 8) for column in range(len(names) - 1)] + [kind] for row, kind in enumerate(kinds)]
-    text = "".join(",".join(cells) + "\n" for cells in (names, *rows))
-    (tmp_path / "breast_cancer.csv").write_text(text, encoding="utf-8")
-    description["distribution"][0]["sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    (tmp_path / "croissant.json").write_text(json.dumps(description), encoding="utf-8")
-
-    done = by_mlcroissant(tmp_path)
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["issues"] == []
-    read = table.read_table(tmp_path, "diagnosis")
-    records = answer["records"]
-    assert [[record[f"patients/{name}"] for name in read.features] for record in records] == read.values.tolist()
-    assert [record["patients/diagnosis"] for record in records] == [
-        read.classes[int(number)] for number in read.targets
-    ]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from packager.base.values import replace
 from packager.service.store.models import StoredDefinition, StoredJob, StoredTemplate
 from packager.service.store.quota import Quota
-from packager.service.store.store import NewJob
 
 if TYPE_CHECKING:
     from packager.service.store.store import Store
@@ -30,10 +29,10 @@ JOB = StoredJob(
 
 def add_job(store: Store, job: StoredJob, *, limits: Quota | None = None) -> None:
     """Store a job, and the template and the definition of JOB if they do not exist; raise the error of the store."""
-    if store.revisions.template("t") is None:
+    if store.revisions.find(StoredTemplate, "t") is None:
         store.revisions.add(StoredTemplate(name="t", body="{}", author="ada"))
         store.revisions.add(StoredDefinition(name="d", body="{}", author="ada", template="t"))
-    store.add_job(NewJob(job, "ada", limits or Quota()))
+    store.add_job(job, "ada", limits or Quota())
 
 
 def change_job(store: Store, release: str, **changes: Any) -> bool:

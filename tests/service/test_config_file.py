@@ -23,14 +23,14 @@ if TYPE_CHECKING:
             "projects: {a: {}, b: {}}",
             (
                 "1:19: shares the namespace of the kubeconfig with a, where nothing keeps their jobs and storage apart "
-                "(give each a namespace of its own, or set unsafe_shared_namespaces: true)"
+                "(give each a namespace of its own)"
             ),
         ),
         (
             "namespace: ml\nprojects: {a: {}, b: {namespace: ml}}",
             (
                 "2:19: shares the namespace ml with a, where nothing keeps their jobs and storage apart "
-                "(give each a namespace of its own, or set unsafe_shared_namespaces: true)"
+                "(give each a namespace of its own)"
             ),
         ),
         ("a: [", "2:1: not valid YAML: did not find expected node content while parsing a flow node"),
@@ -168,17 +168,13 @@ def test_projects_inherit_missing_settings_from_the_server(tmp_path: Path) -> No
     assert [(project.name, project.namespace) for project in alone.values()] == [("default", "of-kubeconfig")]
 
 
-def test_projects_in_one_namespace_are_refused_without_unsafe_shared_namespaces(tmp_path: Path) -> None:
+def test_projects_in_the_namespace_of_the_kubeconfig_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "server.yaml"
     file.write_text("projects: {a: {}, b: {namespace: ml}}\n", encoding="utf-8")
     settings = config_file.read(file)
-    assert permissions.warnings(permissions.of_settings(settings, "jobs")) == []
-    with pytest.raises(UsageError, match="the projects a, b share the namespace ml"):
+    assert permissions.of_settings(settings, "jobs").keys() == {"a", "b"}
+    with pytest.raises(UsageError, match="the project b shares the namespace ml with a"):
         permissions.of_settings(settings, "ml")
-    file.write_text("projects: {a: {}, b: {}}\nunsafe_shared_namespaces: true\n", encoding="utf-8")
-    assert permissions.warnings(permissions.of_settings(config_file.read(file), "ml")) == [
-        "WARNING: the projects a, b share the namespace ml, where nothing keeps their jobs and storage apart"
-    ]
 
 
 def test_read_reports_faulty_issuer_url_and_roles(tmp_path: Path) -> None:

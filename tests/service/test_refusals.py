@@ -14,6 +14,7 @@ import pytest
 from packager.base.values import convert
 from packager.service.access.tokens import create
 from packager.service.config import ProjectConfig
+from packager.service.store.models import StoredDefinition, StoredTemplate
 from tests.service import bodies
 from tests.service.api.conftest import COUNTDOWN
 from tests.service.fake import FakeCluster
@@ -201,7 +202,12 @@ class Tenants(Site):
         tokens = sorted((token.name, token.role) for token in store.tokens.all())
         kept = (job.goal, job.title, len(self.get("/v1/jobs").json()["items"]), tokens)
         return str(
-            [kept, store.revisions.templates(), store.revisions.definitions(), sorted(map(str, self.cluster.objects))]
+            [
+                kept,
+                store.revisions.current(StoredTemplate),
+                store.revisions.current(StoredDefinition),
+                sorted(map(str, self.cluster.objects)),
+            ]
         )
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from packager.site.example import QUESTIONS, text
+import pytest
+
+from packager.base.errors import UsageError
+from packager.site.example import QUESTIONS, create, text
 from packager.site.read import parsed
 
 
@@ -14,7 +17,6 @@ def test_example_is_valid_with_every_line_uncommented() -> None:
     config = parsed(Path("site.yaml"), "\n".join(lines).encode()).config
     assert config.registry == "registry.example.com/team"
     assert config.tolerations
-    assert [override.queue for override in config.overrides] == ["vision", None]
 
 
 def test_example_has_values_that_were_given() -> None:
@@ -22,3 +24,10 @@ def test_example_has_values_that_were_given() -> None:
     assert values.keys() == QUESTIONS.keys()
     config = parsed(Path("site.yaml"), text(values).encode()).config
     assert (config.registry, config.root, config.queue, config.pull_secret) == tuple(values.values())
+
+
+def test_create_refuses_invalid_answer(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    with pytest.raises(UsageError, match="is not valid"):
+        create(path, {"registry": "a b"}, force=False)
+    assert not path.exists()

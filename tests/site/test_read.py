@@ -8,7 +8,7 @@ import pytest
 
 from packager.base.errors import ToolError, UsageError
 from packager.package.options import OPTIONS
-from packager.site.read import parsed, read
+from packager.site.read import find, parsed, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,12 +26,6 @@ tolerations:
   - {key: train, operator: Exists, effect: NoSchedule}
 options:
   shared-memory: {SHM_SIZE: 8Gi}
-overrides:
-  - package: "hello-*"
-    queue: small
-    options: {shared-memory: {SHM_SIZE: 1Gi}}
-  - labels: {mode: inference}
-    storage: {scratch: }
 """
 
 
@@ -45,7 +39,7 @@ def problems(path: Path, text: str | bytes) -> list[str]:
 def test_read_accepts_complete_file_and_empty_file(tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     path.write_text(COMPLETE, encoding="utf-8")
-    assert read(path).config.overrides[0].queue == "small"
+    assert read(path).config.queue == "user-queue"
     path.write_text("# nothing\n", encoding="utf-8")
     assert read(path).config.registry is None
 
@@ -65,7 +59,6 @@ def test_read_reports_all_problems_with_their_places(tmp_path: Path) -> None:
         "options: {shared-memry: {}, queue: {}, gpu: {GPU_COUNT: 0}}\n"
         'nodeSelector: {"a b": c}\n'
         "tolerations: [{key: node-role.kubernetes.io/master}, {key: a, efect: NoSchedule}]\n"
-        "overrides: [{queue: a}]\n"
     )
     storages = (
         "scratch, host-path, nfs, pvc, output-host-path, output-nfs, output-pvc, dataset-host-path, dataset-nfs, "
@@ -91,7 +84,6 @@ def test_read_reports_all_problems_with_their_places(tmp_path: Path) -> None:
         "7:16: expected a key such as pool or example.com/pool, found the key 'a b'",
         "8:21: no package may tolerate the taint of the control plane",
         "8:63: unknown key 'efect' (did you mean 'effect'?)",
-        '9:13: expected `package` or `labels`, which say for which packages this is (package: "resnet50-*")',
     ]
 
 
@@ -111,18 +103,49 @@ def test_read_refuses_hostile_or_wrong_file(tmp_path: Path) -> None:
             'storage: {pvc: {OUTPUT_CLAIM: "a\\nX=1"}}\n',
             "1:31: expected the name of an object in Kubernetes, found 'a\\nX=1'",
         ),
-        (
-            "overrides: [{package: 'a b'}]\n",
-            "1:23: expected a package's name, in which * stands for any characters, found 'a b'",
-        ),
         (b"registry: \xff\n", "1:11: expected UTF-8 text, found other bytes"),
     ):
         assert problems(tmp_path / "site.yaml", text) == [problem]
 
 
-def test_option_of_override_adds_to_values_of_defaults(tmp_path: Path) -> None:
-    text = (
-        "options: {service-account: {SERVICE_ACCOUNT: trainer}}\n"
-        "overrides: [{package: a, options: {service-account: }}]\n"
-    )
-    assert parsed(tmp_path / "site.yaml", text.encode()).config.overrides
+def test_values_of_a_site_are_those_of_options_and_short_keys(tmp_path: Path) -> None:
+    site = parsed(tmp_path / "site.yaml", COMPLETE.encode())
+    assert site.ids == {"uid": 2000, "gid": 3000, "fs_group": 4000}
+    assert site.storage == ("pvc",)
+    assert site.options == ("queue", "placement", "pull-secret", "shared-memory")
+    assert site.values == {
+        "OUTPUT_CLAIM": "results",
+        "DATASET_CLAIM": "dataset",
+        "SHM_SIZE": "8Gi",
+        "QUEUE": "user-queue",
+        "PULL_SECRET": "registry",
+    }
+    assert site.placement == {
+        "nodeSelector": {"pool": "train"},
+        "tolerations": [{"key": "train", "operator": "Exists", "effect": "NoSchedule"}],
+    }
+    empty = parsed(tmp_path / "site.yaml", b"")
+    assert (empty.entries, empty.storage, empty.options, empty.config.registry) == ((), (), (), None)
+
+
+def test_find_returns_nearest_file_above(tmp_path: Path) -> None:
+    config, folder = tmp_path / "config.yaml", tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    assert find(folder, config) is None
+    config.touch()
+    assert find(folder, config) == config
+    (tmp_path / "mlpack-site.yaml").touch()
+    assert find(folder, config) == tmp_path / "mlpack-site.yaml"
+    (tmp_path / "a" / "mlpack-site.yaml").touch()
+    assert find(folder, config) == tmp_path / "a" / "mlpack-site.yaml"
+
+
+def test_find_ignores_file_that_came_with_a_package(tmp_path: Path) -> None:
+    package = tmp_path / "hello"
+    (package / "quickstart").mkdir(parents=True)
+    (package / "manifest.json").touch()
+    (package / "mlpack-site.yaml").touch()
+    (package / "quickstart" / "mlpack-site.yaml").touch()
+    assert find(package / "quickstart", tmp_path / "none") is None
+    (tmp_path / "mlpack-site.yaml").touch()
+    assert find(package / "quickstart", tmp_path / "none") == tmp_path / "mlpack-site.yaml"

@@ -19,23 +19,15 @@ _STAMP = "k8s.io/component-base/version"
 
 @dataclass(frozen=True)
 class Build:
-    """A Go module below `go/`, and the programs to build from it.
+    """A Go module below `go/`, and the programs to build from it."""
 
-    Attributes:
-        name: The name of its folder, and of the folder of its programs on the node: /run/bin/<name>.
-        packages: The main packages to build.
-        duration: The duration of the build on two cores, as text.
-        variables: The variables that the linker sets.
-        manifests: The files of required modules that are stored with the programs, as (module, path in it).
-        is_busy: Whether the programs run so long that the compiler should inline functions. A build without inlining
-            takes a fifth less processor time. `entry` does not depend on it: the programs behave the same.
-    """
-
-    name: str
-    packages: tuple[str, ...]
-    duration: str
-    variables: tuple[tuple[str, str], ...] = ()
-    manifests: tuple[tuple[str, str], ...] = ()
+    name: str  # of its folder, and of the folder of its programs on the node: /run/bin/<name>
+    packages: tuple[str, ...]  # the main packages to build
+    duration: str  # of the build on two cores
+    variables: tuple[tuple[str, str], ...] = ()  # that the linker sets
+    manifests: tuple[tuple[str, str], ...] = ()  # files of required modules to store, as (module, path in it)
+    # Whether the programs run so long that the compiler should inline functions: a build without that takes a fifth
+    # less processor time. `entry` does not depend on it, as the programs behave the same.
     is_busy: bool = field(default=False, repr=False)
 
     @property
@@ -44,17 +36,10 @@ class Build:
         return SOURCES / "go" / self.name
 
     @property
-    def folder(self) -> Path:
-        """The folder of the program, which may be that of another module."""
-        return SOURCES / "go" / pins.PROGRAMS.get(self.name, self.name)
-
-    @property
     def entry(self) -> Path:
         """The folder in the cache, which depends on the versions, flags and architecture."""
         digest = hashlib.sha256(repr(self).encode())
         files = {str(file.relative_to(self.sources)): file for file in self.sources.rglob("*") if file.is_file()}
-        if self.folder != self.sources:
-            files["main.go"] = self.folder / "main.go"
         for path, file in sorted(files.items()):
             digest.update(path.encode() + b"\0" + file.read_bytes())
         return CACHE / "programs" / platform.machine() / f"{self.name}-{digest.hexdigest()[:16]}"
@@ -133,10 +118,8 @@ GITOPS = Build(
         ("github.com/fluxcd/kustomize-controller", "config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"),
     ),
 )
-# Not for the cluster: `python -m tests.argocd` runs them. Both repo-servers are built from the same program.
-ARGOCD, ARGOCD_3_1 = (
-    Build(name, (".", "sigs.k8s.io/kustomize/kustomize/v5"), "about 10 minutes") for name in ("argocd", "argocd-3.1")
-)
+# Not for the cluster: `python -m tests.argocd` runs them.
+ARGOCD = Build("argocd", (".", "sigs.k8s.io/kustomize/kustomize/v5"), "about 10 minutes")
 ARGOCD_OCI = Build("argocd-oci", (".",), "about 3 minutes")
 # Debian's mounts no images. Only `python -m tests.imagevolumes` has a cluster with this one.
 CONTAINERD = Build(
@@ -191,9 +174,8 @@ def _build(build: Build, go: Path) -> None:
     compiler = ["-gcflags", "all=-dwarf=false" + ("" if build.is_busy else " -l")]
     linker = ["-ldflags", "-s -w" + "".join(f" -X {variable}={value}" for variable, value in build.variables)]
     with cache_entry(build.entry) as folder:
-        requirements = ("-modfile", build.sources / "go.mod") if build.folder != build.sources else ()
-        command = bound(go, "build", *requirements, *compiler, *linker, "-o", f"{folder}/", *build.packages)
-        run(command, cwd=build.folder, env=env)
+        command = bound(go, "build", *compiler, *linker, "-o", f"{folder}/", *build.packages)
+        run(command, cwd=build.sources, env=env)
         for module, path in build.manifests:
             home = run([go, "list", "-m", "-f", "{{.Dir}}", module], cwd=build.sources, env=env).strip()
             origin, target = Path(home, path), folder / Path(path).name

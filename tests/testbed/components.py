@@ -28,19 +28,12 @@ _LINES_SHOWN = 15
 
 @dataclass(frozen=True)
 class Component:
-    """A process of the node.
+    """A process of the node."""
 
-    Attributes:
-        name: The name for messages and commands.
-        argv: The program and its arguments, with paths on the node.
-        port: The port on which it listens when it is up; None if it listens on none.
-        ready: A further check that it is up; returns False or raises ToolError if it is not.
-    """
-
-    name: str
-    argv: tuple[str, ...]
-    port: int | None = None
-    ready: Callable[[Node], bool] = lambda _: True
+    name: str  # for messages and commands
+    argv: tuple[str, ...]  # the program and its arguments, with paths on the node
+    port: int | None = None  # on which it listens when it is up; None if it listens on none
+    ready: Callable[[Node], bool] = lambda _: True  # a further check; returns False or raises ToolError
 
     @property
     def log(self) -> Path:

@@ -32,9 +32,6 @@ _REQUIRED = {
     "argocd": {
         "github.com/argoproj/argo-cd/v3": versions.ARGO_CD,
     },
-    "argocd-3.1": {
-        "github.com/argoproj/argo-cd/v3": versions.ARGO_CD_3_1,
-    },
     "argocd-oci": {
         "github.com/argoproj/argo-cd/v3": versions.ARGO_CD_OCI,
     },
@@ -66,9 +63,6 @@ _RESOLVE = {
 }
 """How Go finds the modules that only programs need, where tests need modules that are not to be had."""
 
-PROGRAMS = {"argocd-3.1": "argocd"}
-"""The modules without a program, and the folder of the program that is built with their requirements."""
-
 TOOLCHAINS = {"argocd-oci": f"go{versions.GO_OF_ARGO_CD_OCI}"}
 """The toolchains of modules that require a newer one than the machine needs to have."""
 
@@ -96,10 +90,8 @@ def write(go: Path) -> None:
                 run([go, "mod", "edit", f"-require={module}@v{version}"], cwd=folder, env=env)
             if "k8s.io/kubernetes" in modules:
                 _replace_staging(go, folder, modules["k8s.io/kubernetes"])
-            program = folder.parent / PROGRAMS.get(name, name)
-            modfile = ("-modfile", folder / "go.mod") if program != folder else ()
             command, *arguments = _RESOLVE.get(name, ("mod", "tidy"))
-            run([go, command, *arguments, *modfile], cwd=program, env=env)
+            run([go, command, *arguments], cwd=folder, env=env)
 
 
 def _replace_staging(go: Path, folder: Path, version: str) -> None:

@@ -25,18 +25,10 @@ def run(
     env: Mapping[str, str] | None = None,
     outlives_us: bool = False,
 ) -> str:
-    """Run a program to its end, and return its standard output.
+    """Run a program to its end, and return its standard output. Raises ToolError if that is missing or fails.
 
-    Args:
-        argv: The program and its arguments.
-        text: The standard input of the program; None for an empty one.
-        source: A file that replaces the standard input.
-        cwd: The current folder of the program.
-        env: Variables that are added to this process's environment.
-        outlives_us: Whether the program continues if this process is killed.
-
-    Raises:
-        ToolError: The program is missing, or its exit code is not 0.
+    Its standard input is `text` or the file `source`; `env` is added to this process's environment. It ends when this
+    process is killed, unless `outlives_us`.
     """
     command = [str(part) for part in argv]
     if shutil.which(command[0], path=PATH) is None:

@@ -31,9 +31,9 @@ COSIGN = "3.1.3"
 DISTRIBUTION, GO_CONTAINERREGISTRY = "3.1.2", "0.22.1"
 """Registries that packages are pushed to. The second has the API of referrers, which the first lacks."""
 
-ARGO_CD, ARGO_CD_3_1, ARGO_CD_OCI = "3.2.12", "3.1.16", "3.6.1"
-"""Argo CD's repo-server, which takes packages from registries and renders their overlays, and that of the first release
-that does. Of the third only the client of registries can be built as a module."""
+ARGO_CD, ARGO_CD_OCI = "3.2.12", "3.6.1"
+"""Argo CD's repo-server, which takes packages from registries and renders their overlays. Of the second only the client
+of registries can be built as a module."""
 
 GO_OF_ARGO_CD_OCI = "1.27.3"
 """The toolchain that its go.mod requires, a module of its own: the others are built with an older one."""

@@ -45,20 +45,6 @@ def evaluated(mlpack: Mlpack, tmp_path: Path) -> Path:
     return tmp_path / "hello-mpi"
 
 
-@pytest.mark.thorough
-def test_package_may_be_sealed_with_several_workloads(mlpack: Mlpack, evaluated: Path, kubectl: Path) -> None:
-    done = mlpack("verify", "-v", evaluated, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (0, "")
-    assert "multi-node creates 3 ConfigMap, 1 Job, 1 MPIJob\n" in done.stderr
-    assert "single-node creates 3 ConfigMap, 1 Job, 1 Pod\n" in done.stderr
-
-
-def test_sealed_workload_may_be_edited(mlpack: Mlpack, evaluated: Path, kubectl: Path) -> None:
-    replace(evaluated / OVERLAY / "pod.yaml", 'memory: "128Mi"', "memory: 512Mi")
-    done = mlpack("verify", evaluated, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (0, "")
-
-
 @pytest.mark.parametrize("name", [pytest.param("evaluated", marks=pytest.mark.thorough), "package"])
 def test_workload_added_by_an_edit_is_refused(
     mlpack: Mlpack, request: pytest.FixtureRequest, kubectl: Path, name: str

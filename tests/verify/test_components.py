@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.files import replace
 from tests.verify.test_edits import LIST, _listed_digest
 
@@ -100,47 +98,6 @@ def test_files_that_no_overlay_reads_are_problems(mlpack: Run, package: Path, ku
     hint = "delete it, or list its folder under `components`"
     lines = [f"{folder / name}: {message} ({hint})" for name in ("evil.yaml", "kustomization.yaml")]
     assert (done.code, done.stdout.splitlines()) == (5, lines)
-
-
-@pytest.mark.thorough
-def test_component_of_site_places_pods_beside_those_of_its_namespace_only(
-    mlpack: Run, package: Path, kubectl: Path
-) -> None:
-    form = "podAffinity"
-    term = "labelSelector: {}, topologyKey: topology.kubernetes.io/zone"
-    required = f"{form}: {{requiredDuringSchedulingIgnoredDuringExecution: [{{{term}}}]}}"
-    file = _add_component(package, f"{{op: add, path: /spec/affinity, value: {{{required}}}}}")
-    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
-    text = file.read_text(encoding="utf-8")
-    for more in ("namespaceSelector: {}", "namespaces: [others]"):
-        file.write_text(text.replace(term, f"{term}, {more}"), encoding="utf-8")
-        done = mlpack("verify", package, "--kubectl", kubectl)
-        assert (done.code, done.stdout.count(f"[0].{more.partition(':')[0]}")) == (5, 1), done.stdout
-        weighted = f"[{{weight: 1, podAffinityTerm: {{{term}, {more}}}}}]"
-        preferred = f"{form}: {{preferredDuringSchedulingIgnoredDuringExecution: {weighted}}}"
-        file.write_text(text.replace(required, preferred), encoding="utf-8")
-        done = mlpack("verify", package, "--kubectl", kubectl)
-        assert (done.code, done.stdout.count("\n")) == (5, 1)
-        assert f"[0].podAffinityTerm.{more.partition(':')[0]}: no build makes this field" in done.stdout
-
-
-MERGED = "  - target: {kind: Pod}\n    patch: '{kind: Pod, metadata: {name: x}, spec: {nodeSelector: {pool: train}}}'\n"
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("placement", ["first", "last"])
-def test_component_and_option_that_place_pods_are_merged_in_either_order(
-    placement: str, mlpack: Run, package: Path, tmp_path: Path, kubectl: Path
-) -> None:
-    (tmp_path / "ours").mkdir()
-    (tmp_path / "ours/kustomization.yaml").write_text(f"{COMPONENT}{MERGED}", encoding="utf-8")
-    option = ("--with", "placement", "--set", "NODE_SELECTOR=disk=ssd", "--overlay", "single-node")
-    commands = [option, ("--with", str(tmp_path / "ours"), "--overlay", "single-node")]
-    for arguments in commands if placement == "first" else commands[::-1]:
-        assert mlpack("configure", package, *arguments).code == 0
-    assert mlpack("verify", package, "--kubectl", kubectl).code == 0
-    rendered = mlpack("render", package, "single-node", "--kubectl", kubectl).stdout
-    assert "disk: ssd\n    pool: train\n" in rendered
 
 
 def test_placement_without_effect_is_a_problem(mlpack: Run, package: Path, kubectl: Path) -> None:

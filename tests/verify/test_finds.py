@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import pytest
 import yaml
 
-from packager.kubernetes.kubectl.kustomize import Rendered
 from packager.kubernetes.manifest import Manifest
 from packager.package.opened import opened
 from packager.rendering import kustomization
 from packager.rendering.overlay import RenderedOverlay
-from packager.verify import Checks, containers, names, objects, references, schema, security, verify
+from packager.verify import containers, names, objects, references, schema, security
 from tests.broken import build
 
 if TYPE_CHECKING:
@@ -33,11 +31,6 @@ ODD: tuple[Any, ...] = (None, True, 0, -1, 2**70, "", "x", [], {}, [[]], {"a": [
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A package whose kustomization the tests overwrite."""
     return build(tmp_path_factory.mktemp("package") / "hello-mpi")
-
-
-def _rendering(*manifests: Any) -> Any:
-    text = yaml.safe_dump_all(manifests)
-    return mock.patch("packager.rendering.render.kustomize", return_value=Rendered(text, ()))
 
 
 def _every(value: Any, *above: str | int) -> Iterator[tuple[str | int, ...]]:
@@ -66,36 +59,6 @@ def test_checks_handle_any_value_in_any_field(hello_mpi: Path) -> None:
                 assert all(str(problem) for problem in check(overlay))
             for fault in schema.faults(manifest, ("1.37",)):
                 assert str(overlay.problem(overlay.manifests[0], fault.location, fault.message))
-
-
-def test_verify_handles_any_rendered_document(hello_mpi: Path) -> None:
-    document: Any
-    for document in (None, [], "text", 7, {}, {"kind": []}, {"metadata": 1}, {"kind": "Pod", "spec": []}):
-        with opened(hello_mpi) as opened_package, _rendering(document):
-            verify(opened_package, Checks())
-
-
-INVALID = {
-    "9" * 5000: "there is no 999",
-    "a/" * 3000: "there is no a/a/",
-    "a\0b": "there is no 'a\\x00b'",
-    "\ud7ff\udfff": "kustomization.yaml:",
-    ".": "includes itself",
-    "..": "has no kustomization.yaml",
-    "": "expected a path",
-    7: "expected a path",
-}
-
-
-def test_invalid_path_in_kustomization_is_a_finding(package: Path, hello_mpi: Path) -> None:
-    """The fuzzer found a name that is too long for the system to look up."""
-    content = yaml.safe_load((hello_mpi / SINGLE / "kustomization.yaml").read_text(encoding="utf-8"))
-    for entry, message in INVALID.items():
-        for key in ("resources", "components"):
-            (package / SINGLE / "kustomization.yaml").write_text(yaml.safe_dump({**content, key: [entry]}))
-            with opened(package) as opened_package, _rendering({}):
-                problems = verify(opened_package, Checks()).problems
-            assert any(message in str(problem) for problem in problems), message
 
 
 def test_kustomization_is_read_with_any_value_in_a_field(package: Path, hello_mpi: Path) -> None:

@@ -82,16 +82,6 @@ def test_manifest_without_name_is_found() -> None:
         assert messages(names.check, text) == [f"{place}: metadata.name: '' is not a valid name: {form}"]
 
 
-def test_longest_valid_names_and_labels_are_accepted() -> None:
-    for text in [
-        f"kind: StatefulSet\nmetadata: {{name: {'a' * 61}}}\nspec: {{replicas: 10}}\n",
-        JOB_SET.replace("NAME", "a" * 45),
-        "kind: JobSet\nmetadata: {name: a}\n",
-        "kind: Job\nmetadata: {name: a, labels: {empty: '', case: A_b.c-d}}\n",
-    ]:
-        assert messages(names.check, text) == []
-
-
 WITH_MAP = """\
 kind: ConfigMap
 metadata: {name: settings}
@@ -174,14 +164,6 @@ def test_volume_item_with_missing_key_is_found() -> None:
     assert messages(references.check, text) == [
         "file.yaml:10:49: Pod p: spec.volumes[0].configMap.items[0].key: the ConfigMap settings has no key 'x'"
     ]
-
-
-def test_existing_or_optional_key_is_accepted() -> None:
-    for line in [
-        "env: [{name: A, valueFrom: {configMapKeyRef: {name: settings, key: EPOCH, optional: true}}}]",
-        "volumeMounts: [{name: code, mountPath: /code, subPath: EPOCHS}]",
-    ]:
-        assert messages(references.check, f"{WITH_MAP}      {line}\n") == []
 
 
 MPI_JOB = """\
@@ -272,10 +254,3 @@ def test_mpijobs_that_need_the_same_secret_are_found() -> None:
     message = "MPIJob j and this workload both need the Secret j-ssh (give it another name)"
     [problem] = messages(names.check, f"{MPI_JOB}---\n{MPI_JOB}")
     assert problem.endswith(f"MPIJob j: metadata.name: {message}")
-
-
-def test_config_map_named_like_that_of_mpi_operator_is_found() -> None:
-    config = "kind: ConfigMap\nmetadata: {name: j-config}\n---\n"
-    message = "mpi-operator creates a ConfigMap of this name for the MPIJob (give it another name)"
-    assert messages(names.check, config + MPI_JOB) == [f"file.yaml:2:18: ConfigMap j-config: metadata.name: {message}"]
-    assert messages(names.check, config.replace("j-config", "config") + MPI_JOB) == []

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.kubernetes import mountpath
-from packager.package.opened import opened
 from packager.verify import containers, names, objects, podspec, references
 from tests import demo, written
-from tests.broken import build, seal
-from tests.files import replace
+from tests.broken import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,7 +181,7 @@ def test_valid_mount_path_is_accepted() -> None:
             assert mountpath.complaint(path) is None
 
 
-@pytest.mark.parametrize("path", ["", "/etc", "/a:b"])
+@pytest.mark.parametrize("path", ["/etc", "/a:b"])
 def test_invalid_output_dir_is_refused_by_lint_configure_and_verify(
     path: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
 ) -> None:
@@ -194,16 +191,12 @@ def test_invalid_output_dir_is_refused_by_lint_configure_and_verify(
     package = build(tmp_path / "hello-mpi")
     done = mlpack("configure", package, "--set", f"OUTPUT_DIR={path}")
     assert (done.code, done.stderr) == (2, f"error: --set OUTPUT_DIR: {complaint}\n")
-    if path == "relative":
-        return  # the kubelet makes it absolute
     env = package / "quickstart/k8s/mlops/single-node/mlops.env"
     text = env.read_text(encoding="utf-8").replace("OUTPUT_DIR=ROOT/hello-mpi/output", f"OUTPUT_DIR={path}")
     env.write_text(text, encoding="utf-8")
     line = text.splitlines().index(f"OUTPUT_DIR={path}") + 1
     verified = mlpack("verify", package, "--kubectl", kubectl)
     assert verified.code == 5
-    if path == "/home/mlpack":
-        return  # the finding is about the other of the two mounts
     assert all(problem.startswith(f"{env}:{line}:1: ") for problem in verified.stdout.splitlines())
 
 
@@ -224,23 +217,6 @@ def test_invalid_config_map_key_is_found() -> None:
             problem.message == f"ConfigMap c: data.{key}: {key!r} is not a valid key of a ConfigMap: "
             "use at most 253 letters, digits and '-._'"
         )
-
-
-def test_file_name_that_is_not_a_valid_key_is_found(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
-    base = package / "quickstart/common/mpi/k8s/mlops/base"
-    shutil.copy(base / "identity.sh", base / "a+b.sh")
-    replace(base / "kustomization.yaml", "      - identity.sh\n", "      - identity.sh\n      - a+b.sh\n")
-    with opened(package) as whole:
-        seal(whole)
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    problem = "'a+b.sh' is not a valid key of a ConfigMap: use at most 253 letters, digits and '-._' (rename it)"
-    assert (done.code, done.stdout.splitlines()) == (
-        5,
-        [
-            f"{base}/kustomization.yaml:11:9: ConfigMap hello-mpi-runtime-{overlay}: data.a+b.sh: {problem}"
-            for overlay in ("multi-node", "single-node")
-        ],
-    )
 
 
 def test_run_policy_out_of_range_is_found() -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import yaml
 
 from packager.package.opened import opened
-from packager.verify import MOST_NOTES, security
+from packager.verify import security
 from packager.verify.taken import notes
 from tests import demo, written
 from tests.broken import seal
@@ -102,14 +101,6 @@ def test_note_names_service_that_is_open_to_the_outside() -> None:
         assert messages(text.replace(kind, "ClusterIP")) == []
 
 
-def test_note_names_ingress_host_once() -> None:
-    text = (
-        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: i}\n"
-        "spec: {rules: [{host: bank.example}, {host: bank.example}]}\n"
-    )
-    assert messages(text) == ["4:23: single-node takes requests to the host 'bank.example' from outside of the cluster"]
-
-
 def test_notes_name_queues_and_their_classes() -> None:
     text = """\
 apiVersion: batch/v1
@@ -153,21 +144,6 @@ def test_note_names_image_that_mlops_env_does_not_name(package: Path, kubectl: P
     line = 1 + pod.read_text().partition("evil.example")[0].count("\n")
     message = "the pods of single-node run the image 'evil.example/x:1', which mlops.env does not name"
     assert done.stderr == f"note: {pod}:{line}:14: {message}\n"
-
-
-@pytest.mark.thorough
-def test_more_notes_than_anyone_reads_are_a_problem(package: Path, kubectl: Path, mlpack: Mlpack) -> None:
-    pod = package / SINGLE / "pod.yaml"
-    first, *others = pod.read_text().split("        limits:\n")
-    taken = [f"          a.example/x{number}: 0\n" for number in range(MOST_NOTES)]
-    text = "        limits:\n".join((first, "".join((*taken[::2], others[0])), "".join((*taken[1::2], *others[1:]))))
-    pod.write_text(text.replace("\nspec:\n", "\nspec:\n  priorityClassName: high\n", 1))
-    with opened(package) as changed:
-        seal(changed)
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    message = "1,001 images, objects, files and resources need a note, more than anyone reads"
-    assert f"{package}: {message} (at most 1,000 are allowed)\n" in done.stdout + done.stderr
 
 
 def test_verify_lists_fetched_files_of_each_overlay(mlpack: Mlpack, tmp_path: Path) -> None:

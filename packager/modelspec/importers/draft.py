@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import reduce
 from itertools import pairwise
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 from packager.base.names import IMAGE, IMAGE_PATH, REGISTRY, TAG, split_registry
 from packager.base.problems import show
 from packager.base.values import FieldsError, Value, convert
-from packager.modelspec.importers.source import ValueOrigin, decided
+from packager.modelspec.importers.source import Ledger, ValueOrigin, decided, invalid, printable
 from packager.modelspec.model import Spec
 from packager.package.options import KEYS
 from packager.workloads.program import references
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.yamlio import Location
-    from packager.modelspec.importers.source import Ledger
+    from packager.modelspec.importers.source import ForeignValue, Given
 
 LONGEST_NAME = 40
 """The most characters of the name of a model or an overlay (`packager.base.fields.Label`)."""
@@ -34,14 +36,15 @@ class DraftFile(Value, frozen=True):
     executable: bool = False
 
 
-class Draft:
+class Draft(Ledger):
     """A model folder in the making: the spec as plain values, files, and what the command that builds it needs."""
 
-    def __init__(self, source: str, kind: str, header: str, ledger: Ledger) -> None:
+    def __init__(self, source: str, kind: str, verb: str) -> None:
+        super().__init__()
         self.source = source  # the imported file, as the user named it
         self.kind = kind  # of the file, such as "an MxJob"
-        self.header = header  # the first line of the spec, without `#`
-        self.ledger = ledger
+        name = printable(source.replace("\\", "/").rpartition("/")[2])
+        self.header = f"Imported from {name} by `mlpack import {verb}`."  # the first line of the spec, without `#`
         self.data: dict[str, Any] = {}
         self.origins: dict[Location, ValueOrigin] = {}
         self.files: list[DraftFile] = []
@@ -49,34 +52,51 @@ class Draft:
         self.site: dict[str, str] = {}  # the values of the options, for `site.env`
         self.namespace: str | None = None  # that the file names
 
+    def check(self) -> None:
+        """Raise SpecError with all problems, if there are any."""
+        if self.problems:
+            raise invalid(self.source, self.kind, self.problems)
+
+    def at(self, location: Location) -> Any:
+        """Return the value at `location` in the spec."""
+        data: Any = self.data
+        return reduce(getitem, location, data)
+
     def put(self, location: Location, value: Any, origin: ValueOrigin | str) -> None:
         """Set the value at `location` in the spec; create missing mappings and lists on the way."""
         node: Any = self.data
-        for step, following in pairwise(location):
-            empty: Any = [] if isinstance(following, int) else {}
-            if isinstance(step, int) and step == len(node):
-                node.append(empty)
-            elif isinstance(step, str) and step not in node:
-                node[step] = empty
+        for step, following in pairwise((*location, None)):
+            if isinstance(node, dict):
+                node.setdefault(step, None)
+            elif step == len(node):
+                node.append(None)
+            if following is None:
+                node[step] = value
+            elif node[step] is None:
+                node[step] = [] if isinstance(following, int) else {}
             node = node[step]
-        last = location[-1]
-        if isinstance(last, int) and last == len(node):
-            node.append(value)
-        else:
-            node[last] = value
         self.origins[location] = decided(origin) if isinstance(origin, str) else origin
+
+    def put_given(self, location: Location, given: Given | None) -> None:
+        """Set the value at `location` in the spec, if there is one."""
+        if given is not None:
+            self.put(location, given.value, given.origin)
+
+    def put_whole(self, location: Location, entry: ForeignValue | None, low: int, high: int) -> None:
+        """Set the whole number of an entry at `location` in the spec, if there is one."""
+        if entry and (number := entry.whole(low, high)) is not None:
+            self.put(location, number, entry.origin)
 
     def note(self, origin: ValueOrigin, message: str, hint: str | None = None) -> None:
         """Add a finding at the origin of a value."""
-        self.ledger.findings.append(origin.problem(message, hint))
+        self.findings.append(origin.problem(message, hint))
 
     def option(self, option: str, **site: str) -> str:
         """Note that a build needs an option, unless a value is invalid; return the arguments that switch it on."""
         for key, value in site.items():
             if complaint := KEYS[key].complaint(value):
                 return f"--with {option}, and another {key}: {complaint}"
-        if option not in self.options:
-            self.options.append(option)
+        self.options = list(dict.fromkeys((*self.options, option)))
         self.site |= site
         return " ".join((f"--with {option}", *(f"--site {key}={value}" for key, value in site.items())))
 
@@ -85,23 +105,19 @@ class Draft:
         origin = decided(origin) if isinstance(origin, str) else origin
         form = re.fullmatch(IMAGE, reference)
         digest, tag = ((form["digest"] or "")[1:], (form["tag"] or "")[1:]) if form else ("", "")
-        repository = reference.removesuffix(f"@{digest}") if digest else reference
-        registry, name = split_registry(repository.removesuffix(f":{tag}") if tag else repository)
+        registry, name = split_registry(reference.removesuffix(f"@{digest}").removesuffix(f":{tag}"))
         parts = ((REGISTRY, registry or "docker.io"), (IMAGE_PATH, name), (TAG, tag or "latest"))
-        is_valid = form and len(reference) <= _LONGEST_IMAGE and all(re.fullmatch(*part) for part in parts)
-        if not is_valid:
+        if not form or len(reference) > _LONGEST_IMAGE or not all(re.fullmatch(*part) for part in parts):
             message = f"expected an image as REGISTRY/NAME:TAG, found {show(reference)}"
-            hint = "--image REPOSITORY:TAG imports it with another image"
-            self.ledger.problems.append(origin.problem(message, hint))
+            self.problems.append(origin.problem(message, "--image REPOSITORY:TAG imports it with another image"))
             return
         self.put((*place, "registry"), registry or "docker.io", origin if registry else "the usual one")
         self.put((*place, "name"), name, origin)
-        if tag:
-            self.put((*place, "tag"), tag, origin)
+        if tag or not digest:
+            self.put((*place, "tag"), tag or "latest", origin if tag else "the usual one")
         if digest:
             self.put((*place, "digest"), digest, origin)
         elif not tag:
-            self.put((*place, "tag"), "latest", "the usual one")
             message = f"the image {reference} has no tag: 'latest' may be another image tomorrow"
             self.note(origin, message, "--image REPOSITORY:TAG names one")
 
@@ -114,35 +130,26 @@ class Draft:
             spec = convert(self.data, Spec)
         except FieldsError:
             return  # loading the spec reports it
-        taken: dict[Location, tuple[str, str | None]] = {}
         for index, name in spec.pairs():
-            variant = spec.variants[index]
-            overlay = spec.planned_overlay(variant, name)
-            run = overlay.run(variant.run)
+            overlay = spec.planned_overlay(spec.variants[index], name)
+            run = overlay.run(spec.variants[index].run)
             amounts = {amount.key: amount.value for amount in overlay.amounts(run)}
-            holders: tuple[Location, ...] = ((), ("variants", index), ("overlays", name))
-            for holder in holders:
-                for key in self._at(holder).get("environment", ()):
+            places: tuple[Location, ...] = ((), ("variants", index), ("overlays", name))
+            for place in places:
+                for key in [*self.at(place).get("environment", ())]:
                     if reason := overlay.refused(key, run):
-                        taken.setdefault((*holder, "environment", key), (reason, amounts.get(key)))
-        for location, (reason, amount) in taken.items():
-            holder, key = location[:-1], str(location[-1])
-            value = self._at(holder).pop(key)
-            origin = self.origins.pop(location)
-            if value == amount:
-                self.note(origin, f"{key} is set by the package, to the same value")
-                continue
-            other = f"MODEL_{key}"
-            self.put((*holder, other), value, origin)
-            hint = f"a program that reads {key} finds the package's value"
-            self.note(origin, f"{key} becomes {other}: {reason}", hint)
-            _replace_references(self._at(holder[:-1]), key, other)
+                        self._rename(place, key, reason, amounts.get(key))
 
-    def _at(self, location: Location) -> Any:
-        node: Any = self.data
-        for step in location:
-            node = node[step]
-        return node
+    def _rename(self, place: Location, key: str, reason: str, amount: str | None) -> None:
+        value = self.at(place)["environment"].pop(key)
+        origin = self.origins.pop((*place, "environment", key))
+        if value == amount:
+            self.note(origin, f"{key} is set by the package, to the same value")
+            return
+        other = f"MODEL_{key}"
+        self.put((*place, "environment", other), value, origin)
+        self.note(origin, f"{key} becomes {other}: {reason}", f"a program that reads {key} finds the package's value")
+        _replace_references(self.at(place), key, other)
 
 
 def _replace_references(node: Any, key: str, other: str) -> None:
@@ -157,10 +164,7 @@ def _replace_references(node: Any, key: str, other: str) -> None:
 def named(original: str, *, prefix: str, longest: int = LONGEST_NAME) -> str:
     """Return `original` as a name of a model or an overlay: lower case, and each run of other characters one '-'.
 
-    Args:
-        original: The name in the imported file.
-        prefix: The prefix for a name that does not begin with a letter.
-        longest: The most characters of the result.
+    A name that does not begin with a letter gets the prefix.
     """
     lower = re.sub(r"[^a-z0-9]+", "-", original.lower()).strip("-")
     if not re.match("[a-z]", lower):

@@ -1,4 +1,4 @@
-"""Puts the roles of an operator's job into an overlay: programs, variables, policies, names.
+"""JobImport: reads the roles of an operator's job, and puts them into an overlay.
 
 Tests: modelspec/importers/test_mxjob.py.
 """
@@ -6,6 +6,7 @@ Tests: modelspec/importers/test_mxjob.py.
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
@@ -13,36 +14,44 @@ from packager.base.problems import Problem, show
 from packager.base.values import Value
 from packager.modelspec.importers import pods
 from packager.modelspec.importers.draft import named, one_line
-from packager.modelspec.importers.source import (
-    ForeignValue,
-    Given,
-    by_option,
-    invalid,
-    template,
-)
+from packager.modelspec.importers.source import LOST, Given, by_option, decided, invalid, template
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
 from packager.workloads.mpijob.checks import by_mpi
 from packager.workloads.program import references
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from packager.base.yamlio import Location
     from packager.modelspec.importers.draft import Draft
     from packager.modelspec.importers.pods import Container
+    from packager.modelspec.importers.source import ForeignValue, Rules
 
 _BY_THE_SERVER = ("name", "generateName", "creationTimestamp", "uid", "resourceVersion", "generation", "managedFields")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_COMPUTING_OPTIONS = ("shared-memory", "host-network")
 _INT32 = (1 << 31) - 1
 _RESTARTS = 3
 _SHORTEST_TTL = 60
-_POLICIES = {
-    "cleanPodPolicy": ("is not carried over: a finished set deletes pods that still run", None),
-    "suspend": ("is not carried over: a deployed package runs", "the option queue holds it back"),
-    "RuntimeId": ("is not carried over: names need no random part", None),
-    "successPolicy": ("is not carried over: all workers have to end well", None),
-}
+FIELDS: Rules = MappingProxyType(
+    {
+        **pods.FIELDS,
+        "cleanPodPolicy": ("is not carried over: a finished set deletes pods that still run", None),
+        "suspend": ("is not carried over: a deployed package runs", "the option queue holds it back"),
+        "RuntimeId": ("is not carried over: names need no random part", None),
+        "successPolicy": ("is not carried over: all workers have to end well", None),
+        "managedBy": (LOST, "the option queue is for Kueue"),
+        "network": ("is not carried over: the package sets its own", None),
+        "startupPolicy": ("is not carried over: all pods start together", None),
+        "backoffLimit": ("is not carried over: a pod cannot join again", "retries of the overlay"),
+        "completionMode": ("is not carried over: it is Indexed", None),
+        "activeDeadlineSeconds": (LOST, "deadline of the overlay"),
+        "enableDynamicWorker": ("is not carried over: the number of workers is fixed", None),
+        "sshAuthMountPath": ("is not carried over: the package mounts the keys itself", None),
+        "launcherCreationPolicy": ("is not carried over: the launcher waits for the workers itself", None),
+        "mainContainer": ("is not carried over: a pod of a package has one container", None),
+    }
+)
+"""The fields of jobs and their pods that no spec has; of an operator's job, other code reads some of them first."""
 
 
 class Role(Value, frozen=True):
@@ -56,12 +65,274 @@ class Role(Value, frozen=True):
     port: Given
 
 
+class JobImport:
+    """The import of one job into an overlay."""
+
+    def __init__(self, draft: Draft, root: ForeignValue, image: str | None, overlay: str) -> None:
+        self.draft = draft
+        self.root = root
+        self.image = image  # in place of its own
+        self.place: Location = ("overlays", overlay)
+
+    @property
+    def overlay(self) -> dict[str, Any]:
+        """The overlay, as far as it is put."""
+        values: dict[str, Any] = self.draft.data.get("overlays", {}).get(self.place[1], {})
+        return values
+
+    @property
+    def variables(self) -> set[str]:
+        """The names of the variables and the secrets of all pods."""
+        return {*self.overlay.get("environment", ()), *self.draft.data.get("secrets", ())}
+
+    def read_role(  # noqa: PLR0913, PLR0917 - what kinds of jobs differ in
+        self,
+        name: str,
+        entry: ForeignValue,
+        template: ForeignValue | None,
+        count: Given | None,
+        container: str = "",
+        port: str = "",
+        *,
+        is_required: bool = False,
+    ) -> Role | None:
+        """Return a role; None, with a problem, if it is not valid, and without one if it has no pods.
+
+        Args:
+            name: The name of the role.
+            entry: The role in the job.
+            template: The template of its pods.
+            count: The number of its pods; None for a number that is not valid.
+            container: The name of the container that computes; the first one if no container has it.
+            port: The name of the port on which the pods find each other.
+            is_required: Whether a container has to have this name.
+        """
+        if template is None:
+            entry.refuse("the key 'template' is missing", at_key=True)
+            return None
+        read = pods.read(template, container, self.draft, port, is_required=is_required)
+        if read is None or count is None or count.value == 0:
+            return None
+        number = port_of(template, port) if port else None
+        given = number.given(number.whole(1, 65_535)) if number else Given(None, decided("the operator's default"))
+        return Role(name, count, entry, template, read, given)
+
+    def put(self, location: Location, value: Any, origin: Any) -> None:
+        """Put a value into the overlay."""
+        self.draft.put((*self.place, *location), value, origin)
+
+    def put_set(self, way: str, roles: Sequence[Role], origin: Any, holders: Sequence[ForeignValue]) -> None:
+        """Put a JobSet whose pods find each other in a way of `RENDEZVOUS`; `holders` have the job's policies."""
+        self.put(("rendezvous",), way, origin)
+        names = {name for role in roles for name in RENDEZVOUS[way].names(role.name, is_plain=True)}
+        for role in roles:
+            self.put(("roles", role.name), {}, role.entry.origin)
+        self._put_shared(roles, way, RENDEZVOUS[way].refused)
+        self._put_programs(roles, names)
+        self.put_policies(holders, roles)
+
+    def put_job(
+        self,
+        role: Role,
+        holders: Sequence[ForeignValue],
+        reserved: Callable[[str], str | None] = lambda _: None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Put a Job for a role; its environment has other variables unless the role sets them."""
+        self._put_shared([role], None, reserved)
+        for key, value in (environment or {}).items():
+            if key not in self.overlay.get("environment", {}):
+                self.put(("environment", key), value, "what the operator sets")
+        self._put_program((), role.container, self.variables)
+        pods.put_resources(self.draft, self.place, role.container.resources)
+        self.put_policies(holders, [role])
+
+    def _put_shared(self, roles: Sequence[Role], way: str | None, reserved: Callable[[str], str | None]) -> None:
+        self.put_images(sorted(roles, key=lambda role: role.name in ("worker", "node")))
+        self.put_directory(roles)
+        self.put_gpus(way, roles)
+        self.put_environments(roles, reserved)
+
+    def put_images(self, roles: Sequence[Role]) -> None:
+        """Put the image of the last role, which computes; a role with another image gets its own."""
+        entries: dict[str, ForeignValue] = {}
+        for role in roles:
+            own = role.container.image
+            if self.image is not None and own:
+                own.leave("is replaced by --image")
+            elif self.image is None and own is None:
+                role.template.refuse("the container has no image", "--image REPOSITORY:TAG sets one")
+            elif own and own.text():
+                entries[role.name] = own
+        if self.image is not None:
+            self.draft.put_image(self.image, by_option("--image"))
+        elif entries:
+            last = [*entries.values()][-1]
+            main = next(entry for entry in entries.values() if entry.value == last.value)
+            self.draft.put_image(str(main.value), main.origin)
+            for name, entry in entries.items():
+                if entry.value != main.value:
+                    self.draft.put_image(str(entry.value), entry.origin, (*self.place, "roles", name, "image"))
+
+    def put_directory(self, roles: Sequence[Role]) -> None:
+        """Put the working directory, if it is the same for all roles."""
+        given = [role.container.directory for role in roles]
+        is_shared = len({folder and folder.value for folder in given}) == 1
+        for folder in filter(None, given):
+            if is_shared:
+                self.put(("workdir",), folder.value, folder.origin)
+            else:
+                message = "workingDir is not carried over: the roles start in different folders"
+                self.draft.note(folder.origin, message, "the image's own is used: set WORKDIR in the image")
+
+    def put_gpus(self, way: str | None, roles: Sequence[Role]) -> None:
+        """Note the option for GPUs, of which a site has one number for all pods, and put `gpu` of roles.
+
+        The key `gpu` of a role decides about GPUs, shared memory and the node's network together. If some roles request
+        GPUs, these roles get all three.
+        """
+        asked = [gpus for role in roles for gpus in role.container.gpus]
+        for gpus in asked:
+            if (gpus.count, gpus.vendor) == (asked[-1].count, asked[-1].vendor):
+                pods.put_gpus(self.draft, [gpus])
+            else:
+                gpus.entry.leave(f"becomes {asked[-1].count} of {asked[-1].vendor}: all pods with GPUs get the same")
+        needing = {role.name for role in roles if (role.container.gpus if asked else role.container.options)}
+        for role in roles if way and needing else ():
+            computes = RENDEZVOUS[way or "none"].computes
+            if (not computes or role.name in computes) and role.name not in needing:
+                reason = f"it asks for no {'GPUs' if asked else 'such options'}"
+                self.put(("roles", role.name, "gpu"), False, reason)
+            elif role.name in needing and computes and role.name not in computes:
+                asking = role.container.gpus[0].entry if role.container.gpus else role.entry
+                self.put(("roles", role.name, "gpu"), True, asking.origin)
+            if role.name not in needing and role.container.options:
+                message = f"{role.name} does not get the option {' or '.join(role.container.options)}"
+                problem = role.entry.problem(message, "gpu: true of the role gives it, and GPUs", at_key=True)
+                self.draft.findings.append(problem)
+
+    def put_environments(self, roles: Sequence[Role], reserved: Callable[[str], str | None]) -> None:
+        """Put the variables that all roles share into the overlay, and the others into their roles."""
+        mounted = self.draft.data.get("environment", {})
+        kept: dict[str, dict[str, Given]] = {role.name: {} for role in roles}
+        for role in roles:
+            for name, given in role.container.environment.items():
+                secret = "another role reads it from a Secret" if name in self.draft.data.get("secrets", {}) else None
+                if reason := secret or reserved(name):
+                    self.draft.note(given.origin, f"{name} is not carried over: {reason}")
+                elif name not in mounted:
+                    kept[role.name][name] = given
+                elif given.value != mounted[name]:
+                    message = f"{name} becomes {show(mounted[name])}, where the claim is mounted"
+                    self.draft.note(given.origin, message)
+        first = kept[roles[0].name]
+        common = {
+            name
+            for name, given in first.items()
+            if all(name in values and values[name].value == given.value for values in kept.values())
+        }
+        for role_name, values in kept.items():
+            for name, given in values.items():
+                if name not in common:
+                    self.put(("roles", role_name, "environment", name), given.value, given.origin)
+                elif values is first:
+                    self.put(("environment", name), given.value, given.origin)
+
+    def _put_programs(self, roles: Sequence[Role], names: Iterable[str]) -> None:
+        """Put each role's number of pods, resources and program; a program that all roles share into the overlay.
+
+        `names` are those of the variables by which pods find each other.
+        """
+        programs = [role.container.program for role in roles]
+        foreign = {name for part in programs[0] for word in part or () for name in references(word)} - self.variables
+        is_shared = not foreign and programs == programs[:1] * len(programs) and programs[0] != (None, None)
+        if is_shared:
+            self._put_program((), roles[0].container, self.variables)
+        for role in roles:
+            self.put(("roles", role.name, "replicas"), role.count.value, role.count.origin)
+            if not is_shared:
+                of_role = {*self.variables, *role.container.environment, *names}
+                self._put_program(("roles", role.name), role.container, of_role)
+            pods.put_resources(self.draft, (*self.place, "roles", role.name), role.container.resources)
+
+    def _put_program(self, place: Location, container: Container, known: Iterable[str]) -> None:
+        """Put command and args, with references to variables not in `known` escaped."""
+        for key, given in (("command", container.command), ("args", container.args)):
+            if given is not None:
+                self.put((*place, key), [pods.escaped(word, known) for word in given.value], given.origin)
+        if container.command is None and container.args is None:
+            self.put((*place, "command"), [], "none: the image's own entrypoint")
+
+    def put_policies(self, holders: Iterable[ForeignValue], roles: Sequence[Role]) -> None:
+        """Put restarts, limits of time, priority and queue into an overlay, or report them."""
+        holders = [*holders]
+        self._put_retries(holders, roles)
+        self._put_scheduling(holders, roles)
+        for holder in holders:
+            self.draft.put_whole((*self.place, "deadline"), holder.child("activeDeadlineSeconds"), 1, _INT32)
+            limit = holder.child("ttlSecondsAfterFinished")
+            seconds = limit.whole(0, _INT32) if limit else None
+            if limit and seconds is not None:
+                if seconds < _SHORTEST_TTL:
+                    message = f"becomes {_SHORTEST_TTL} seconds, found {seconds}"
+                    limit.leave(message, "sooner, no one would see the result")
+                self.put(("ttl",), max(seconds, _SHORTEST_TTL), limit.origin)
+
+    def _put_scheduling(self, holders: Iterable[ForeignValue], roles: Sequence[Role]) -> None:
+        """Put the priority, if it is the same for all pods, and the queue."""
+        scheduling = [policy for holder in holders if (policy := holder.child("schedulingPolicy"))]
+        own = [role.template.at("spec", "priorityClassName") for role in roles]
+        of_all = [policy.at("priorityClass") for policy in scheduling]
+        entries = [entry for entry in (*own, *of_all) if entry is not None]
+        if len({entry.text() for entry in entries}) == 1 and (any(of_all) or None not in own):
+            self.put(("priority_class",), entries[0].text(), entries[0].origin)
+        else:
+            for entry in entries:
+                entry.leave("is not carried over: all pods of a workload have the same")
+        for policy in scheduling:
+            if (queue := policy.at("queue")) and (text := queue.text()):
+                queue.leave("is the option queue of a site", self.draft.option("queue", QUEUE=text))
+            for entry in policy.children():
+                if entry.key not in ("queue", "priorityClass"):
+                    entry.leave("is not carried over: Kueue starts all pods together")
+
+    def _put_retries(self, holders: Iterable[ForeignValue], roles: Sequence[Role]) -> None:
+        limits = [limit for holder in holders if (limit := holder.child("backoffLimit"))]
+        policies: list[ForeignValue] = []
+        for role in roles:
+            for entry in (role.entry.child("restartPolicy"), role.template.at("spec", "restartPolicy")):
+                text = entry.text() if entry else None
+                if entry and text in ("Never", "OnFailure", "Always", "ExitCode"):
+                    policies.append(entry)
+                elif entry and text is not None:
+                    entry.refuse(f"expected Never, OnFailure, Always or ExitCode, found {show(text)}")
+        restarting = [entry for entry in policies if entry.value != "Never"]
+        number = _RESTARTS if restarting else 0
+        if limits:
+            number = limits[0].whole(0, _INT32) or 0
+            if number > 100:
+                limits[0].leave("becomes 100, the most that a spec allows")
+                number = 100
+        by_code = [entry for entry in restarting if entry.value == "ExitCode"]
+        # A JobSet has one list of codes for all pods: if some pods restart after any code, no code is permanent.
+        is_set = "roles" in self.overlay
+        is_permanent = is_set and number > 0 and bool(by_code) and by_code == restarting
+        for entry in restarting:
+            codes = ", and exit codes 1 to 127 are retried too" if entry in by_code and not is_permanent else ""
+            cause = "an exit code above 127" if is_permanent else "a failure"
+            scope = "all pods start" if is_set else "the job starts"
+            entry.leave(f"is {entry.value}: after {cause} {scope} again, at most {number} times{codes}")
+        if sources := (*limits, *restarting, *policies):
+            self.put(("retries",), number, sources[0].origin)
+        if is_permanent:
+            self.put(("permanent_exit_codes",), "1-127", by_code[0].origin)
+
+
 def documents(text: bytes, name: str, kind: str) -> list[yamlio.Document]:
     """Return the documents of a YAML or JSON file, without empty ones. Raises SpecError if it is not valid."""
     found, problems = yamlio.load_all(text, name)
     if problems:
-        rendered = list(template(text, name, "Helm", "render it first: helm template"))
-        raise invalid(name, kind, rendered or problems)
+        raise invalid(name, kind, template(text, name, "Helm", "render it first: helm template") or problems)
     return [document for document in found if document.data is not None]
 
 
@@ -79,20 +350,18 @@ def expected(name: str, kind: str, message: str, found: list[yamlio.Document]) -
     return invalid(name, kind, [found[0].problem((), message) if found else Problem(name, 1, 1, message)])
 
 
-def port_of(template: ForeignValue, names: Iterable[str]) -> ForeignValue | None:
-    """Return the number of the first port of the pods that has one of the names."""
-    for item in template.items_at("spec", "containers"):
-        for port in item.items_at("ports") if isinstance(item.value, dict) else ():
-            if port.string("name") in names and (number := port.at("containerPort")):
-                return number
-    return None
+def port_of(pod_template: ForeignValue, name: str) -> ForeignValue | None:
+    """Return the number of the first port of the pods that has a name."""
+    containers = [item for item in pod_template.items("spec", "containers") if isinstance(item.value, dict)]
+    ports = [port for container in containers for port in container.items("ports") if port.string("name") == name]
+    return next((number for port in ports if (number := port.at("containerPort"))), None)
 
 
 def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, framework: tuple[str, str]) -> None:
     """Put the name, the title and the framework; report the rest of the metadata."""
     metadata = root.child("metadata")
     originals = [metadata.at(key) for key in ("name", "generateName")] if metadata else []
-    original = next((entry for entry in originals if entry), None)
+    original = next(filter(None, originals), None)
     text = (original.text() if original else None) or ""
     if original is None or not text:
         (metadata or root).refuse("the name is missing", "set metadata.name")
@@ -101,8 +370,7 @@ def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, frame
     origin = original.origin if original else "no name"
     draft.put(("name",), name, origin)
     if original and name != text:
-        message = f"becomes {name!r}, found {show(text)}"
-        original.leave(message, f"names are in lower case, and at most {longest} long")
+        original.leave(f"becomes {name!r}, found {show(text)}", f"names are in lower case, and at most {longest} long")
     draft.put(("title",), one_line(text) or name, origin)
     draft.put(("framework",), *framework)
     for entry in metadata.children() if metadata else ():
@@ -111,200 +379,7 @@ def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, frame
         elif entry.key in _BY_THE_SERVER:
             entry.done()
         elif entry.value and not (isinstance(entry.value, dict) and [*entry.value] == [_LAST_APPLIED]):
-            entry.leave(hint="a kustomization of your own above the overlay can add it")
-
-
-def put_images(draft: Draft, place: Location, roles: list[Role], image: str | None) -> None:
-    """Put the image of the last role, which computes; a role with another image gets its own."""
-    if image is not None:
-        for one in roles:
-            if one.container.image:
-                one.container.image.leave("is replaced by --image")
-        draft.put_image(image, by_option("--image"))
-        return
-    for one in roles:
-        if one.container.image is None:
-            one.template.refuse("the container has no image", "--image REPOSITORY:TAG sets one")
-    entries = {one.name: one.container.image for one in roles if one.container.image and one.container.image.text()}
-    last = next(reversed(entries.values()), None)
-    if last is None:
-        return
-    main = next(entry for entry in entries.values() if entry.value == last.value)
-    draft.put_image(str(main.value), main.origin)
-    for role, entry in entries.items():
-        if entry.value != main.value:
-            draft.put_image(str(entry.value), entry.origin, (*place, "roles", role, "image"))
-
-
-def put_directory(draft: Draft, place: Location, roles: list[Role]) -> None:
-    """Put the working directory, if it is the same for all roles."""
-    folders = {_value(one.container.directory) for one in roles}
-    for one in roles:
-        given = one.container.directory
-        if given and len(folders) == 1:
-            draft.put((*place, "workdir"), given.value, given.origin)
-        elif given:
-            hint = "the image's own is used: set WORKDIR in the image"
-            draft.note(given.origin, "workingDir is not carried over: the roles start in different folders", hint)
-
-
-def put_gpus(draft: Draft, place: Location, way: str | None, roles: list[Role]) -> None:
-    """Note the option for GPUs, of which a site has one number for all pods, and put `gpu` of roles.
-
-    The key `gpu` of a role decides about GPUs, shared memory and the node's network together. If some roles request
-    GPUs, these roles get all three.
-    """
-    asked = [gpus for one in roles for gpus in one.container.gpus]
-    for gpus in asked:
-        if (gpus.count, gpus.vendor) == (asked[-1].count, asked[-1].vendor):
-            pods.put_gpus(draft, [gpus])
-        else:
-            gpus.entry.leave(f"becomes {asked[-1].count} of {asked[-1].vendor}: all pods with GPUs get the same")
-    options = {one.name: [key for key in one.container.options if key in _COMPUTING_OPTIONS] for one in roles}
-    needing = {one.name for one in roles if (one.container.gpus if asked else options[one.name])}
-    if way is None or not needing:
-        return
-    computing = RENDEZVOUS[way].computes
-    for one in roles:
-        computes, needs = not computing or one.name in computing, one.name in needing
-        if computes and not needs:
-            reason = f"it asks for no {'GPUs' if asked else 'such options'}"
-            draft.put((*place, "roles", one.name, "gpu"), False, reason)
-        elif needs and not computes:
-            asking = one.container.gpus[0].entry if one.container.gpus else one.entry
-            draft.put((*place, "roles", one.name, "gpu"), True, asking.origin)
-        if not needs and options[one.name]:
-            message = f"{one.name} does not get the option {' or '.join(options[one.name])}"
-            problem = one.entry.problem(message, "gpu: true of the role gives it, and GPUs", at_key=True)
-            draft.ledger.findings.append(problem)
-
-
-def put_environments(draft: Draft, place: Location, roles: list[Role], reserved: Callable[[str], str | None]) -> None:
-    """Put the variables that all roles share into the overlay, and the others into their roles."""
-    kept: dict[str, dict[str, Given]] = {one.name: {} for one in roles}
-    for one in roles:
-        for name, given in one.container.environment.items():
-            secret = "another role reads it from a Secret" if name in draft.data.get("secrets", {}) else None
-            if reason := secret or reserved(name):
-                draft.note(given.origin, f"{name} is not carried over: {reason}")
-            else:
-                kept[one.name][name] = given
-    mounted = draft.data.get("environment", {})
-    common = {
-        name
-        for name, given in kept[roles[0].name].items()
-        if all(name in values and values[name].value == given.value for values in kept.values())
-    }
-    for role, values in kept.items():
-        for name, given in values.items():
-            if name in mounted:
-                if given.value != mounted[name]:
-                    draft.note(given.origin, f"{name} becomes {show(mounted[name])}, where the claim is mounted")
-            elif name not in common:
-                draft.put((*place, "roles", role, "environment", name), given.value, given.origin)
-            elif role == roles[0].name:
-                draft.put((*place, "environment", name), given.value, given.origin)
-
-
-def put_programs(draft: Draft, place: Location, roles: list[Role], names: Iterable[str] | None = None) -> None:
-    """Put each role's number of pods, resources and program; a program that all roles share into the overlay.
-
-    References to variables that are neither the job's nor among `names` are escaped; None if any variable may exist.
-    """
-    first = roles[0].container
-    known = {*draft.data["overlays"][place[1]].get("environment", ()), *draft.data.get("secrets", ())}
-    programs = [(_value(one.container.command), _value(one.container.args)) for one in roles]
-    foreign = {name for part in programs[0] for word in part or () for name in references(word)} - known
-    is_shared = all(program == programs[0] for program in programs) and not foreign
-    if is_shared and programs[0] != (None, None):
-        put_program(draft, place, first, None)
-    for one in roles:
-        below: Location = (*place, "roles", one.name)
-        draft.put((*below, "replicas"), one.count.value, one.count.origin)
-        if not is_shared or programs[0] == (None, None):
-            of_role = {*known, *one.container.environment, *names} if names is not None else None
-            put_program(draft, below, one.container, of_role)
-        pods.put_resources(draft, below, one.container.resources)
-
-
-def put_program(draft: Draft, place: Location, container: Container, known: Iterable[str] | None) -> None:
-    """Put command and args, with references to variables not in `known` escaped; None if any variable may exist."""
-    for key, given in (("command", container.command), ("args", container.args)):
-        if given is not None:
-            words = given.value if known is None else [pods.escaped(word, known) for word in given.value]
-            draft.put((*place, key), words, given.origin)
-    if "roles" in place and container.command is None and container.args is None:
-        draft.put((*place, "command"), [], "none: the image's own entrypoint")
-
-
-def put_policies(draft: Draft, place: Location, holders: list[ForeignValue], roles: list[Role]) -> None:
-    """Put restarts, limits of time, priority and queue into an overlay, or report them."""
-    _put_retries(draft, place, holders, roles)
-    _put_scheduling(draft, place, holders, roles)
-    for holder in holders:
-        for key, low, name in (("activeDeadlineSeconds", 1, "deadline"), ("ttlSecondsAfterFinished", 0, "ttl")):
-            limit = holder.child(key)
-            number = limit.whole(low, _INT32) if limit else None
-            if limit and number is not None and name == "ttl" and number < _SHORTEST_TTL:
-                limit.leave(f"becomes {_SHORTEST_TTL} seconds, found {number}", "sooner, no one would see the result")
-                number = _SHORTEST_TTL
-            if limit and number is not None:
-                draft.put((*place, name), number, limit.origin)
-        for key, (message, hint) in _POLICIES.items():
-            if entry := holder.child(key):
-                entry.leave(message, hint)
-
-
-def _put_scheduling(draft: Draft, place: Location, holders: list[ForeignValue], roles: list[Role]) -> None:
-    """Put the priority, if it is the same for all pods, and the queue."""
-    scheduling = [policy for holder in holders if (policy := holder.child("schedulingPolicy"))]
-    own = [one.template.at("spec", "priorityClassName") for one in roles]
-    of_all = [policy.at("priorityClass") for policy in scheduling]
-    entries = [entry for entry in (*own, *of_all) if entry is not None]
-    if len({entry.text() for entry in entries}) == 1 and (any(of_all) or None not in own):
-        draft.put((*place, "priority_class"), entries[0].text(), entries[0].origin)
-    else:
-        for entry in entries:
-            entry.leave("is not carried over: all pods of a workload have the same")
-    for policy in scheduling:
-        if (queue := policy.at("queue")) and (text := queue.text()):
-            queue.leave("is the option queue of a site", draft.option("queue", QUEUE=text))
-        for entry in policy.children():
-            if entry.key not in ("queue", "priorityClass"):
-                entry.leave("is not carried over: Kueue starts all pods together")
-
-
-def _put_retries(draft: Draft, place: Location, holders: list[ForeignValue], roles: list[Role]) -> None:
-    is_set = "roles" in draft.data["overlays"][place[1]]
-    limits = [limit for holder in holders if (limit := holder.child("backoffLimit"))]
-    policies: list[ForeignValue] = []
-    for one in roles:
-        for entry in (one.entry.child("restartPolicy"), one.template.at("spec", "restartPolicy")):
-            text = entry.text() if entry else None
-            if entry and text in ("Never", "OnFailure", "Always", "ExitCode"):
-                policies.append(entry)
-            elif entry and text is not None:
-                entry.refuse(f"expected Never, OnFailure, Always or ExitCode, found {show(text)}")
-    restarting = [entry for entry in policies if entry.value != "Never"]
-    origins = [entry.origin for entry in (*restarting, *policies)]
-    number = _RESTARTS if restarting else 0
-    if limits:
-        given = limits[0].whole(0, _INT32) or 0
-        if given > 100:
-            limits[0].leave("becomes 100, the most that a spec allows")
-        number, origins = min(given, 100), [limits[0].origin]
-    by_code = [entry for entry in restarting if entry.value == "ExitCode"]
-    # A JobSet has one list of codes for all pods: if some pods restart after any code, no code is permanent.
-    is_permanent = is_set and number > 0 and bool(by_code) and by_code == restarting
-    for entry in restarting:
-        codes = ", and exit codes 1 to 127 are retried too" if entry in by_code and not is_permanent else ""
-        cause = "an exit code above 127" if is_permanent else "a failure"
-        scope = "all pods start" if is_set else "the job starts"
-        entry.leave(f"is {entry.value}: after {cause} {scope} again, at most {number} times{codes}")
-    if origins:
-        draft.put((*place, "retries"), number, origins[0])
-    if is_permanent:
-        draft.put((*place, "permanent_exit_codes"), "1-127", by_code[0].origin)
+            entry.leave(hint=pods.ABOVE)
 
 
 _OF_RANKS = ("x", "genv", "env")
@@ -320,24 +395,20 @@ def mpirun(draft: Draft, place: Location, entry: ForeignValue, words: list[str])
         if _WITHOUT_VALUE.fullmatch(name):
             continue
         value = value if equals else rest.pop(0) if rest else ""
-        variable, _, of_variable = value.partition("=")
-        if name in ("np", "n"):
+        variable, _, text = value.partition("=")
+        if name == "mca" and rest:
+            variable, text = f"OMPI_MCA_{value}", rest.pop(0)
+        elif name in ("np", "n"):
             if value.isdigit():
                 draft.put((*place, "processes"), int(value), entry.origin)
             continue
-        if name == "mca" and rest:
-            variable, of_variable = f"OMPI_MCA_{value}", rest.pop(0)
-        elif name not in _OF_RANKS or not of_variable:
+        elif name not in _OF_RANKS or not text:
             if name not in ("x", "bind-to"):
                 entry.note(f"of mpirun, {option} {value} is not carried over", "set it by a variable, if MPI needs it")
             continue
         is_secret = "it is read from a Secret" if variable in draft.data.get("secrets", ()) else None
-        if complaint := is_secret or by_mpi(variable) or pods.complaint_about(variable, of_variable):
+        if complaint := is_secret or by_mpi(variable) or pods.complaint_about(variable, text):
             entry.note(f"of mpirun, {variable} is not carried over: {complaint}")
         else:
-            draft.put((*place, "environment", variable), of_variable, entry.origin)
+            draft.put((*place, "environment", variable), text, entry.origin)
     return rest
-
-
-def _value(given: Given | None) -> Any:
-    return None if given is None else given.value

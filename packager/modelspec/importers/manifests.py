@@ -8,24 +8,26 @@ Tests: modelspec/importers/test_zoo.py.
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.base import yamlio
 from packager.base.problems import Problem, show
 from packager.modelspec.importers import jobs, pods
 from packager.modelspec.importers.draft import named
-from packager.modelspec.importers.pods import complaint_about, escaped
-from packager.modelspec.importers.source import ForeignValue, Ledger, Source, ValueOrigin, read_bytes
+from packager.modelspec.importers.source import LOST, ForeignValue, Given, Ledger, Source, read_bytes
 from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from packager.base.yamlio import Location
     from packager.modelspec.importers.draft import Draft
+    from packager.modelspec.importers.source import Rules
 
 _STORAGES = ("user-mounted-nfs", "user-allocated-pvc")
+_STORAGE = "--with nfs, or --with pvc"
 _MOST_FILES = 50
 _POD_OF = {
     "Pod": ("spec",),
@@ -33,13 +35,15 @@ _POD_OF = {
     "Deployment": ("spec", "template", "spec"),
 }
 """The location of the pod of each kind, in the order of preference for the package's image."""
-_SITE = {
-    "serviceAccountName": ("is not carried over", "--with service-account, if it needs one"),
-    "securityContext": ("is not carried over", "mlpack configure --uid, --gid"),
-    "volumes": ("is not carried over", "--with nfs, or --with pvc"),
-    "volumeMounts": ("is not carried over", "--with nfs, or --with pvc"),
-}
-"""The fields of a pod and its container that a site decides."""
+_FIELDS: Rules = MappingProxyType(
+    {
+        **pods.FIELDS,
+        "serviceAccountName": (LOST, "--with service-account, if it needs one"),
+        "securityContext": (LOST, "mlpack configure --uid, --gid"),
+        "volumes": (LOST, _STORAGE),
+        "volumeMounts": (LOST, _STORAGE),
+    }
+)
 _IDS = ("USER_ID", "GROUP_ID", "FS_ID", "USER_NAME", "GROUP_NAME")
 _START = 'MODEL_DIR="$0" && export MODEL_DIR && cd "$0" && exec "$@"'
 """Starts a program in a folder of the image and sets MODEL_DIR to the folder; a spec has no keys for these."""
@@ -64,7 +68,7 @@ def image(folder: str, root: Path, shown: str) -> ForeignValue | None:
     images: dict[str, ForeignValue] = {}
     for source in _sources(folder, root, shown, Ledger()):
         kind = source.root.string("kind")
-        for container in source.root.items_at(*_POD_OF[kind], "containers")[:1] if kind in _POD_OF else ():
+        for container in source.root.items(*_POD_OF[kind], "containers")[:1] if kind in _POD_OF else ():
             if entry := container.at("image"):
                 images.setdefault(kind, entry)
     return next((images[kind] for kind in _POD_OF if kind in images), None)
@@ -79,12 +83,12 @@ def put(draft: Draft, folder: str, root: Path, shown: str, own: ForeignValue) ->
         storages = [storage for storage in _STORAGES if plain_path(root, f"{below}/{storage}")]
         for other in storages[1:]:
             message = "is not carried over: storage is an option of a site"
-            draft.ledger.findings.append(Problem(f"{shown}{below}/{other}", 0, 0, message, "--with nfs, or --with pvc"))
+            draft.findings.append(Problem(f"{shown}{below}/{other}", 0, 0, message, _STORAGE))
         reader = _Use(draft, use)
-        for source in _sources("/".join((below, *storages[:1])), root, shown, draft.ledger):
+        for source in _sources("/".join((below, *storages[:1])), root, shown, draft):
             reader.put(source)
         reader.finish()
-    if "overlays" not in draft.data and not draft.ledger.problems:
+    if "overlays" not in draft.data and not draft.problems:
         own.refuse(f"expected a Pod, an MPIJob or a Deployment below {folder}, found none", at_key=True)
 
 
@@ -100,12 +104,12 @@ def _sources(folder: str, root: Path, shown: str, ledger: Ledger) -> Iterator[So
 
 
 class _Use:
-    """The manifests of one use."""
+    """The overlays of one use of a package, such as single-node."""
 
     def __init__(self, draft: Draft, use: str) -> None:
         self.draft = draft
         self.use = use
-        self.variables: dict[str, tuple[str, ValueOrigin]] = {}
+        self.variables: dict[str, Given] = {}
         self.model_dir: str | None = None
         self.overlays: list[str] = []
 
@@ -113,49 +117,48 @@ class _Use:
         """Carry over one manifest."""
         root = source.root
         kind = root.string("kind")
-        readers: dict[str, Callable[[ForeignValue], None]] = {
-            "ConfigMap": self._put_config_map,
-            "Pod": self._put_pod,
-            "MPIJob": self._put_mpi_job,
-            "Deployment": self._put_deployment,
-            "Workflow": self._put_workflow,
-        }
-        if kind in readers:
-            root.child("apiVersion")
-            root.at("metadata", "name")
-            readers[kind](root)
-            source.report_unread()
-        elif kind == "Service":
+        if kind not in (*_POD_OF, "ConfigMap", "Workflow"):
             root.done()
-            root.note("is not carried over: a Deployment has one", "--with expose opens it to the outside")
+            if kind == "Service":
+                root.note("is not carried over: a Deployment has one", "--with expose opens it to the outside")
+            else:
+                root.note(f"({show(kind)}) is not carried over")
+            return
+        root.child("apiVersion")
+        root.at("metadata", "name")
+        if kind == "ConfigMap":
+            self._put_config_map(root)
+        elif kind == "Workflow":
+            self._put_workflow(root)
         else:
-            root.done()
-            root.note(f"({show(kind)}) is not carried over")
+            self._put_workload(root, kind)
+        source.report_unread(_FIELDS)
 
     def finish(self) -> None:
         """Put the variables of the use into its overlays, and escape references to other variables."""
+        common = self.draft.data.get("environment", {})
         for name in self.overlays:
             overlay = self.draft.data["overlays"][name]
-            for key, (value, origin) in self.variables.items():
-                common = self.draft.data.get("environment", {}).get(key)
+            for key, given in self.variables.items():
                 if key in overlay.get("environment", {}):
                     continue
                 # Either all overlays of a package have the folder of checkpoints, or none.
-                if key == "CHECKPOINT_DIR" and common in (None, value):
-                    if common is None:
-                        self.draft.put(("environment", key), value, origin)
-                    continue
-                self.draft.put(("overlays", name, "environment", key), value, origin)
+                is_common = key == "CHECKPOINT_DIR" and common.get(key) in (None, given.value)
+                place: Location = () if is_common else ("overlays", name)
+                if not is_common or key not in common:
+                    self.draft.put_given((*place, "environment", key), given)
+                    common = self.draft.data.get("environment", {})
             known = {"REGISTRY", "IMAGE", "MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR", "HOME"}
-            known |= {*self.draft.data.get("environment", {}), *overlay.get("environment", {})}
+            known |= {*common, *overlay.get("environment", {})}
             # $(MODEL_DIR) is another folder in a package.
             folder = "$(MODEL_DIR)" if self.model_dir is None else self.model_dir.replace("$(", "$$(")
             for holder in (overlay, overlay.get("init", {})):
                 for key in holder.keys() & {"command", "args"}:
-                    holder[key] = [escaped(word.replace("$(MODEL_DIR)", folder), known) for word in holder[key]]
+                    words = [word.replace("$(MODEL_DIR)", folder) for word in holder[key]]
+                    holder[key] = [pods.escaped(word, known) for word in words]
 
     def _put_config_map(self, root: ForeignValue) -> None:
-        for entry in root.children_at("data"):
+        for entry in root.children("data"):
             text = entry.text()
             if text is None:
                 continue
@@ -164,145 +167,109 @@ class _Use:
             elif entry.key in ("LD_LIBRARY_PATH", "MODEL_DIR"):
                 self.model_dir = text if entry.key == "MODEL_DIR" else self.model_dir
                 entry.leave("is not carried over: the image and the command have it")
-            elif complaint := complaint_about(entry.key, text):
+            elif complaint := pods.complaint_about(entry.key, text):
                 entry.leave(f"is not carried over: {complaint}")
             else:
                 shortened = re.sub(rf":\$\{{?{re.escape(entry.key)}\}}?$", "", text)
                 if shortened != text:
                     entry.leave(f"loses ':${entry.key}', which nothing expands")
-                self.variables[entry.key] = (shortened, entry.origin)
+                self.variables[entry.key] = entry.given(shortened)
                 if entry.key == "CHECKPOINT_DIR":
                     hint = "--with checkpoint-pvc, checkpoint-nfs or checkpoint-host-path keeps its files"
                     entry.leave("is a folder of the pod, deleted with it", hint)
 
-    def _put_overlay(self, name: str, kind: str, origin: ValueOrigin) -> Location:
+    def _put_overlay(self, name: str, kind: str, entry: ForeignValue) -> Location:
         known = self.draft.data.get("overlays", {})
         short = named(name, prefix="use", longest=20)
         longer = named(f"{self.use}-{short}", prefix="use", longest=30)
         candidates = (short, longer, *(f"{longer}-{number}" for number in range(2, len(known) + 3)))
         overlay = next(candidate for candidate in candidates if candidate not in known)
         self.overlays.append(overlay)
-        self.draft.put(("overlays", overlay, "kind"), kind, origin)
+        self.draft.put(("overlays", overlay, "kind"), kind, entry.origin)
         return ("overlays", overlay)
 
-    def _containers(self, root: ForeignValue, kind: str) -> list[ForeignValue]:
-        containers = root.items_at(*_POD_OF[kind], "containers")
-        if not containers:
+    def _put_workload(self, root: ForeignValue, kind: str, name: str = "") -> None:
+        """Put an overlay for a Pod, an MPIJob or a Deployment."""
+        containers = root.items(*_POD_OF[kind], "containers")
+        spec, pod = root.child("spec"), root.at(*_POD_OF[kind])
+        if not containers or spec is None or pod is None:
             root.refuse(f"expected {'.'.join((*_POD_OF[kind], 'containers'))}")
-        return containers
+            return
+        place = self._put_overlay(name or self.use, kind, spec)
+        words = None
+        if kind == "MPIJob":
+            roles = spec.at("mpiReplicaSpecs")
+            self.draft.put_whole((*place, "workers"), spec.at("mpiReplicaSpecs", "Worker", "replicas"), 1, 10_000)
+            self.draft.put_whole((*place, "slots_per_worker"), spec.at("slotsPerWorker"), 1, 1_000)
+            if template := spec.at("mpiReplicaSpecs", "Worker", "template"):
+                template.leave("is not carried over: workers run the launcher's image")
+            if roles and (launchers := roles.at("Launcher", "replicas")):
+                launchers.done()
+            words = _words(containers[0])
+            words = jobs.mpirun(self.draft, place, containers[0], words) if words[:1] == ["mpirun"] else words
+        elif kind == "Deployment":
+            self.draft.put_whole((*place, "replicas"), spec.at("replicas"), 1, 1_000)
+            self._put_ports(place, containers[0])
+        self._put_pod(place, pod, containers[0], words)
 
-    def _put_pod(self, root: ForeignValue) -> None:
-        if containers := self._containers(root, "Pod"):
-            place = self._put_overlay(self.use, "Pod", root.child("spec").origin)  # type: ignore[union-attr]
-            self._put_pod_fields(place, root.child("spec"), containers[0])
-            self._put_program(place, containers[0])
+    def _put_ports(self, place: Location, container: ForeignValue) -> None:
+        numbers = [number for one in container.items("ports") if (number := one.at("containerPort"))]
+        for index, entry in enumerate(numbers[:10]):
+            if port := entry.whole(1024, 65_535):
+                name = "grpc" if port == 8500 else "http" if index == 0 else f"port-{index}"
+                self.draft.put((*place, "ports", name, "port"), port, entry.origin)
+                if name == "grpc":
+                    self.draft.put((*place, "ports", name, "protocol"), "grpc", entry.origin)
+        if not numbers:
+            self.draft.put((*place, "ports", "grpc"), {"port": 8500, "protocol": "grpc"}, "TensorFlow Serving's")
 
-    def _put_pod_fields(self, place: Location, pod: ForeignValue | None, main: ForeignValue) -> None:
-        """Report the fields that options or the package's patch replace, and put the first init container.
+    def _put_pod(
+        self, place: Location, pod: ForeignValue, container: ForeignValue, words: list[str] | None = None
+    ) -> None:
+        """Put the first init container, and the image, resources, variables and command of the main container.
 
         An init container runs the image of the main container, or is reported, as every other container is.
         """
-        if pod is None:
-            return
-        for other in pod.items_at("containers")[1:]:
+        for other in pod.items("containers")[1:]:
             other.leave(pods.ONE_CONTAINER)
-        pod.leave_keys(_SITE)
-        own = main.string("image").removeprefix("docker.io/")
-        for position, container in enumerate(pod.items_at("initContainers")):
-            words = self._command(container) if position == 0 else []
-            if words and own and container.string("image").removeprefix("docker.io/") == own:
-                self._leave_fields(container)
-                self.draft.put((*place, "init", "command"), words, container.origin)
-            else:
-                container.leave("is not carried over", "do in the image, or in the command, what it prepares")
-
-    def _put_program(self, place: Location, container: ForeignValue, words: list[str] | None = None) -> None:
-        """Put the image, resources, variables and command of a container; it starts in a folder of the image."""
-        own = self.draft.data.get("image", {})
-        image_entry = container.at("image")
         text = container.string("image")
-        if image_entry and text and text.removeprefix("docker.io/") != f"{own.get('name')}:{own.get('tag')}":
-            self.draft.put_image(text, image_entry.origin, (*place, "image"))
-        if words := self._command(container, words):
-            self.draft.put((*place, "command"), words, container.origin)
-        self._leave_fields(container)
+        for position, init in enumerate(pod.items("initContainers")):
+            command = self._command(init) if position == 0 else []
+            is_own = text and init.string("image").removeprefix("docker.io/") == text.removeprefix("docker.io/")
+            if command and is_own:
+                _read_sources(init)
+                self.draft.put((*place, "init", "command"), command, init.origin)
+            else:
+                init.leave(hint="do in the image, or in the command, what it prepares")
+        own = self.draft.data.get("image", {})
+        entry = container.at("image")
+        if entry and text and text.removeprefix("docker.io/") != f"{own.get('name')}:{own.get('tag')}":
+            self.draft.put_image(text, entry.origin, (*place, "image"))
+        if command := self._command(container, words):
+            self.draft.put((*place, "command"), command, container.origin)
+        _read_sources(container)
         resources, gpus = pods.quantities(container.child("resources"))
         pods.put_gpus(self.draft, gpus)
         pods.put_resources(self.draft, place, resources)
-        for variable in container.items_at("env"):
-            key, text = variable.string("name"), variable.string("value")
-            if variable.at("valueFrom") is not None:
-                variable.leave(f"{show(key)} is not carried over: a package has values only")
-            elif complaint := complaint_about(key, text):
-                variable.leave(f"{show(key)} is not carried over: {complaint}")
-            else:
-                self.draft.put((*place, "environment", key), text, (variable.child("value") or variable).origin)
-
-    def _leave_fields(self, container: ForeignValue) -> None:
-        """Report the fields of a container that a site decides; its name and the use's ConfigMap need no report."""
-        container.at("name")
-        for source in container.items_at("envFrom"):
-            if source.at("configMapRef"):
-                source.done()
-        container.leave_keys(_SITE)
+        for key, given in pods.variables(container.items("env"), self.draft).items():
+            self.draft.put_given((*place, "environment", key), given)
 
     def _command(self, container: ForeignValue, words: list[str] | None = None) -> list[str]:
         """Return the command of a container, started in its folder; add a finding for a folder without a command."""
-        if words is None:
-            words = _words(container)
+        words = _words(container) if words is None else words
         directory = container.at("workingDir")
         folder = directory.text() if directory else None
-        if directory and folder and words:
+        if folder and words:
             return ["/bin/sh", "-c", _START, folder, *words]
         if directory and folder:
             directory.leave(f"is not carried over: it starts in the image's own folder, not in {show(folder)}")
         return words
 
-    def _put_mpi_job(self, root: ForeignValue) -> None:
-        containers = self._containers(root, "MPIJob")
-        spec = root.child("spec")
-        if spec is None or not containers:
-            return
-        place = self._put_overlay(self.use, "MPIJob", spec.origin)
-        workers, slots = spec.at("mpiReplicaSpecs", "Worker", "replicas"), spec.at("slotsPerWorker")
-        for entry, key, most in ((workers, "workers", 10_000), (slots, "slots_per_worker", 1_000)):
-            if entry and (number := entry.whole(1, most)):
-                self.draft.put((*place, key), number, entry.origin)
-        self._put_pod_fields(place, spec.at(*_POD_OF["MPIJob"][1:]), containers[0])
-        if entry := spec.at("mpiReplicaSpecs", "Launcher", "replicas"):
-            entry.done()
-        if template := spec.at("mpiReplicaSpecs", "Worker", "template"):
-            template.leave("is not carried over: workers run the launcher's image")
-        words = _words(containers[0])
-        program = jobs.mpirun(self.draft, place, containers[0], words) if words[:1] == ["mpirun"] else words
-        self._put_program(place, containers[0], program)
-
-    def _put_deployment(self, root: ForeignValue, name: str = "") -> None:
-        containers = self._containers(root, "Deployment")
-        spec = root.child("spec")
-        if spec is None or not containers:
-            return
-        place = self._put_overlay(name or self.use, "Deployment", spec.origin)
-        if (replicas := spec.at("replicas")) and (count := replicas.whole(1, 1_000)):
-            self.draft.put((*place, "replicas"), count, replicas.origin)
-        numbers = [number for port in containers[0].items_at("ports") if (number := port.at("containerPort"))]
-        for index, entry in enumerate(numbers[:10]):
-            if port_number := entry.whole(1024, 65_535):
-                name = "grpc" if port_number == 8500 else "http" if index == 0 else f"port-{index}"
-                self.draft.put((*place, "ports", name, "port"), port_number, entry.origin)
-                if name == "grpc":
-                    self.draft.put((*place, "ports", name, "protocol"), "grpc", entry.origin)
-        if not numbers:
-            port = {"port": 8500, "protocol": "grpc"}
-            self.draft.put((*place, "ports", "grpc"), port, "TensorFlow Serving's")
-        self._put_pod_fields(place, spec.at("template", "spec"), containers[0])
-        self._put_program(place, containers[0])
-
     def _deployment_of(self, template: ForeignValue, root: ForeignValue) -> ForeignValue | None:
         """Return the Deployment that a step of a Workflow makes, with the workflow's parameters filled in, or None."""
         manifest = template.at("resource", "manifest")
         text = (manifest.text() if manifest else None) or ""
-        for parameter in root.items_at("spec", "arguments", "parameters"):
+        for parameter in root.items("spec", "arguments", "parameters"):
             filled = parameter.string("value")
             if "\n" not in filled:
                 text = text.replace(f"{{{{workflow.parameters.{parameter.string('name')}}}}}", filled)
@@ -311,43 +278,38 @@ class _Use:
         document, problems = yamlio.load(b"\n" * above + text.encode(), template.source.document.name)
         if problems or not isinstance(document.data, dict) or document.data.get("kind") != "Deployment":
             return None
-        return Source(document, self.draft.ledger, template.source.shown).root
+        return Source(document, self.draft, template.source.shown).root
 
     def _put_workflow(self, root: ForeignValue) -> None:
         """Put a Job for each container of a Workflow, and an overlay for each Deployment; report other templates."""
         overlays: dict[str, str] = {}
-        for template in root.items_at("spec", "templates"):
+        for template in root.items("spec", "templates"):
             name = template.string("name") or "step"
             container = template.at("container")
-            if container is None:
-                if not isinstance(template.value, dict) or "steps" in template.value:
-                    continue
-                if (deployment := self._deployment_of(template, root)) is None:
-                    template.leave(f"({show(name)}) is not carried over: a package makes its own objects")
-                    continue
+            before = len(self.overlays)
+            if container is not None:
+                short = next((word for word in ("preprocess", "train", "accuracy") if word in name), name)
+                place = self._put_overlay(short, "Job", template)
+                self.draft.put_whole((*place, "retries"), template.at("retryStrategy", "limit"), 0, 100)
+                self._put_pod(place, template, container)
+            elif not isinstance(template.value, dict) or "steps" in template.value:
+                continue
+            elif deployment := self._deployment_of(template, root):
                 for key in ("apiVersion", "kind"):
                     deployment.child(key)
-                before = len(self.overlays)
-                self._put_deployment(deployment, "serving")
-                deployment.source.report_unread()
+                self._put_workload(deployment, "Deployment", "serving")
+                deployment.source.report_unread(_FIELDS)
                 template.done()
-                if len(self.overlays) > before:
-                    overlays[name] = self.overlays[-1]
-                continue
-            short = next((word for word in ("preprocess", "train", "accuracy") if word in name), name)
-            place = self._put_overlay(short, "Job", template.origin)
-            overlays[name] = self.overlays[-1]
-            limit = template.at("retryStrategy", "limit")
-            if limit and (retries := limit.whole(0, 100)) is not None:
-                self.draft.put((*place, "retries"), retries, limit.origin)
-            self._put_pod_fields(place, template, container)
-            self._put_program(place, container)
+            else:
+                template.leave(f"({show(name)}) is not carried over: a package makes its own objects")
+            if len(self.overlays) > before:
+                overlays[name] = self.overlays[-1]
         self._put_order(root, overlays)
 
     def _put_order(self, root: ForeignValue, overlays: dict[str, str]) -> None:
         """Put the overlays of a workflow in the order of its steps."""
         entrypoint = root.at("spec", "entrypoint")
-        for template in root.items_at("spec", "templates"):
+        for template in root.items("spec", "templates"):
             name, steps = template.at("name"), template.at("steps")
             if steps is None or (entrypoint and name and name.value != entrypoint.value):
                 continue
@@ -361,6 +323,14 @@ class _Use:
             elif len(order) > 1:
                 message = "the order of its steps is not carried over: a package has one"
                 root.note(message, f"run them so: {', '.join(order)}")
+
+
+def _read_sources(container: ForeignValue) -> None:
+    """Mark what needs no report: the name of a container, and the use's ConfigMap."""
+    container.at("name")
+    for source in container.items("envFrom"):
+        if source.at("configMapRef"):
+            source.done()
 
 
 def _words(container: ForeignValue) -> list[str]:

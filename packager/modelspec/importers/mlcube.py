@@ -37,7 +37,6 @@ from packager.modelspec.importers.pods import complaint_about
 from packager.modelspec.importers.source import (
     ForeignValue,
     Given,
-    Ledger,
     Source,
     ValueOrigin,
     by_option,
@@ -144,15 +143,14 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
     document, problems = yamlio.load(text, name)
     if problems:
         hint = "make a project of it first: cookiecutter"
-        raise invalid(name, _KIND, list(template(text, name, "cookiecutter", hint)) or problems)
+        raise invalid(name, _KIND, template(text, name, "cookiecutter", hint) or problems)
     _check_format(document, name)
     document = replace(document, data=_with_settings(document.data, choices.settings))
-    ledger = Ledger()
-    source = Source(document, ledger, path.name)
-    draft = Draft(name, _KIND, f"Imported from {printable(path.name)} by `mlpack import mlcube`.", ledger)
+    draft = Draft(name, _KIND, "mlcube")
+    source = Source(document, draft, path.name)
     _CubeImport(draft, source.root, path.resolve().parent, choices).put()
-    ledger.check(name, _KIND)
-    source.report_unread()
+    draft.check()
+    source.report_unread({"singularity": ("is not carried over: Kubernetes runs the image of docker", None)})
     return draft
 
 
@@ -224,7 +222,6 @@ class _CubeImport:
             namespace, entry = settings["namespace"]
             entry.leave("is not in a package", f"mlpack deploy -n {printable(namespace)}; mlpack run uses it")
             self.draft.namespace = namespace if is_label(namespace) else None
-        self.root.leave_keys({"singularity": ("is not carried over: Kubernetes runs the image of docker", None)})
         self._put_image(settings.get("image"))
         self.claim = self._claim(settings.get("pvc"))
         tasks = self._tasks()
@@ -243,7 +240,7 @@ class _CubeImport:
         self.kinds = {one.place.path: one.kind for one in every if one.kind}
         self._put_overlays(chosen)
         self._put_platform(chosen)
-        if not chosen and not self.draft.ledger.problems:
+        if not chosen and not self.draft.problems:
             self.root.refuse("expected at least one task")
         self.draft.put(("variants", 0, "mode"), "task", "each overlay is a task")
 
@@ -288,7 +285,7 @@ class _CubeImport:
         self.draft.put(("framework",), "mlcube", "an MLCube does not name one")
         description = self.root.child("description")
         lines = [_plain(about)] if (about := self._text(description)) else []
-        for author in self.root.items_at("authors"):
+        for author in self.root.items("authors"):
             if author.is_mapping():
                 name_of, email, org = (self._text(author.child(key)) for key in ("name", "email", "org"))
                 parts = (name_of, f"<{email}>" if email else None, org)
@@ -333,7 +330,7 @@ class _CubeImport:
         options = [entry.string("--mount_opts") for key in ("docker", "runner") if (entry := self._mapping(key))]
         result: dict[str, Task] = {}
         overlays: dict[str, str] = {}
-        for entry in self.root.children_at("tasks"):
+        for entry in self.root.children("tasks"):
             overlay = overlay_of(entry.key)
             other = overlays.setdefault(overlay, entry.key)
             if other != entry.key:
@@ -347,7 +344,7 @@ class _CubeImport:
             own = [
                 made
                 for direction in ("inputs", "outputs")
-                for parameter in (parameters.children_at(direction) if parameters else ())
+                for parameter in (parameters.children(direction) if parameters else ())
                 if (made := self._parameter(entry.key, parameter, direction == "inputs", "ro" in options))
             ]
             result[entry.key] = Task(entry.key, overlay, entry, words, tuple(own))
@@ -395,7 +392,7 @@ class _CubeImport:
             if name not in self.root.value["tasks"]:
                 hint = similar(name, tasks) or f"the tasks are: {', '.join(tasks)}"
                 raise UsageError(f"--task {name}: the cube has no such task", hint=hint)
-        if self.draft.ledger.problems:
+        if self.draft.problems:
             return
         every = [parameter for task in tasks.values() for parameter in task.parameters]
         names = {one.name for one in every} | {f"{one.task}.{one.name}" for one in every}
@@ -576,7 +573,7 @@ class _CubeImport:
 
     def _put_platform(self, chosen: Sequence[Task]) -> None:
         """Put the accelerators, the memory and the disk that a cube needs, or the user wants."""
-        values = {entry.key: entry for entry in self.root.children_at("platform")}
+        values = {entry.key: entry for entry in self.root.children("platform")}
         self._put_accelerators(values.pop("accelerator_count", None), values.pop("accelerator_maker", None))
         memory, disk = values.pop("host_memory_gb", None), values.pop("host_disk_space_gb", None)
         if memory and (size := _gigabytes(memory)):

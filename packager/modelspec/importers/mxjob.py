@@ -10,22 +10,22 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import show
-from packager.modelspec.importers import jobs, pods
+from packager.base.values import replace
+from packager.modelspec.importers import jobs
 from packager.modelspec.importers.draft import Draft
-from packager.modelspec.importers.jobs import Role
-from packager.modelspec.importers.source import ForeignValue, Given, Ledger, Source, decided, printable, read_bytes
+from packager.modelspec.importers.jobs import JobImport, Role
+from packager.modelspec.importers.source import ForeignValue, Given, Source, decided, read_bytes
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from packager.base.yamlio import Location
 
 _KIND = "an MxJob"
 _OLD = ("mlkube.io/v1beta1", "mxnet.mlkube.io/v1beta1", "kubeflow.org/v1alpha1")
 _NEW = ("kubeflow.org/v1alpha2", "kubeflow.org/v1beta1", "kubeflow.org/v1")
 _PORT = 9091
 _PORT_NAME = "mxjob-port"
+_DEFAULT = decided("the operator's default")
 _ROLES = {
     "dist": ("scheduler", "server", "worker"),
     "tune": ("tunertracker", "tunerserver", "tuner"),
@@ -47,16 +47,15 @@ def read(path: Path, name: str, image: str | None = None) -> Draft:
     if chosen is None:
         message = f"expected an MxJob (apiVersion {_OLD[1]} or {_NEW[-1]}, for example)"
         raise jobs.expected(name, _KIND, message, found)
-    ledger = Ledger()
+    draft = Draft(name, _KIND, "mxjob")
     for document in found:
         if document is not chosen:
             message = f"{jobs.described(document.data)} is not carried over: one MxJob becomes one model"
-            ledger.findings.append(document.problem((), message, hint="import each from a file of its own"))
-    source = Source(chosen, ledger, path.name)
-    draft = Draft(name, _KIND, f"Imported from {printable(path.name)} by `mlpack import mxjob`.", ledger)
+            draft.findings.append(document.problem((), message, hint="import each from a file of its own"))
+    source = Source(chosen, draft, path.name)
     _put(draft, source.root, image)
-    ledger.check(name, _KIND)
-    source.report_unread()
+    draft.check()
+    source.report_unread(jobs.FIELDS)
     return draft
 
 
@@ -76,41 +75,33 @@ def _put(draft: Draft, root: ForeignValue, image: str | None) -> None:
     if spec is None:
         root.refuse("the key 'spec' is missing")
         return
-    roles = _read_roles(spec, draft, is_old=is_old)
+    job = JobImport(draft, root, image, "")
+    roles = _read_roles(job, spec, is_old=is_old)
     mode = _mode_of(spec, roles, is_old=is_old)
-    place: Location = ("overlays", mode or "local")
-    if draft.ledger.problems or mode is None:
+    if draft.problems or mode is None:
         return
+    job.place = ("overlays", mode)
     entry = spec.child("jobMode")
     origin = entry.origin if entry else decided("one worker alone" if mode == "local" else "the default")
-    draft.put((*place, "kind"), "Job" if mode == "local" else "JobSet", origin)
-    for one in roles if mode != "local" else ():
-        draft.put((*place, "roles", one.name), {}, one.entry.origin)
-    jobs.put_images(draft, place, roles, image)
-    jobs.put_directory(draft, place, roles)
-    jobs.put_gpus(draft, place, _WAYS.get(mode), roles)
-    jobs.put_environments(draft, place, roles, RENDEZVOUS["dmlc"].refused)
+    job.put(("kind",), "Job" if mode == "local" else "JobSet", origin)
+    holders = [holder for holder in (spec.at("runPolicy"), spec) if holder]
     if mode == "local":
-        known = {*roles[0].container.environment, *draft.data.get("secrets", {})}
-        jobs.put_program(draft, place, roles[0].container, known)
-        pods.put_resources(draft, place, roles[0].container.resources)
+        job.put_job(roles[0], holders, RENDEZVOUS["dmlc"].refused)
     else:
-        draft.put((*place, "rendezvous"), _WAYS[mode], origin)
-        if mode == "dist" and roles[0].port.value != _PORT:
-            draft.put((*place, "port"), roles[0].port.value, roles[0].port.origin)
-        jobs.put_programs(draft, place, roles)
-    if mode == "tune":
-        draft.put((*place, "success"), ["tuner"], "what the operator waited for")
-        _put_tuning(draft, place, roles)
-    jobs.put_policies(draft, place, [holder for holder in (spec.at("runPolicy"), spec) if holder], roles)
+        job.put_set(_WAYS[mode], roles, origin, holders)
     if mode == "dist":
+        if roles[0].port.value != _PORT:
+            job.put(("port",), roles[0].port.value, roles[0].port.origin)
         message = "succeeds when all workers do; the operator waited for the scheduler"
-        draft.ledger.findings.append(roles[0].entry.problem(message, at_key=True))
+        draft.findings.append(roles[0].entry.problem(message, at_key=True))
+    if mode == "tune":
+        job.put(("success",), ["tuner"], "what the operator waited for")
+        _put_tuning(job, roles)
     draft.put(("variants", 0, "mode"), "training", "what an MxJob does")
 
 
-def _read_roles(spec: ForeignValue, draft: Draft, *, is_old: bool) -> list[Role]:
-    """Return the roles, in the order in which they are started; problems are in the ledger."""
+def _read_roles(job: JobImport, spec: ForeignValue, *, is_old: bool) -> list[Role]:
+    """Return the roles, in the order in which they are started; problems are in the draft."""
     key = "replicaSpecs" if is_old else "mxReplicaSpecs"
     listed = spec.child(key)
     if listed is None:
@@ -125,29 +116,31 @@ def _read_roles(spec: ForeignValue, draft: Draft, *, is_old: bool) -> list[Role]
         role = name.lower()
         count = entry.child("replicas")
         number = count.whole(1, 10_000) if count else 1
-        template = entry.at("template")
         if role not in known:
             entry.refuse(f"unknown role {show(name)}", f"the roles are: {', '.join(known)}", at_key=True)
         elif role in result:
             entry.refuse(f"the role {role!r} occurs twice")
-        elif template is None:
-            entry.refuse("the key 'template' is missing", at_key=True)
-        elif (container := pods.read(template, "mxnet", draft, (_PORT_NAME,))) and number:
-            given = Given(number, count.origin if count else decided("the operator's default"))
-            port = _port(role, entry, template, is_old=is_old)
-            result[role] = Role(role, given, entry, template, container, port)
+        elif read := job.read_role(
+            role,
+            entry,
+            entry.at("template"),
+            Given(number, count.origin if count else _DEFAULT) if number else None,
+            "mxnet",
+            _PORT_NAME,
+            is_required=True,
+        ):
+            result[role] = replace(read, port=_port(read, is_old=is_old))
     return [result[role] for role in known if role in result]
 
 
-def _port(role: str, entry: ForeignValue, template: ForeignValue, *, is_old: bool) -> Given:
+def _port(role: Role, *, is_old: bool) -> Given:
     """Return the port on which a role listens: the old operator's `PsRootPort`, or the port named `mxjob-port`."""
-    found = entry.child("PsRootPort") if is_old else jobs.port_of(template, (_PORT_NAME,))
-    if found and is_old and role != "scheduler":
-        found.leave("is not carried over: the scheduler's counts")
-        found = None
-    if found:
-        return Given(found.whole(1, 65_535) or _PORT, found.origin)
-    return Given(_PORT, decided("the operator's default"))
+    own = role.entry.child("PsRootPort") if is_old else None
+    if own and role.name != "scheduler":
+        own.leave("is not carried over: the scheduler's counts")
+    elif own:
+        return own.given(own.whole(1, 65_535) or _PORT)
+    return role.port if role.port.value and not is_old else Given(_PORT, _DEFAULT)
 
 
 def _mode_of(spec: ForeignValue, roles: list[Role], *, is_old: bool) -> str | None:
@@ -156,7 +149,7 @@ def _mode_of(spec: ForeignValue, roles: list[Role], *, is_old: bool) -> str | No
     text = entry.text() if entry else ""
     if text is None:
         return None
-    names = [one.name for one in roles]
+    names = [role.name for role in roles]
     if entry and text not in _MODES:
         entry.refuse(f"expected {'local or dist' if is_old else 'MXTrain or MXTune'}, found {show(text)}")
         return None
@@ -164,34 +157,34 @@ def _mode_of(spec: ForeignValue, roles: list[Role], *, is_old: bool) -> str | No
     if not is_old and mode == "dist" and names == ["worker"] and roles[0].count.value == 1:
         mode = "local"
     needed = ", ".join(_ROLES[mode])
-    for one in roles:
-        if one.name not in _ROLES[mode]:
-            one.entry.refuse(f"a job of this mode has no role {one.name!r}", f"it has: {needed}", at_key=True)
-        elif one.name == _SINGLE[mode] and one.count.value != 1:
-            (one.entry.child("replicas") or one.entry).refuse(f"expected 1 {one.name}, found {one.count.value}")
+    for role in roles:
+        if role.name not in _ROLES[mode]:
+            role.entry.refuse(f"a job of this mode has no role {role.name!r}", f"it has: {needed}", at_key=True)
+        elif role.name == _SINGLE[mode] and role.count.value != 1:
+            (role.entry.child("replicas") or role.entry).refuse(f"expected 1 {role.name}, found {role.count.value}")
     missing = [role for role in _ROLES[mode] if role not in names]
     if missing and not spec.source.ledger.problems:
         (entry or spec).refuse(f"the role {missing[0]!r} is missing", f"it needs: {needed}")
     return mode
 
 
-def _put_tuning(draft: Draft, place: Location, roles: list[Role]) -> None:
+def _put_tuning(job: JobImport, roles: list[Role]) -> None:
     """Put MX_CONFIG in the operator's format (pkg/controller.v1/mxnet/mxnet.go, genMXConfig)."""
     cluster = {
-        one.name: [
-            {"url": f"$(JOBSET_NAME)-{one.name}-0-{index}.$(JOBSET_NAME)", "port": one.port.value}
-            for index in range(one.count.value)
+        role.name: [
+            {"url": f"$(JOBSET_NAME)-{role.name}-0-{index}.$(JOBSET_NAME)", "port": role.port.value}
+            for index in range(role.count.value)
         ]
-        for one in roles
+        for role in roles
     }
     labels = {}
-    for one in roles:
-        annotations = one.template.at("metadata", "annotations")
-        labels[one.name] = (annotations.string("tuner-server-key") if annotations else "") or one.entry.string("label")
-    for one in roles:
-        config = {"cluster": cluster, "labels": labels, "task": {"type": one.name, "index": 0}}
-        variable: Location = (*place, "roles", one.name, "environment", "MX_CONFIG")
-        draft.put(variable, json.dumps(config, separators=(",", ":")), "what the operator wrote for this role")
-        if one.count.value > 1:
-            message = f"each of the {one.count.value} pods finds the index 0 in MX_CONFIG"
-            draft.note(one.count.origin, message, "its own index is in JOB_COMPLETION_INDEX")
+    for role in roles:
+        key = role.template.string("metadata", "annotations", "tuner-server-key")
+        labels[role.name] = key or role.entry.string("label")
+    for role in roles:
+        config = {"cluster": cluster, "labels": labels, "task": {"type": role.name, "index": 0}}
+        text = json.dumps(config, separators=(",", ":"))
+        job.put(("roles", role.name, "environment", "MX_CONFIG"), text, "what the operator wrote for this role")
+        if role.count.value > 1:
+            message = f"each of the {role.count.value} pods finds the index 0 in MX_CONFIG"
+            job.draft.note(role.count.origin, message, "its own index is in JOB_COMPLETION_INDEX")

@@ -6,6 +6,7 @@ Tests: modelspec/importers/test_mxjob.py.
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.base import envfile
@@ -14,7 +15,7 @@ from packager.base.values import Value
 from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
 from packager.modelspec.environments import RESERVED
-from packager.modelspec.importers.source import Given
+from packager.modelspec.importers.source import LOST, Given
 from packager.package.options import KEYS
 from packager.workloads.program import references, replaced_references
 
@@ -23,13 +24,36 @@ if TYPE_CHECKING:
 
     from packager.base.yamlio import Location
     from packager.modelspec.importers.draft import Draft
-    from packager.modelspec.importers.source import ForeignValue
+    from packager.modelspec.importers.source import ForeignValue, Rules
 
 _GPU = re.compile(r"(?P<vendor>[a-z0-9.-]+)/(?:nvidia-)?gpu")
 _OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 _FOLDER = r"/|(/\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)+"
+_SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory is mounted
 _PREPARE = "do in the image, or in the command, what it prepares"
+ABOVE = "a kustomization of your own above the overlay can add it"
 ONE_CONTAINER = "is not carried over: a pod of a package has one container"
+_SECURITY = ("is not carried over: a package sets its own", "mlpack configure --uid, --gid, --fs-group; --with rdma")
+_PROBES = ("is not carried over: a job has no probes", None)
+_END_OF_LOG = ("is not carried over: the end of the log is the message", None)
+FIELDS: Rules = MappingProxyType(
+    {
+        "dnsPolicy": ("is not carried over: it is that of the cluster", None),
+        "schedulerName": (LOST, "--with queue, or --with gang"),
+        "terminationGracePeriodSeconds": (LOST, "stops_within of the overlay"),
+        "securityContext": _SECURITY,
+        "hostIPC": (LOST, "--with shared-memory"),
+        "imagePullPolicy": ("is not carried over: Kubernetes decides by the tag", None),
+        "terminationMessagePath": _END_OF_LOG,
+        "terminationMessagePolicy": _END_OF_LOG,
+        "envFrom": (LOST, "list its keys under environment, or under secrets"),
+        "livenessProbe": _PROBES,
+        "readinessProbe": _PROBES,
+        "startupProbe": _PROBES,
+        "lifecycle": (LOST, "do it in the program"),
+    }
+)
+"""The fields of pods and of containers that no spec has."""
 
 
 class ForeignGpus(Value, frozen=True):
@@ -43,69 +67,88 @@ class ForeignGpus(Value, frozen=True):
 class Container(Value, frozen=True):
     """The carried-over parts of a pod template."""
 
-    image: ForeignValue | None
-    command: Given | None  # None for the image's entrypoint
-    args: Given | None
-    environment: dict[str, Given]
-    resources: dict[Location, Given]  # by part and name, except GPUs
-    gpus: tuple[ForeignGpus, ...]
-    directory: Given | None  # None for the image's
-    options: tuple[str, ...]  # those of a site that stand for fields of the pod, except the option for GPUs
+    image: ForeignValue | None = None
+    command: Given | None = None  # None for the image's entrypoint
+    args: Given | None = None
+    environment: Mapping[str, Given] = MappingProxyType({})
+    resources: Mapping[Location, Given] = MappingProxyType({})  # by part and name, except GPUs
+    gpus: tuple[ForeignGpus, ...] = ()
+    directory: Given | None = None  # None for the image's
+    options: tuple[str, ...] = ()  # those for pods that compute which stand for fields of the pod
+
+    @property
+    def program(self) -> tuple[list[str] | None, list[str] | None]:
+        """The words of command and args; None for those of the image."""
+        command, args = (given.value if given else None for given in (self.command, self.args))
+        return command, args
+
+    @property
+    def words(self) -> list[str]:
+        """The words of command and args in a row."""
+        return [word for part in self.program for word in part or ()]
 
 
-def read(template: ForeignValue, name: str | None, draft: Draft, ports: Iterable[str] = ()) -> Container | None:
+def read(
+    template: ForeignValue, name: str, draft: Draft, port: str = "", *, is_required: bool = False
+) -> Container | None:
     """Read a pod template; fields that a site decides are noted in `draft` as options.
 
     Returns:
-        The container; None, with a problem, if there is none of this name.
+        The container of this name, else the first unless it is required; None, with a problem, if there is none.
     """
-    for entry in template.children_at("metadata"):
+    for entry in template.children("metadata"):
         if entry.value is not None and entry.key not in ("creationTimestamp", "annotations"):
-            entry.leave(hint="a kustomization of your own above the overlay can add it")
+            entry.leave(hint=ABOVE)
     pod = template.at("spec")
     listed = pod.child("containers") if pod else None
     if pod is None or listed is None:
         template.refuse("expected spec.containers")
         return None
-    containers = [entry for entry in listed.items() if entry.is_mapping()]
-    names = [entry.string("name") for entry in containers]
-    if not containers or (name is not None and name not in names):
+    containers = {entry: entry.string("name") for entry in listed.items() if entry.is_mapping()}
+    first = None if is_required else next(iter(containers), None)
+    main = next((entry for entry, own in containers.items() if own == name), first)
+    if main is None:
         listed.refuse(f"expected a container {name!r}", "the operator started this one only")
         return None
-    main = containers[names.index(name) if name is not None else 0]
-    for entry, other in zip(containers, names, strict=True):
+    for entry, own in containers.items():
         if entry is not main:
-            entry.leave(f"({show(other)}) {ONE_CONTAINER}")
-    # The draft notes an option once, even if several pods need it: so this pod's options are collected separately.
-    earlier, draft.options = draft.options, []
+            entry.leave(f"({show(own)}) {ONE_CONTAINER}")
     _put_pod(pod, draft)
     lost = _put_volumes(pod, main, draft)
-    own, draft.options = draft.options, list(dict.fromkeys((*earlier, *draft.options)))
-    environment = variables(main.child("env"), draft)
-    for port in main.items_at("ports"):
-        if port.string("name") in ports:
-            port.done()
+    environment = variables(main.items("env"), draft)
+    for entry in main.items("ports"):
+        if port and entry.string("name") == port:
+            entry.done()
         else:
-            port.leave("is not carried over: only a Deployment has ports")
+            entry.leave("is not carried over: only a Deployment has ports")
     directory = main.child("workingDir")
     folder = directory.text() if directory else None
     if directory and folder is not None and not re.fullmatch(_FOLDER, folder):
         directory.leave("is not carried over: expected an absolute path", "set WORKDIR in the image")
         directory = None
-    start = Given(folder, directory.origin) if directory else None
     command, args = (_words(main.child(key), lost) for key in ("command", "args"))
     resources, gpus = quantities(main.child("resources"))
-    return Container(main.child("image"), command, args, environment, resources, gpus, start, tuple(own))
+    has_shm = any(mount.string("mountPath").rstrip("/") == _SHM for mount in main.items("volumeMounts"))
+    needed = {"shared-memory": has_shm and _SHM not in lost, "host-network": pod.value.get("hostNetwork") is True}
+    return Container(
+        main.child("image"),
+        command,
+        args,
+        environment,
+        resources,
+        gpus,
+        directory.given(folder) if directory else None,
+        tuple(option for option, is_needed in needed.items() if is_needed),
+    )
 
 
 def _put_pod(pod: ForeignValue, draft: Draft) -> None:
     """Report the fields of a pod that a site decides, and note the options that stand for them."""
-    for key in ("initContainers", "ephemeralContainers"):
-        for item in pod.items_at(key):
-            item.leave("is not carried over", _PREPARE)
+    for item in (*pod.items("initContainers"), *pod.items("ephemeralContainers")):
+        item.leave(hint=_PREPARE)
     if (network := pod.child("hostNetwork")) and network.value is True:
         network.leave("is the option host-network of a site", draft.option("host-network"))
-    for position, item in enumerate(pod.items_at("imagePullSecrets")):
+    for position, item in enumerate(pod.items("imagePullSecrets")):
         if (secret := item.string("name")) and position == 0:
             item.leave("is the option pull-secret of a site", draft.option("pull-secret", PULL_SECRET=secret))
         else:
@@ -121,30 +164,28 @@ def _put_pod(pod: ForeignValue, draft: Draft) -> None:
 
 def _put_volumes(pod: ForeignValue, container: ForeignValue, draft: Draft) -> dict[str, str]:
     """Report the volumes; return the folders of those that are not carried over, without and with a last slash."""
-    mounts: dict[str, list[ForeignValue | None]] = {}
-    for item in container.items_at("volumeMounts"):
-        mounts.setdefault(item.string("name"), []).append(item)
+    mounted = container.items("volumeMounts")
     lost: dict[str, str] = {}
-    for volume in pod.items_at("volumes"):
-        for mount in mounts.pop(volume.string("name"), [None]):
+    volumes = {volume.string("name"): volume for volume in pod.items("volumes")}
+    for name, volume in volumes.items():
+        of_volume: list[ForeignValue | None] = [mount for mount in mounted if mount.string("name") == name]
+        for mount in of_volume or [None]:
             path = mount.string("mountPath") if mount else ""
             if not _put_volume(volume, path.rstrip("/"), mount, draft) and path:
                 lost[path.rstrip("/")] = path
             if mount:
                 mount.done()
         volume.done()
-    for name, items in mounts.items():
-        for unknown in items:
-            if unknown:
-                unknown.leave(f"names no volume: {show(name)}")
+    for mount in mounted:
+        if (name := mount.string("name")) not in volumes:
+            mount.leave(f"names no volume: {show(name)}")
     return lost
 
 
 def _put_volume(volume: ForeignValue, path: str, mount: ForeignValue | None, draft: Draft) -> bool:
     """Report a volume, and return whether an option stands for it."""
     empty, claim = volume.child("emptyDir"), volume.child("persistentVolumeClaim")
-    name = show(volume.string("name"))
-    if empty is not None and path == "/dev/shm":  # noqa: S108 - where POSIX shared memory is mounted
+    if empty is not None and path == _SHM:
         size = empty.string("sizeLimit") if isinstance(empty.value, dict) else ""
         hint = draft.option("shared-memory", **({"SHM_SIZE": size} if size else {}))
         volume.leave("is the option shared-memory of a site", hint)
@@ -158,8 +199,8 @@ def _put_volume(volume: ForeignValue, path: str, mount: ForeignValue | None, dra
             draft.put(("environment", key), path, mount.origin)
             volume.leave(f"is mounted at {key} by the option pvc of a site", draft.option("pvc", **{option: text}))
             return True
-    kinds = ", ".join(entry.key for entry in volume.children() if entry.key != "name")
-    message = f"({kinds or 'emptyDir'} {name}{f' at {path}' if path else ''}) is not carried over"
+    kinds = ", ".join(entry.key for entry in volume.children() if entry.key != "name") or "emptyDir"
+    message = f"({kinds} {show(volume.string('name'))}{f' at {path}' if path else ''}) is not carried over"
     volume.leave(message, "put files into the image, or into storage that an option of a site mounts")
     return False
 
@@ -169,23 +210,23 @@ def _words(entry: ForeignValue | None, lost: Mapping[str, str]) -> Given | None:
     words = entry.words() if entry else None
     if entry is None or words is None:
         return None
-    patterns = {path: re.compile(rf"(?:^|[\s=:]){re.escape(path)}(?:/|\s|$)") for path in lost}
     for item in entry.items():
-        word = str(item.value)
-        if path := next((path for path in lost if path in word and patterns[path].search(word)), None):
-            message = f"the command needs {lost[path]}, a volume that cannot be carried over"
-            item.refuse(message, "put these files into the image")
-    return Given(words, entry.origin)
+        for path, shown in lost.items():
+            if path in str(item.value) and re.search(rf"(?:^|[\s=:]){re.escape(path)}(?:/|\s|$)", str(item.value)):
+                message = f"the command needs {shown}, a volume that cannot be carried over"
+                item.refuse(message, "put these files into the image")
+                break
+    return entry.given(words)
 
 
-def variables(listed: ForeignValue | None, draft: Draft) -> dict[str, Given]:
+def variables(listed: Iterable[ForeignValue], draft: Draft) -> dict[str, Given]:
     """Return the variables of a container's `env` that a package can have; add a finding for each of the others.
 
     A variable from a Secret becomes one of the `secrets`. A reference `$(NAME)` to an earlier variable is replaced by
     the value, as the kubelet does: mlops.env becomes a ConfigMap, in which references are not replaced.
     """
     values: dict[str, Given] = {}
-    for item in listed.items() if listed else ():
+    for item in listed:
         if not item.is_mapping():
             continue
         key, text, source = item.string("name"), item.string("value"), item.child("valueFrom")
@@ -198,24 +239,23 @@ def variables(listed: ForeignValue | None, draft: Draft) -> dict[str, Given]:
         elif (filled := expanded(text, values)) is None:
             item.leave(f"{show(key)} is not carried over: with its references it has more than 64 KiB")
         else:
-            values[key] = Given(filled, (item.child("value") or item).origin)
+            values[key] = (item.child("value") or item).given(filled)
     return values
 
 
 def _put_secret(key: str, item: ForeignValue, source: ForeignValue, draft: Draft) -> bool:
     """Put a variable that is read from a Secret, if a package can have it; return whether it can."""
-    reference = source.at("secretKeyRef")
-    secret, secret_key = (reference.string("name"), reference.string("key")) if reference else ("", "")
+    secret, secret_key = source.string("secretKeyRef", "name"), source.string("secretKeyRef", "key")
     if not secret or not secret_key or complaint_about(key, "") or key in mountpath.MOUNTED:
         return False
     draft.put(("secrets", key), {}, item.origin)
     known = draft.site.get("SECRET", secret)
-    if known != secret or secret_key != key or KEYS["SECRET"].complaint(secret):
+    is_valid = not KEYS["SECRET"].complaint(known)
+    if known != secret or secret_key != key or not is_valid:
         hint = f"copy {show(secret_key)} of the Secret {show(secret)} to that key there"
-        item.leave(f"{show(key)} is read from the key {key} of the Secret that SECRET in site.env names", hint)
-    else:
-        item.done()
-    if not KEYS["SECRET"].complaint(known):
+        item.note(f"{show(key)} is read from the key {key} of the Secret that SECRET in site.env names", hint)
+    item.done()
+    if is_valid:
         draft.site["SECRET"] = known
     return True
 
@@ -263,23 +303,23 @@ def quantities(listing: ForeignValue | None) -> tuple[dict[Location, Given], tup
     """Return a container's requests and limits, and its GPUs, for which `put_gpus` notes the option of a site."""
     resources: dict[Location, Given] = {}
     gpus: list[ForeignGpus] = []
-    for part in ("requests", "limits"):
-        for entry in listing.children_at(part) if listing else ():
-            if entry.value is None:
-                continue
-            if gpu := _GPU.fullmatch(entry.key):
-                if count := entry.whole(0, 9999):
-                    gpus.append(ForeignGpus(count, "nvidia.com" if entry.key == _OLD_GPU else gpu["vendor"], entry))
-            elif (text := entry.text()) is not None:
-                value = entry.value if isinstance(entry.value, int) and not isinstance(entry.value, bool) else text
-                resources[part, entry.key] = Given(value, entry.origin)
+    parts = [(part, entry) for part in ("requests", "limits") for entry in (listing.children(part) if listing else ())]
+    for part, entry in parts:
+        if entry.value is None:
+            continue
+        if gpu := _GPU.fullmatch(entry.key):
+            if count := entry.whole(0, 9999):
+                gpus.append(ForeignGpus(count, "nvidia.com" if entry.key == _OLD_GPU else gpu["vendor"], entry))
+        elif (text := entry.text()) is not None:
+            is_number = isinstance(entry.value, int) and not isinstance(entry.value, bool)
+            resources[part, entry.key] = entry.given(entry.value if is_number else text)
     return resources, tuple(gpus)
 
 
 def put_resources(draft: Draft, place: Location, resources: Mapping[Location, Given]) -> None:
     """Put requests and limits into the overlay or role at `place`."""
-    for (part, name), given in resources.items():
-        draft.put((*place, "resources", part, name), given.value, given.origin)
+    for steps, given in resources.items():
+        draft.put_given((*place, "resources", *steps), given)
 
 
 def put_gpus(draft: Draft, gpus: Iterable[ForeignGpus]) -> None:

@@ -8,24 +8,25 @@ Tests: modelspec/importers/test_mlcube.py.
 from __future__ import annotations
 
 import re
+from functools import reduce
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 from packager.base import plainfiles, yamlio
 from packager.base.errors import SpecError, reason
-from packager.base.plainfiles import NotPlainError
 from packager.base.problems import Problem, ordered, show
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
 
-_LONGEST_COMMENT = 160
+    Rules = Mapping[str, tuple[str, str | None]]
 
-Rules = "Mapping[str, tuple[str, str | None]]"
-"""For keys that are not carried over: the message and the hint; an empty message for a key that needs no finding."""
+_LONGEST_COMMENT = 160
+LOST = "is not carried over"
 
 
 class ValueOrigin(Value, frozen=True):
@@ -64,11 +65,6 @@ class Ledger:
         self.problems: list[Problem] = []
         self.findings: list[Problem] = []
 
-    def check(self, name: str, kind: str) -> None:
-        """Raise SpecError with all problems, if there are any: the file `name` is not a valid `kind`."""
-        if self.problems:
-            raise invalid(name, kind, self.problems)
-
 
 def invalid(name: str, kind: str, problems: list[Problem]) -> SpecError:
     """Return the error that the file `name` cannot be imported as `kind`."""
@@ -78,7 +74,7 @@ def invalid(name: str, kind: str, problems: list[Problem]) -> SpecError:
 
 
 class Source:
-    """An object of a foreign file, with a record of the keys that have been read."""
+    """A foreign file, or an object in it; and the locations of the keys that have been read."""
 
     def __init__(self, document: Document, ledger: Ledger, shown: str, base: Location = ()) -> None:
         self.document = document
@@ -91,24 +87,24 @@ class Source:
     @property
     def root(self) -> ForeignValue:
         """The whole object."""
-        value = self.document.data
-        for step in self.base:
-            value = value[step]
-        return ForeignValue(self, self.base, value)
+        return ForeignValue(self, self.base, reduce(getitem, self.base, self.document.data))
 
-    def report_unread(self, hint: str | None = None) -> None:
-        """Add a finding for each key that nothing has read."""
-        unread: list[tuple[Location, Any]] = [(self.base, self.root.value)]
-        for location, value in unread:
-            for step, child in value.items() if isinstance(value, dict) else enumerate(value):
-                place = (*location, step)
-                if place in self.settled:
+    def report_unread(self, rules: Rules, hint: str | None = None) -> None:
+        """Add a finding for each key that nothing has read; `rules` has the messages and the hints for some keys.
+
+        A key with a rule is not reported if its value is null, false or empty.
+        """
+        unread = [self.root]
+        for holder in unread:
+            for entry in holder.below() if isinstance(holder.value, dict | list) else ():
+                if entry.location in self.settled:
                     continue
-                if place not in self.read:
-                    entry = ForeignValue(self, place, child)
-                    self.ledger.findings.append(entry.problem(f"{entry.path} is not carried over", hint, at_key=True))
-                elif isinstance(child, dict | list):
-                    unread.append((place, child))
+                if entry.location in self.read:
+                    unread.append(entry)
+                elif entry.key not in rules:
+                    entry.note(LOST, hint)
+                elif entry.value or (entry.value == 0 and entry.value is not False):
+                    entry.note(*rules[entry.key])
 
 
 class ForeignValue:
@@ -137,6 +133,10 @@ class ForeignValue:
         comment = f"{self.source.shown}:{place.line}: {self.path}"
         return ValueOrigin(comment[:_LONGEST_COMMENT], place.file, place.line, place.column)
 
+    def given(self, value: Any) -> Given:
+        """Return a value that was made of this one."""
+        return Given(value, self.origin)
+
     def problem(self, message: str, hint: str | None = None, *, at_key: bool = False) -> Problem:
         """Return a problem with the value."""
         return self.source.document.problem(self.location, message, hint=hint, at_key=at_key)
@@ -151,52 +151,43 @@ class ForeignValue:
         text = f"{self.path} {message}" if self.location else message
         self.source.ledger.findings.append(self.problem(text, hint, at_key=at_key and bool(self.location)))
 
-    def leave(self, message: str = "is not carried over", hint: str | None = None) -> None:
+    def leave(self, message: str = LOST, hint: str | None = None) -> None:
         """Add a finding: this key, with all below it, is not carried over, or not unchanged."""
         self.done()
         self.note(message, hint)
-
-    def leave_keys(self, rules: Mapping[str, tuple[str, str | None]]) -> None:
-        """Leave each key of this mapping that has a rule and a value other than null, nothing or false."""
-        for key, (message, hint) in rules.items():
-            if entry := self.child(key):
-                if message and (entry.value or entry.value == 0) and entry.value is not False:
-                    entry.leave(message, hint)
-                entry.done()
 
     def done(self) -> None:
         """Mark the value, with all below it, as read."""
         self.source.settled.add(self.location)
 
-    def child(self, key: str) -> ForeignValue | None:
-        """Return the value of `key`, and mark it as read; None if it is missing or null, or this is not a mapping."""
-        if not isinstance(self.value, dict) or key not in self.value:
-            return None
-        return self._below(key) if self._below(key).value is not None else None
+    def below(self) -> list[ForeignValue]:
+        """Return the values of a mapping or a list, without marking them as read."""
+        steps = self.value if isinstance(self.value, dict) else range(len(self.value))
+        return [ForeignValue(self.source, (*self.location, step), self.value[step]) for step in steps]
 
     def at(self, *keys: str) -> ForeignValue | None:
-        """Return the value below several keys; see `child`. Add a problem if a value on the way is not a mapping."""
-        entry: ForeignValue | None = self
+        """Return the value below several keys, all marked as read; None if one is missing or null.
+
+        Adds a problem if a value on the way is not a mapping.
+        """
+        entry = self
         for key in keys:
-            if entry is None or not entry.is_mapping():
+            if not entry.is_mapping() or key not in entry.value:
                 return None
-            entry = entry.child(key)
+            entry = ForeignValue(entry.source, (*entry.location, key), entry.value[key])
+            self.source.read.add(entry.location)
+            if entry.value is None:
+                return None
         return entry
+
+    def child(self, key: str) -> ForeignValue | None:
+        """Return the value of `key`, marked as read; None if it is missing or null, or this is not a mapping."""
+        return self.at(key) if isinstance(self.value, dict) else None
 
     def string(self, *keys: str) -> str:
         """Return the text below several keys; empty if there is none."""
         entry = self.at(*keys)
         return (entry.text() if entry else None) or ""
-
-    def items_at(self, *keys: str) -> list[ForeignValue]:
-        """Return the items of the list below several keys; empty without one."""
-        entry = self.at(*keys)
-        return entry.items() if entry else []
-
-    def children_at(self, *keys: str) -> list[ForeignValue]:
-        """Return the values of the mapping below several keys; empty without one."""
-        entry = self.at(*keys)
-        return entry.children() if entry else []
 
     def is_mapping(self) -> bool:
         """Whether the value is a mapping; adds a problem if it is not."""
@@ -205,21 +196,24 @@ class ForeignValue:
         self.refuse(f"expected a mapping, found {show(self.value)}")
         return False
 
-    def children(self) -> list[ForeignValue]:
-        """Return the values of a mapping, including null, and mark them as read; add a problem for any other value."""
-        return [self._below(key) for key in self.value] if self.is_mapping() else []
+    def children(self, *keys: str) -> list[ForeignValue]:
+        """Return the values of the mapping below several keys, marked as read; add a problem for any other value."""
+        entry = self.at(*keys)
+        return entry.marked() if entry and entry.is_mapping() else []
 
-    def items(self) -> list[ForeignValue]:
-        """Return the items of a list, and mark them as read; add a problem if it is not a list."""
-        if not isinstance(self.value, list):
-            self.refuse(f"expected a list, found {show(self.value)}")
-            return []
-        return [self._below(index) for index in range(len(self.value))]
+    def items(self, *keys: str) -> list[ForeignValue]:
+        """Return the items of the list below several keys, marked as read; add a problem for any other value."""
+        entry = self.at(*keys)
+        if entry is None or isinstance(entry.value, list):
+            return entry.marked() if entry else []
+        entry.refuse(f"expected a list, found {show(entry.value)}")
+        return []
 
-    def _below(self, step: str | int) -> ForeignValue:
-        location = (*self.location, step)
-        self.source.read.add(location)
-        return ForeignValue(self.source, location, self.value[step])
+    def marked(self) -> list[ForeignValue]:
+        """Return the values of a mapping or a list, marked as read."""
+        entries = self.below()
+        self.source.read.update(entry.location for entry in entries)
+        return entries
 
     def text(self) -> str | None:
         """Return the text of a scalar as its author wrote it; add a problem if it is not a scalar."""
@@ -246,12 +240,11 @@ class ForeignValue:
         return [text for text in texts if text is not None] if isinstance(self.value, list) else None
 
 
-def template(text: bytes, name: str, kind: str, hint: str) -> Iterator[Problem]:
-    """Yield the problem that the file `name` is a template of `kind`, at its first `{{`; nothing without one."""
+def template(text: bytes, name: str, kind: str, hint: str) -> list[Problem]:
+    """Return the problem that the file `name` is a template of `kind`, at its first `{{`; nothing without one."""
     before, braces, _ = text.partition(b"{{")
-    if braces:
-        line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-        yield Problem(name, line, column, f"this is a template of {kind}", hint)
+    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+    return [Problem(name, line, column, f"this is a template of {kind}", hint)] if braces else []
 
 
 def printable(text: str) -> str:
@@ -271,11 +264,11 @@ def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder:
             raise SpecError(f"{name} is a link that leads out of its folder")
         with plainfiles.open_below(real.parent, real.name) as stream:
             return stream.read(max_bytes + 1)
-    except NotPlainError:
+    except plainfiles.NotPlainError:
         raise SpecError(f"{name} is not a plain file") from None
+    except OSError as error:
+        raise SpecError(f"{name}: {reason(error)}") from None
     except RuntimeError:  # links in a circle
         raise SpecError(f"{name}: too many levels of symbolic links") from None
     except ValueError:  # a path with a null byte
         raise SpecError(f"{name!r} is not a path") from None
-    except OSError as error:
-        raise SpecError(f"{name}: {reason(error)}") from None

@@ -25,15 +25,7 @@ from packager.kubernetes import configmap
 from packager.modelspec.documentation import HEADING, section
 from packager.modelspec.importers import manifests
 from packager.modelspec.importers.draft import LONGEST_NAME, Draft, DraftFile, named, one_line
-from packager.modelspec.importers.source import (
-    ForeignValue,
-    Ledger,
-    Source,
-    by_option,
-    invalid,
-    printable,
-    read_bytes,
-)
+from packager.modelspec.importers.source import ForeignValue, Ledger, Source, by_option, invalid, printable, read_bytes
 from packager.modelspec.patterns import is_excluded
 from packager.package.layout import KUSTOMIZATIONS
 
@@ -129,18 +121,17 @@ def read(path: Path, name: str, choices: ZooChoices) -> Draft:
     Raises:
         SpecError: The file is not a spec of the zoo, or names files that do not exist.
     """
-    ledger = Ledger()
-    document = _loaded(path, name, ledger)
+    draft = Draft(name, _KIND, "intel")
+    document = _loaded(path, name, draft)
     if "slice_sets" not in document.data:
         message = "expected releases and slice_sets"
         raise invalid(name, _KIND, [document.problem((), message, hint=f"a spec of {_SPECS}")])
-    own = Source(document, ledger, path.name)
-    slices = _release_slices(_Pool(path, name, own, ledger), own.root)
-    ledger.check(name, _KIND)
-    draft = Draft(name, _KIND, f"Imported from {printable(path.name)} by `mlpack import intel`.", ledger)
+    own = Source(document, draft, path.name)
+    slices = _release_slices(_Pool(path, name, own, draft), own.root)
+    draft.check()
     _PackageImport(draft, own, slices, _checkout(path, choices.models, name), choices).put()
-    ledger.check(name, _KIND)
-    own.report_unread()
+    draft.check()
+    own.report_unread({})
     return draft
 
 
@@ -206,8 +197,8 @@ class _Pool:
 def _release_slices(pool: _Pool, root: ForeignValue) -> list[ForeignValue]:
     """Return the slices of the spec's first release, in order."""
     tags: list[ForeignValue] = []
-    for release in root.children_at("releases"):
-        tags.extend(release.items_at("tag_specs"))
+    for release in root.children("releases"):
+        tags.extend(release.items("tag_specs"))
         for entry in release.children():
             if entry.key != "tag_specs":
                 entry.done()  # how images are called and pushed
@@ -237,7 +228,6 @@ class _PackageImport:
         self, draft: Draft, own: Source, slices: list[ForeignValue], zoo: tuple[Path, str], choices: ZooChoices
     ) -> None:
         self.draft = draft
-        self.ledger = draft.ledger
         self.source = own
         self.slices = slices
         self.own = slices[-1]
@@ -245,7 +235,7 @@ class _PackageImport:
         self.choices = choices
 
     def put(self) -> None:
-        """Fill in the draft; problems and findings are in the ledger."""
+        """Fill in the draft; problems and findings are in it."""
         for entry in self.slices:
             for key, message in _SLICE_KEYS.items():
                 if child := entry.child(key):
@@ -262,7 +252,7 @@ class _PackageImport:
             runtime.leave("is not carried over: mlops.env, site.env and mlpack configure have these values")
         items = self._items("files")
         files = self._collected(items)
-        if self.ledger.problems:
+        if self.draft.problems:
             return
         folder = self._manifests(files)
         self._put_documentation(documents, {} if folder else files)
@@ -279,7 +269,7 @@ class _PackageImport:
 
     def _items(self, key: str) -> list[ForeignValue]:
         """Return the items of a list in all slices, in order."""
-        return [item for entry in self.slices for item in entry.items_at(key)]
+        return [item for entry in self.slices for item in entry.items(key)]
 
     def _put_names(self) -> None:
         values = {(item.text() or "").partition("=")[0]: item for item in self._items("args")}
@@ -330,7 +320,7 @@ class _PackageImport:
             reference = f"localhost/model-zoo:{self.draft.data['name']}"
             self.draft.put_image(reference, "the spec names no image")
             message = f"the spec names no image: {reference} is made up"
-            self.ledger.findings.append(self.own.problem(message, "build it as the zoo does, or name one by --image"))
+            self.draft.findings.append(self.own.problem(message, "build it as the zoo does, or name one by --image"))
 
     def _put_downloads(self) -> None:
         """Put the package's downloads, if the user chooses so; add a finding for each, as the zoo states no digest."""
@@ -384,7 +374,7 @@ class _PackageImport:
             assets = sorted({path.partition("/")[0] for path in files})
             self.draft.put(("files",), [_RUN], "scripts of mlpack's own")
             message = "the code does not fit into ConfigMaps: it runs from the image, which the zoo puts it into"
-            self.ledger.findings.append(self.own.problem(message, "changing it takes a new image", at_key=True))
+            self.draft.findings.append(self.own.problem(message, "changing it takes a new image", at_key=True))
             code_dir = f"/workspace/{self.draft.data['name']}"
             self.draft.put(("environment", "CODE_DIR"), code_dir, "where the image has the code")
         if assets:
@@ -410,7 +400,7 @@ class _PackageImport:
                 is_passed = pattern == "--socket-id" and "$@" in text
                 fix = "SCRIPT_ARGS=--socket-id -1 in mlops.env" if is_passed else hint
                 problem = file.entry.problem("")
-                self.ledger.findings.append(Problem(problem.file, problem.line, 1, f"{path} {message}", fix))
+                self.draft.findings.append(Problem(problem.file, problem.line, 1, f"{path} {message}", fix))
 
     def _collected(self, items: Iterable[ForeignValue]) -> dict[str, ZooFile]:
         """Return the files by their paths in the package; add a problem for each item that cannot be copied."""
@@ -504,35 +494,28 @@ class _PackageImport:
         known: set[str] = set()
         for document in documents:
             words = {word: text for word, entry in _replacements(document).items() if (text := entry.text())}
-            document.child("uri")
             document_title = posixpath.splitext(document.string("name"))[0]
             seen = set(known)
-            for item in document.items_at("docs"):
+            for item in document.items("docs"):
                 uri = item.at("uri")
                 title = " ".join(_HIDDEN.sub(" ", item.string("name")).split())[:100]
                 shown = show(printable(title))
+                path = str(uri.value if uri else "").strip().removeprefix("models/")
+                is_description = title.lower() == "description"
                 if uri is None or not title:
                     item.leave("is not carried over: expected a name and a uri")
-                    continue
-                if title.lower() in _LEFT_OUT:
+                elif title.lower() in _LEFT_OUT:
                     item.leave(f"({shown}) is not carried over: it is about another package")
+                elif (content := self._content(uri, path, words)) is None:
                     continue
-                path = (uri.text() or "").strip().removeprefix("models/")
-                content = self._content(uri, path, words)
-                if content is None:
-                    continue
-                if path in seen:
+                elif path in seen:
                     item.leave(f"({shown}) is a section already")
-                    continue
-                known.add(path)
-                heading = HEADING.match(content)
-                own_title = " ".join(heading[2].split()) if heading else ""
-                is_description = title.lower() == "description"
-                if is_description and seen and re.fullmatch(_PLAIN_TITLE, document_title):
-                    title = document_title
-                elif not is_description and re.fullmatch(_PLAIN_TITLE, own_title):
-                    title = own_title
-                yield item, title, content
+                else:
+                    known.add(path)
+                    heading = HEADING.match(content)
+                    own_title = " ".join(heading[2].split()) if heading else ""
+                    other = (document_title if seen else "") if is_description else own_title
+                    yield item, other if re.fullmatch(_PLAIN_TITLE, other) else title, content
 
     def _content(self, uri: ForeignValue, text: str, words: dict[str, str]) -> str | None:
         """Return the text of a fragment without comments; None, with a finding, if it is not found."""
@@ -556,7 +539,7 @@ def _replacements(document: ForeignValue) -> dict[str, ForeignValue]:
     """Return the words of a document to replace, with the entries of their replacements."""
     for key in ("name", "uri"):
         document.child(key)
-    return {entry.key: entry for entry in document.children_at("text_replace") if entry.value is not None}
+    return {entry.key: entry for entry in document.children("text_replace") if entry.value is not None}
 
 
 def _relative(entry: ForeignValue | None) -> str | None:

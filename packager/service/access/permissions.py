@@ -9,7 +9,7 @@ from packager.base.values import Value
 from packager.kubernetes.podsecurity import Level
 from packager.service.access import tokens
 from packager.service.access.tokens import EVERY
-from packager.service.config import SEPARATE_HINT
+from packager.service.config import SEPARATE_HINT, shares
 from packager.service.failures import Complaint, Failure
 from packager.service.store.quota import Quota
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from packager.service.access.tokens import Caller
     from packager.service.config import ServerConfig
-    from packager.service.store.models import StoredDefinition, StoredJob
+    from packager.service.store.models import StoredJob, StoredTemplate
 
 
 def check_role(caller: Caller, role: str) -> None:
@@ -94,23 +94,10 @@ def project_of_definition(caller: Caller, project: str | None, projects: Mapping
     return project
 
 
-def sees_definition(caller: Caller, row: StoredDefinition) -> bool:
-    """Whether a caller may see a definition."""
-    return row.project is None or caller.may("viewer", row.project)
-
-
-def check_sees_definition(caller: Caller, row: StoredDefinition) -> None:
-    """Raise Failure, as for a missing definition, unless a caller may see a definition."""
-    if not sees_definition(caller, row):
-        raise Failure("not-found", f"definition {row.name!r} not found")
-
-
-def check_changes_definition(caller: Caller, row: StoredDefinition) -> None:
-    """Raise Failure unless a caller may change a definition."""
-    check_sees_definition(caller, row)
-    if not caller.may("developer", row.project):
-        of = f"the project {row.project!r}" if row.project else "all projects"
-        raise Failure("forbidden", f"expected the role developer in {of}, to which the definition belongs")
+def sees(caller: Caller, row: StoredTemplate) -> bool:
+    """Whether a caller may see a template, or a definition, which may belong to a project."""
+    project = getattr(row, "project", None)
+    return project is None or caller.may("viewer", project)
 
 
 def visible_job(
@@ -202,34 +189,17 @@ def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
         )
         for name, project in settings.projects.items()
     }
-    if not settings.unsafe_shared_namespaces:
-        for shared, names in shared_namespaces(configured).items():
-            raise UsageError(not_separate(names, shared), hint=SEPARATE_HINT)
+    first: dict[str, str] = {}
+    for name, project in configured.items():
+        if first.setdefault(project.namespace, name) != name:
+            message = f"the project {name} {shares(project.namespace, first[project.namespace])}"
+            raise UsageError(message, hint=SEPARATE_HINT)
     return configured
 
 
 def least_strict(projects: Iterable[Project]) -> Level:
     """Return the least strict Pod Security level of projects."""
     return max((project.level for project in projects), key=_STRICTEST_FIRST.index)
-
-
-def not_separate(names: Iterable[str], namespace: str) -> str:
-    """Return the message about projects that share a namespace."""
-    shown = ", ".join(names)
-    return f"the projects {shown} share the namespace {namespace}, where nothing keeps their jobs and storage apart"
-
-
-def shared_namespaces(projects: Mapping[str, Project]) -> dict[str, list[str]]:
-    """Return the namespaces that several projects share, each with the names of these projects."""
-    names: dict[str, list[str]] = {}
-    for project in projects.values():
-        names.setdefault(project.namespace, []).append(project.name)
-    return {namespace: sharing for namespace, sharing in names.items() if len(sharing) > 1}
-
-
-def warnings(projects: Mapping[str, Project]) -> list[str]:
-    """Return a warning to administrators for each namespace that several projects share."""
-    return [f"WARNING: {not_separate(names, shared)}" for shared, names in shared_namespaces(projects).items()]
 
 
 def namespaces(projects: Mapping[str, Project]) -> list[str]:

@@ -37,11 +37,6 @@ class Caller(Value, frozen=True):
     roles: Mapping[str, str]  # one of ROLES for each project in which the caller has a role, or for EVERY
     is_trusted: bool = False  # whether the caller may act for others in any role, as on a server that requires no token
 
-    @property
-    def projects(self) -> str:
-        """The names of the projects in which the caller has a role: in fair queues, callers with the same are one."""
-        return ",".join(sorted(self.roles)) or EVERY
-
     def role(self, project: str | None = None) -> str | None:
         """Return the role of the caller in a project, or in all projects; None without a role."""
         held = {self.roles.get(EVERY), self.roles.get(project or EVERY)} - {None}
@@ -82,7 +77,7 @@ def key_of_person(issuer: str, subject: str) -> str:
 def create(  # noqa: PLR0913 - the fields of a token, and a limit
     store: Store, name: str, role: str, days: int | None, project: str | None = None, *, most: int | None = None
 ) -> tuple[StoredToken, str]:
-    """Store a new token; return it and its text, which is not stored. Raises TokensFullError.
+    """Store a new token; return it and its text, which is not stored. Raises Failure.
 
     Without `days`, it does not expire; without `project`, its role applies in all; `most` limits those of a project.
     """

@@ -66,14 +66,8 @@ async def require_caller(
     """Identify the caller of a request and let the request in, before its body is read; see `Door`. Raises Failure."""
     if not handler.opt.get(ANONYMOUS):
         assert isinstance(request, Request)
-        request.state.caller = await admit(request)
-
-
-async def admit(request: HttpRequest) -> Caller:
-    """Identify the caller of a request, and let the request in; see `Door`. Raises Failure."""
-    caller = await _identified(request)
-    await door_of(request.app.state).enter(request, caller)
-    return caller
+        caller = request.state.caller = await _identified(request)
+        await door_of(request.app.state).enter(request, caller)
 
 
 async def caller_of(request: HttpRequest, role: str = "viewer") -> Caller:

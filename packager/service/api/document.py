@@ -11,6 +11,7 @@ from litestar.openapi.datastructures import ResponseSpec
 
 from packager.base import jsonio
 from packager.kubernetes.manifest import listing
+from packager.service.failures import TITLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,20 +21,6 @@ if TYPE_CHECKING:
 PROBLEM = "application/problem+json"
 """The media type of problems (RFC 9457)."""
 
-_TITLES = {
-    "400": "A parameter or the JSON of the body is not valid",
-    "401": "A token is needed",
-    "403": "The caller may not do this",
-    "404": "Not found",
-    "409": "It exists already, or its state does not allow this",
-    "412": "It has another revision",
-    "413": "The body is too large",
-    "415": "The body is not JSON",
-    "422": "The body, the objects or the policy are against it",
-    "429": "There are too many jobs, or requests of this kind",
-    "500": "The server has failed",
-    "503": "The cluster, the database or the issuer of tokens does not answer",
-}
 _OPEN = ("/healthz", "/readyz")
 _TEXT = {"type": "string"}
 _PROBLEM = {"$ref": "#/components/schemas/Problem"}
@@ -87,7 +74,7 @@ def document(app: Litestar, root: str = "") -> dict[str, object]:
                 described["200"]["content"]["text/event-stream"] = {"schema": _TEXT}
             for status in _statuses(path, method):
                 if status != "503" or status not in described:  # readyz describes this answer itself
-                    described[status] = {"description": _TITLES[status], "content": {PROBLEM: {"schema": _PROBLEM}}}
+                    described[status] = {"description": _title(int(status)), "content": {PROBLEM: {"schema": _PROBLEM}}}
             for parameter in operation.get("parameters", ()):
                 parameter["schema"] = _without_null(parameter["schema"])
             operation["security"] = [] if path in _OPEN else [{"token": []}, {"key": []}]
@@ -118,6 +105,10 @@ def _without_null(schema: Mapping[str, object]) -> object:
     """Return the schema of an optional parameter without null: a parameter that is sent is never null."""
     kinds = [kind for kind in listing(schema.get("oneOf")) if kind != {"type": "null"}]
     return kinds[0] if len(kinds) == 1 else schema
+
+
+def _title(status: int) -> str:
+    return "; ".join(title for code, title in TITLES.values() if code == status)
 
 
 def _statuses(path: str, method: str) -> list[str]:

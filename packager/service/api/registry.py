@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # litestar reads the types of routes
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from litestar import Controller, Response, delete, get, post, put
 from litestar.params import FromPath, FromQuery, JSONBody
@@ -19,149 +20,127 @@ from packager.service.use.answers import (
     TemplateTrial,
 )
 
+if TYPE_CHECKING:
+    from litestar import Router
+    from litestar.handlers import BaseRouteHandler
 
-class TemplateRoutes(Controller):
+    from packager.service.server import Server
+
+Body = TypeVar("Body")
+Answer = TypeVar("Answer", RegisteredTemplate, RegisteredDefinition)
+Listed = TypeVar("Listed")
+Trial = TypeVar("Trial")
+
+
+class _Routes(Controller, Generic[Body, Answer, Listed, Trial]):
+    """The routes of a kind of objects with revisions."""
+
+    types: tuple[Any, Any, Any, Any]  # the types in the places of the variables
+
+    def __init__(self, owner: Router) -> None:
+        super().__init__(owner)
+        names = dict(zip(_Routes.__parameters__, self.types, strict=True))  # type: ignore[attr-defined]  # as generic
+        self.signature_namespace = {**self.signature_namespace, **names}
+
+    def get_route_handlers(self) -> list[BaseRouteHandler]:
+        """Return the routes; that of registrations has two answers."""
+        handlers = super().get_route_handlers()
+        _, answer, _, trial = self.types
+        for handler in handlers:
+            if isinstance(handler, post):
+                described = {200: (trial, "What registering it would do"), 201: (answer, "What was registered")}
+                handler.responses = {status: document.answer(*parts) for status, parts in described.items()}
+        return handlers
+
+    def use(self, server: Server) -> Any:
+        """Return the use cases."""
+        raise NotImplementedError
+
+    @get()
+    async def list_current(self, server: ServerDependency, caller: CallerDependency) -> Listed:
+        """List the current revision of each name."""
+        page: Listed = await self.use(server).read(caller)
+        return page
+
+    @post(status_code=201)
+    async def register(
+        self,
+        server: ServerDependency,
+        caller: CallerDependency,
+        data: JSONBody[Body],
+        dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
+    ) -> Response[Trial] | Response[Answer]:
+        """Register one; with `dry_run`, return the outcome without registering, also for a registered name.
+
+        The example of a definition is filled in as a trial. The warnings of a template name definitions that no longer
+        work, and why.
+        """
+        if dry_run:
+            return Response(await self.use(server).trial(caller, data), status_code=200)
+        added: Answer = await self.use(server).add(caller, data)
+        return created(added, f"{self.path}/{added.name}")
+
+    @get("/{name:str}")
+    async def get_current(
+        self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]
+    ) -> Response[Answer]:
+        """Return the current revision."""
+        current: Answer = await self.use(server).get(caller, name)
+        return tagged(current, current.revision)
+
+    @put("/{name:str}")
+    async def change(
+        self,
+        server: ServerDependency,
+        caller: CallerDependency,
+        name: FromPath[str],
+        data: JSONBody[Body],
+        if_match: IfMatch = None,
+    ) -> Response[Answer]:
+        """Register the next revision; the warnings of a template name definitions that no longer work, and why."""
+        changed: Answer = await self.use(server).change(caller, name, data, expected_revision(if_match))
+        return tagged(changed, changed.revision)
+
+    @delete("/{name:str}")
+    async def remove(self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]) -> None:
+        """Remove a template that no definition uses, or a definition, whose jobs stay."""
+        await self.use(server).remove(caller, name)
+
+    @get("/{name:str}/revisions")
+    async def list_revisions(self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]) -> Listed:
+        """List all revisions, the newest first."""
+        page: Listed = await self.use(server).revisions(caller, name)
+        return page
+
+    @get("/{name:str}/revisions/{number:int}")
+    async def get_revision(
+        self, server: ServerDependency, caller: CallerDependency, name: FromPath[str], number: FromPath[int]
+    ) -> Answer:
+        """Return a revision."""
+        revision: Answer = await self.use(server).get(caller, name, number)
+        return revision
+
+
+class TemplateRoutes(_Routes[TemplateBody, RegisteredTemplate, TemplateList, TemplateTrial]):
     """The routes of templates."""
 
     path = "/v1/templates"
+    types = (TemplateBody, RegisteredTemplate, TemplateList, TemplateTrial)
 
-    @get()
-    async def list_templates(self, server: ServerDependency, caller: CallerDependency) -> TemplateList:
-        """List the current revision of each template."""
-        return await server.templates.read(caller)
-
-    @post(
-        status_code=201,
-        responses={
-            200: document.answer(TemplateTrial, "What registering it would do"),
-            201: document.answer(RegisteredTemplate, "The template"),
-        },
-    )
-    async def add_template(
-        self,
-        server: ServerDependency,
-        caller: CallerDependency,
-        data: JSONBody[TemplateBody],
-        dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
-    ) -> Response[TemplateTrial] | Response[RegisteredTemplate]:
-        """Register a template; with `dry_run`, return the outcome without registering, also for a registered name."""
-        if dry_run:
-            return Response(await server.templates.trial(caller, data), status_code=200)
-        return created(await server.templates.add(caller, data), f"/v1/templates/{data.name}")
-
-    @get("/{name:str}")
-    async def get_template(
-        self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]
-    ) -> Response[RegisteredTemplate]:
-        """Return the current revision of a template."""
-        current = await server.templates.template(caller, name)
-        return tagged(current, current.revision)
-
-    @put("/{name:str}")
-    async def change_template(
-        self,
-        server: ServerDependency,
-        caller: CallerDependency,
-        name: FromPath[str],
-        data: JSONBody[TemplateBody],
-        if_match: IfMatch = None,
-    ) -> Response[RegisteredTemplate]:
-        """Register the next revision of a template; `warnings` name definitions that no longer work, and why."""
-        changed = await server.templates.change(caller, name, data, expected_revision(if_match))
-        return tagged(changed, changed.revision)
-
-    @delete("/{name:str}")
-    async def remove_template(self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]) -> None:
-        """Remove a template that no definition uses."""
-        await server.templates.remove(caller, name)
-
-    @get("/{name:str}/revisions")
-    async def template_revisions(
-        self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]
-    ) -> TemplateList:
-        """List all revisions of a template, the newest first."""
-        return await server.templates.revisions(caller, name)
-
-    @get("/{name:str}/revisions/{number:int}")
-    async def template_revision(
-        self, server: ServerDependency, caller: CallerDependency, name: FromPath[str], number: FromPath[int]
-    ) -> RegisteredTemplate:
-        """Return a revision of a template."""
-        return await server.templates.template(caller, name, number)
+    def use(self, server: Server) -> Any:
+        """Return the use cases of templates."""
+        return server.templates
 
 
-class DefinitionRoutes(Controller):
+class DefinitionRoutes(_Routes[DefinitionBody, RegisteredDefinition, DefinitionList, DefinitionTrial]):
     """The routes of definitions."""
 
     path = "/v1/definitions"
+    types = (DefinitionBody, RegisteredDefinition, DefinitionList, DefinitionTrial)
 
-    @get()
-    async def list_definitions(self, server: ServerDependency, caller: CallerDependency) -> DefinitionList:
-        """List the current revision of each definition."""
-        return await server.definitions.read(caller)
-
-    @post(
-        status_code=201,
-        responses={
-            200: document.answer(DefinitionTrial, "What registering it would do"),
-            201: document.answer(RegisteredDefinition, "The definition"),
-        },
-    )
-    async def add_definition(
-        self,
-        server: ServerDependency,
-        caller: CallerDependency,
-        data: JSONBody[DefinitionBody],
-        dry_run: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter
-    ) -> Response[DefinitionTrial] | Response[RegisteredDefinition]:
-        """Register a definition; with `dry_run`, return the outcome without registering, also for a registered name.
-
-        The example of the definition is filled in as a trial.
-        """
-        if dry_run:
-            return Response(await server.definitions.trial(caller, data), status_code=200)
-        added = await server.definitions.add(caller, data)
-        return created(added, f"/v1/definitions/{added.name}")
-
-    @get("/{name:str}")
-    async def get_definition(
-        self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]
-    ) -> Response[RegisteredDefinition]:
-        """Return the current revision of a definition."""
-        current = await server.definitions.definition(caller, name)
-        return tagged(current, current.revision)
-
-    @put("/{name:str}")
-    async def change_definition(
-        self,
-        server: ServerDependency,
-        caller: CallerDependency,
-        name: FromPath[str],
-        data: JSONBody[DefinitionBody],
-        if_match: IfMatch = None,
-    ) -> Response[RegisteredDefinition]:
-        """Register the next revision of a definition."""
-        changed = await server.definitions.change(caller, name, data, expected_revision(if_match))
-        return tagged(changed, changed.revision)
-
-    @delete("/{name:str}")
-    async def remove_definition(self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]) -> None:
-        """Remove a definition; jobs that were made with it stay."""
-        await server.definitions.remove(caller, name)
-
-    @get("/{name:str}/revisions")
-    async def definition_revisions(
-        self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]
-    ) -> DefinitionList:
-        """List all revisions of a definition, the newest first."""
-        return await server.definitions.revisions(caller, name)
-
-    @get("/{name:str}/revisions/{number:int}")
-    async def definition_revision(
-        self, server: ServerDependency, caller: CallerDependency, name: FromPath[str], number: FromPath[int]
-    ) -> RegisteredDefinition:
-        """Return a revision of a definition."""
-        return await server.definitions.definition(caller, name, number)
+    def use(self, server: Server) -> Any:
+        """Return the use cases of definitions."""
+        return server.definitions
 
     @get("/{name:str}/schema")
     async def definition_schema(

@@ -1,9 +1,9 @@
-"""Applies the objects of a job, and refuses jobs that name objects of other projects in their namespace.
+"""Applies the objects of a job, and makes the Secrets among them.
 
 A Secret is created, and never applied: with the right to apply or to delete Secrets, a client can read them. The API
 server returns the whole Secret, also for a dry run that changes nothing or deletes dependents of the Secret first.
 
-Tests: service/jobs/test_references.py.
+Tests: service/api/test_references.py.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.base import jsonio
-from packager.base.values import Value
-from packager.kubernetes.manifest import Manifest, listing, mapping
+from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import labels, name, uid
-from packager.service.access.permissions import shared_namespaces
 from packager.service.registry import template_values
-from packager.service.registry.policy import JOB, PROJECT, SECRETS_OWNER, SERVER
-from packager.workloads import kueue, structures
+from packager.service.registry.policy import JOB, SECRETS_OWNER
+from packager.verify.judging import taken_objects
+from packager.workloads import kueue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from packager.base.values import Json
     from packager.kubernetes.objects import Object
-    from packager.service.access.permissions import Project
     from packager.service.jobs.kube import Cluster
     from packager.service.sealing import Sealer
     from packager.service.store.models import StoredJob
@@ -76,92 +74,16 @@ def _owned(item: Object, owners: Sequence[Object]) -> Object:
     return {**item, "metadata": {**item["metadata"], "ownerReferences": list(owners)}} if owners else item
 
 
-_CLAIM, _CONFIG, _SECRET = "PersistentVolumeClaim", "ConfigMap", "Secret"
+async def missing(cluster: Cluster, items: Sequence[Object], namespace: str) -> list[str]:
+    """Return a message about each claim and ConfigMap that pods use and that neither the job nor the namespace has.
 
-_FIELDS = {
-    "persistentVolumeClaim": (_CLAIM, "claimName"),
-    "configMap": (_CONFIG, "name"),
-    "configMapRef": (_CONFIG, "name"),
-    "configMapKeyRef": (_CONFIG, "name"),
-    "secret": (_SECRET, "name"),
-    "secretRef": (_SECRET, "name"),
-    "secretKeyRef": (_SECRET, "name"),
-    "nodePublishSecretRef": (_SECRET, "name"),
-}
-"""The fields of a pod that name an object of its namespace, and the key with the name."""
-
-
-class ObjectReference(Value, frozen=True):
-    """An object of the namespace that the pods of a job use and the job does not create."""
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"the {self.kind} {self.name}"
-
-
-def of_objects(items: Sequence[Object]) -> list[ObjectReference]:
-    """Return the references of pods to objects that are not in `items`, each once, in their order."""
-    own = {(item["kind"], item["metadata"]["name"]) for item in items}
-    every = [reference for item in items for pods in structures.pods(Manifest(item)) for reference in _named(pods.spec)]
-    return [reference for reference in dict.fromkeys(every) if (reference.kind, reference.name) not in own]
-
-
-def _named(value: object) -> Iterator[ObjectReference]:
-    """Yield the references in a part of a pod, at every depth."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _named(item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            kind, name_key = _FIELDS.get(key, ("", ""))
-            named = [(kind, mapping(item).get(name_key))]
-            if key == "secret":
-                named.append((_SECRET, mapping(item).get("secretName")))
-            elif key == "imagePullSecrets":
-                named = [(_SECRET, mapping(entry).get("name")) for entry in listing(item)]
-            elif key in ("dataSource", "dataSourceRef"):
-                named = [(str(mapping(item).get("kind")), mapping(item).get("name"))]
-            yield from (ObjectReference(kind, name) for kind, name in named if kind and isinstance(name, str))
-            yield from _named(item)
-
-
-class References:
-    """Decides whether the jobs of a project may use an object of their namespace."""
-
-    def __init__(self, cluster: Cluster, server: str, projects: Mapping[str, Project]) -> None:
-        self._cluster = cluster
-        self._server = server
-        self._shared = shared_namespaces(projects)
-
-    async def check(self, items: Sequence[Object], project: Project) -> tuple[list[str], list[str]]:
-        """Return the messages about references that are refused, and about references to missing objects.
-
-        Raises RefusedError or UnreachableError.
-        """
-        refused, missing = [], []
-        for reference in of_objects(items):
-            if reference.kind == _SECRET:  # the server may not read Secrets
-                if project.namespace in self._shared:
-                    refused.append(f"{reference} may belong to another project of the namespace {project.namespace}")
-                continue
-            if reference.kind not in (_CLAIM, _CONFIG):
-                refused.append(f"{reference} cannot be used: the server does not know whose it is")
-                continue
-            item = await self._cluster.get(reference.kind, reference.name, project.namespace)
-            if item is None:
-                missing.append(f"{reference} does not exist in the namespace {project.namespace}")
-            elif not await self._is_of(project, item):
-                refused.append(f"{reference} belongs to another project")
-        return refused, missing
-
-    async def _is_of(self, project: Project, item: Object) -> bool:
-        """Whether the jobs of a project may use an object: one of the project, or one that no server has created."""
-        item_labels = labels(item)
-        if item_labels.get(SERVER, self._server) != self._server:
-            return False
-        return item_labels.get(PROJECT) == project.name if item_labels.keys() & {JOB, PROJECT} else True
+    Raises RefusedError or UnreachableError.
+    """
+    return [
+        f"the {kind} {name} does not exist in the namespace {namespace}"
+        for kind, name in taken_objects(items)
+        if await cluster.get(kind, name, namespace) is None
+    ]
 
 
 ENDPOINTS = "dataset.json"

@@ -11,11 +11,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections import OrderedDict
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packager.base import durations, jsonio
 from packager.base.errors import MlpackError
@@ -63,9 +62,8 @@ TICK = 10.0
 _SELDOM = 6
 """The number of ticks between two checks of a job that runs without a finding."""
 
-_AT_ONCE = 5
-_AT_ONCE_OF_A_NAMESPACE = 4
-"""The number of jobs that are checked at once, in total and of a namespace: slow requests do not delay the others."""
+_AT_ONCE = 4
+"""The number of jobs of a namespace that are checked at once: slow requests do not delay the others."""
 
 
 class Follower:
@@ -93,15 +91,13 @@ class Follower:
         self._log = log
         self._figures = figures
         self._mirrors: dict[str, Mirror] = {}
-        self._waiting = Waiting(_AT_ONCE_OF_A_NAMESPACE)
-        self._wake = asyncio.Event()
+        self._queues: dict[str, list[JobQueue]] = {}  # of each namespace
         self._memories: dict[str, Memory] = {}
         self._missing: dict[str, int] = {}
-        figures.waiting(lambda: len(self._waiting))
+        figures.waiting(lambda: sum(map(len, itertools.chain(*self._queues.values()))))
 
     async def run(self) -> None:
         """Manage the jobs until cancelled."""
-        self._wake = asyncio.Event()  # for this event loop: a server can be started again
         in_use = await asyncio.to_thread(self._store.namespaces_in_use)
         self._mirrors = {
             namespace: Mirror(
@@ -114,16 +110,16 @@ class Follower:
             )
             for namespace in dict.fromkeys((*permissions.namespaces(self._projects), *in_use))
         }
+        self._queues = {namespace: [JobQueue() for _ in range(_AT_ONCE)] for namespace in self._mirrors}
         try:
             async with asyncio.TaskGroup() as tasks:
                 for mirror in self._mirrors.values():
                     tasks.create_task(mirror.run())
                 tasks.create_task(self._tick())
-                for _ in range(_AT_ONCE):
-                    tasks.create_task(self._work())
+                for queue in itertools.chain(*self._queues.values()):
+                    tasks.create_task(self._work(queue))
         finally:
-            self._waiting.clear()
-            for state in (self._mirrors, self._memories, self._missing):
+            for state in (self._queues, self._mirrors, self._memories, self._missing):
                 state.clear()
 
     def pods(self, job: StoredStatus) -> tuple[Object, ...]:
@@ -131,14 +127,12 @@ class Follower:
         mirror = self._mirrors.get(job.namespace)
         return mirror.pods(job.release) if mirror else ()
 
-    def look_at(self, release: str, namespace: str | None = None) -> None:
-        """Check a job soon, if this replica manages jobs; its namespace is None if not known."""
-        if not self._mirrors:
-            return
-        self._waiting.add(release, namespace, time.monotonic())
-        self._wake.set()
+    def look_at(self, release: str, namespace: str, *, is_news: bool = True) -> None:
+        """Check a job soon; without news, after the jobs with news."""
+        if queues := self._queues.get(namespace):
+            queues[hash(release) % _AT_ONCE].add(release, time.monotonic() if is_news else None)
 
-    def created(self, release: str, namespace: str | None = None) -> None:
+    def created(self, release: str, namespace: str) -> None:
         """Check a job soon, and notify waiting callers of its event."""
         self.look_at(release, namespace)
         self._pulse.tell()
@@ -146,43 +140,27 @@ class Follower:
     async def _tick(self) -> None:
         for turn in itertools.count():
             is_new = turn < _SELDOM  # no watch reports a deletion from before the start
-            waiting = set()
+            waiting: dict[str, StoredStatus] = {}
             for job in await asyncio.to_thread(self._store.unfinished):
                 if self._waits_for_room(job):
-                    waiting.add(job.project)
+                    waiting[job.project] = job
                 elif is_new or not _is_well(job) or (sum(job.release.encode()) + turn) % _SELDOM == 0:
-                    self._waiting.add(job.release, job.namespace, None)
-            for project in waiting:
-                await self._admit(project)
-            self._wake.set()
+                    self.look_at(job.release, job.namespace, is_news=False)
+            for job in waiting.values():
+                await self._admit(job)
             await asyncio.sleep(TICK)
 
-    async def _work(self) -> None:
+    async def _work(self, queue: JobQueue) -> None:
         while True:
-            await self._wake.wait()
-            await asyncio.sleep(0.05)  # simultaneous changes of a job cause one check
-            while following := self._waiting.take():
-                release, namespace, since = following
-                try:
-                    if namespace is None:
-                        await self._find_namespace(release, since)
-                        continue
-                    await self._look(release)
-                    if since is not None:
-                        self._figures.stored(time.monotonic() - since)
-                except MlpackError as error:
-                    self._log(f"{release}: {error}")
-                except Exception as error:  # noqa: BLE001 - an error of one job must not stop the checks of others
-                    self._log(f"{release}: {type(error).__name__}: {error}")
-                finally:
-                    self._waiting.done(release)
-            self._wake.clear()
-
-    async def _find_namespace(self, release: str, since: float | None) -> None:
-        """Let a job wait for the turn of its namespace; a job that was removed needs no check."""
-        job = await asyncio.to_thread(self._store.job, release)
-        if job is not None:
-            self._waiting.add(release, job.namespace, since)
+            release, since = await queue.take()
+            try:
+                await self._look(release)
+                if since is not None:
+                    self._figures.stored(time.monotonic() - since)
+            except MlpackError as error:
+                self._log(f"{release}: {error}")
+            except Exception as error:  # noqa: BLE001 - an error of one job must not stop the checks of others
+                self._log(f"{release}: {type(error).__name__}: {error}")
 
     async def _look(self, release: str) -> None:
         job = await asyncio.to_thread(self._store.job, release)
@@ -194,7 +172,7 @@ class Follower:
         elif job.status in FINAL:
             self._forget(release)
         elif self._waits_for_room(job):
-            await self._admit(job.project)
+            await self._admit(job)
         elif not job.applied:
             await self._apply(job)
         elif mirror.knows(job.kind):
@@ -206,13 +184,13 @@ class Follower:
         by_kueue = project is not None and project.queue is not None
         return job.goal == "run" and job.status == "queued" and not job.applied and not by_kueue
 
-    async def _admit(self, name: str) -> None:
-        """Admit the waiting jobs of a project for which there is room."""
-        project = self._projects.get(name)
-        limits = project.own_limits if project else Quota()
-        releases = await asyncio.to_thread(self._store.admit, name, limits)
-        for release in releases:
-            self.created(release, project.namespace if project else None)
+    async def _admit(self, job: StoredStatus) -> None:
+        """Admit the waiting jobs of a job's project for which there is room."""
+        project = self._projects.get(job.project)
+        for release in await asyncio.to_thread(
+            self._store.admit, job.project, project.own_limits if project else Quota()
+        ):
+            self.created(release, job.namespace)
 
     async def _apply(self, job: StoredJob) -> None:
         """Apply the objects of a job; if the API server refuses one, the job fails."""
@@ -291,12 +269,11 @@ class Follower:
                 self._figures.ended(job.project, changed.status)
         if has_ended:
             self._forget(release)
-            await self._admit(job.project)
+            await self._admit(job)
 
     def _hints(self, job: StoredJob, findings: Sequence[Finding]) -> list[str | None]:
         """Return the remedy of each finding in words for the user of the job; None without a remedy."""
-        revision = self._store.revisions.definition(job.definition, job.definition_revision)
-        assert revision is not None, "the revision of a job is never removed"
+        revision = self._store.revisions.get(models.StoredDefinition, job.definition, job.definition_revision)
         definition, filled = read_definition(revision), job.values
         remedies = [finding.remedy for finding in findings]
         return [None if one is None else hint_for_user(one, filled, definition) for one in remedies]
@@ -319,7 +296,7 @@ class Follower:
             self._figures.ended(job.project, status)
         self._forget(job.release)
         self._pulse.tell()
-        await self._admit(job.project)
+        await self._admit(job)
 
     def _forget(self, release: str) -> None:
         self._memories.pop(release, None)
@@ -399,7 +376,7 @@ class Sweeper:
         self,
         store: Store,
         retention: RetentionConfig,
-        deleted: Callable[[str], None],
+        deleted: Callable[[str, str], None],
         log: Callable[[str], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -427,63 +404,35 @@ class Sweeper:
             return
         ended = models.as_text(self._clock() - durations.duration(self._retention.jobs))
         for release in await asyncio.to_thread(self._store.ended_before, ended, _DELETED_AT_ONCE):
-            await asyncio.to_thread(self._store.want, release, "delete", ACTOR)
-            self._log(f"{release}: ended before {ended}, is deleted")
-            self._deleted(release)
+            if job := await asyncio.to_thread(self._store.want, release, "delete", ACTOR):
+                self._log(f"{release}: ended before {ended}, is deleted")
+                self._deleted(release, job.namespace)
 
 
-class Waiting:
-    """The jobs to look at. Namespaces take turns, so that many jobs of one do not delay those of others."""
+class JobQueue:
+    """The jobs that a task looks at one after the other: first those with news, in their order, each once."""
 
-    def __init__(self, share: int) -> None:
-        self._share = share
-        self._namespaces: OrderedDict[str | None, _Queue] = OrderedDict()
-        self._at_work: dict[str, str | None] = {}
+    def __init__(self) -> None:
+        self._news: dict[str, float | None] = {}  # the time of the news of each job
+        self._due: dict[str, float | None] = {}
+        self._wake = asyncio.Event()
 
     def __len__(self) -> int:
-        return sum(len(queue.news) + len(queue.due) for queue in self._namespaces.values())
+        return len(self._news) + len(self._due)
 
-    def add(self, release: str, namespace: str | None, since: float | None) -> None:
-        """Add a job, unless it waits already."""
-        queue = self._namespaces.setdefault(namespace, _Queue({}, {}))
-        (queue.due if since is None else queue.news).setdefault(release, since)
+    def add(self, release: str, since: float | None) -> None:
+        """Add a job, unless it waits already, with the time of its news; None for a regular check."""
+        (self._due if since is None else self._news).setdefault(release, since)
+        self._wake.set()
 
-    def take(self) -> tuple[str, str | None, float | None] | None:
-        """Remove the next job from its queue, and return its release, its namespace and the time of its news.
-
-        The job counts as being looked at until `done`. The result is None if no job waits whose namespace has a free
-        place.
-        """
-        counts = list(self._at_work.values())
-        for namespace, queue in self._namespaces.items():
-            if namespace is not None and counts.count(namespace) >= self._share:
-                continue
-            for waiting in queue:
-                for release in waiting:
-                    if release not in self._at_work:
-                        since = waiting.pop(release)
-                        self._at_work[release] = namespace
-                        self._namespaces.move_to_end(namespace)
-                        if not any(queue):
-                            del self._namespaces[namespace]
-                        return release, namespace, since
-        return None
-
-    def done(self, release: str) -> None:
-        """Note that a job is not being looked at any more."""
-        self._at_work.pop(release, None)
-
-    def clear(self) -> None:
-        """Forget all jobs."""
-        self._namespaces.clear()
-        self._at_work.clear()
-
-
-class _Queue(NamedTuple):
-    """The waiting jobs of a namespace, in their order, each with the time of its news."""
-
-    news: dict[str, float | None]
-    due: dict[str, float | None]
+    async def take(self) -> tuple[str, float | None]:
+        """Wait for the next job, and return its release and the time of its news."""
+        while not (waiting := self._news or self._due):
+            self._wake.clear()
+            await self._wake.wait()
+            await asyncio.sleep(0.05)  # simultaneous changes of a job cause one check
+        release = next(iter(waiting))
+        return release, waiting.pop(release)
 
 
 class Pulse:

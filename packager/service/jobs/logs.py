@@ -167,7 +167,7 @@ class LogReader:
         work: Work,
         log: Callable[[str], None],
         pods: Callable[[StoredStatus], Sequence[Object]] = lambda _job: (),
-        look_at: Callable[[str], None] = lambda _release: None,
+        look_at: Callable[[str, str], None] = lambda _release, _namespace: None,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -352,7 +352,7 @@ class LogReader:
         finally:
             if is_final:
                 self._done.add(release)
-                self._look_at(release)
+                self._look_at(release, job.namespace)
 
     async def _keep_each(self, job: StoredStatus) -> None:
         pods = await pods_of(self._cluster, job.namespace, job.release, self._server)

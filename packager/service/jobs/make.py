@@ -6,7 +6,6 @@ Tests: service/api/test_jobs.py.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -24,8 +23,8 @@ from packager.service.jobs.kube import RefusedError
 from packager.service.registry import definitions, policy, template_values
 from packager.service.registry.catalog import read_definition, template_text
 from packager.service.registry.policy import count_gpus
-from packager.service.store.models import LONGEST_TITLE, StoredJob
-from packager.service.store.store import NewJob, QueueFullError, SameNameError
+from packager.service.store.models import LONGEST_TITLE, StoredDefinition, StoredJob, StoredTemplate
+from packager.service.store.store import SameNameError
 from packager.service.work import Owner
 from packager.workloads import kueue, structures
 
@@ -38,19 +37,17 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.callbacks.endpoints import Receivers
     from packager.service.config import LimitsConfig
-    from packager.service.jobs.apply import References
     from packager.service.jobs.follower import Follower
     from packager.service.jobs.kube import Cluster
     from packager.service.registry.catalog import Catalog
-    from packager.service.registry.policy import Accepted, Site
+    from packager.service.registry.policy import Accepted
     from packager.service.sealing import Sealer
-    from packager.service.store.models import RequestKey, StoredDefinition
-    from packager.service.store.store import Taken
+    from packager.service.store.models import RequestKey
     from packager.service.work import Work
 
 
 _FRESH_SECONDS = RETRY_SECONDS[429]
-"""The seconds for which the use of the database is read once: until a refused request may be repeated."""
+"""The seconds for which the size of a project is read once: until a refused request may be repeated."""
 
 
 class Filled(Value, frozen=True):
@@ -78,40 +75,27 @@ class Room:
     def __init__(self, catalog: Catalog, limits: LimitsConfig) -> None:
         self._store = catalog.store
         self._limits = limits
-        self._read: dict[str, tuple[float, Taken]] = {}
-        self._added: dict[str, Counter[str]] = {}
+        self._sizes: dict[str, tuple[float, int]] = {}  # of each project, after the time when it was read
 
     async def check(self, project: str, owner: str) -> None:
         """Raise Failure if there is no room for a new job."""
-        taken, limits = await self._taken(project), self._limits
-        added = self._added[project]
-        own = taken.unfinished.get(owner, 0) + added[owner]
-        total = sum(taken.unfinished.values()) + added.total()
-        if own >= limits.caller_jobs:
+        own, total = await asyncio.to_thread(self._store.count_unfinished, project, owner)
+        if own >= self._limits.caller_jobs:
             raise over_limit("caller_jobs", f"{own:,} jobs of the caller in project {project!r} have not ended")
-        if total >= limits.project_jobs:
+        if total >= self._limits.project_jobs:
             raise over_limit("project_jobs", f"{total:,} jobs of the project {project!r} have not ended")
         await self.check_size(project)
 
     async def check_size(self, project: str) -> None:
         """Raise Failure if jobs, logs and definitions of a project use too much space."""
-        taken = await self._taken(project)
-        if taken.size >= self._limits.project_mib << 20:
-            size = f"jobs, logs and definitions of the project {project!r} take {taken.size >> 20:,} MiB"
-            raise over_limit("project_mib", f"{size}: delete some jobs")
-
-    def add(self, project: str, owner: str) -> None:
-        """Count a new job."""
-        self._added[project][owner] += 1
-
-    async def _taken(self, project: str) -> Taken:
-        time, taken = self._read.get(project, (0.0, None))
-        if taken is None or monotonic() - time > _FRESH_SECONDS:
-            if taken is not None:
-                self._read[project] = (monotonic(), taken)  # one request reads; the others use the old values
-            taken = await asyncio.to_thread(self._store.taken, project)
-            self._read[project], self._added[project] = (monotonic(), taken), Counter()
-        return taken
+        time, size = self._sizes.get(project, (-_FRESH_SECONDS, 0))
+        if monotonic() - time >= _FRESH_SECONDS:
+            self._sizes[project] = (monotonic(), size)  # one request reads; the others use the old size
+            size = await asyncio.to_thread(self._store.size, project)
+            self._sizes[project] = (monotonic(), size)
+        if size >= self._limits.project_mib << 20:
+            detail = f"jobs, logs and definitions of the project {project!r} take {size >> 20:,} MiB"
+            raise over_limit("project_mib", f"{detail}: delete some jobs")
 
 
 class Tasks:
@@ -121,7 +105,6 @@ class Tasks:
         self,
         catalog: Catalog,
         cluster: Cluster,
-        references: References,
         follower: Follower,
         sealer: Sealer,
         projects: Mapping[str, Project],
@@ -135,7 +118,6 @@ class Tasks:
         self._allowed = allowed
         self._work = work
         self._cluster = cluster
-        self._references = references
         self._follower = follower
         self._projects = projects
         self._most_pods = limits.job_pods
@@ -155,10 +137,7 @@ class Tasks:
         prepared = await self._work.run(Owner(filled.caller.key), partial(self._made, filled))
         project = filled.project
         try:
-            refused, missing = await self._references.check(prepared.objects, project)
-            if refused:
-                complaints = [Complaint("", message) for message in refused]
-                raise Failure("policy", "the job uses objects that are not its project's", complaints)
+            missing = await apply.missing(self._cluster, prepared.objects, project.namespace)
             warnings = [*await self._lacks(prepared.objects), *missing]
             if warnings and not dry_run:
                 complaints = [Complaint("", warning) for warning in warnings]
@@ -179,10 +158,11 @@ class Tasks:
         if not isinstance(name, str):
             complaint = Complaint("/taskDef", "is missing: name of the task definition")
             raise Failure("invalid-values", "the task definition is missing", [complaint])
-        registered = self._store.revisions.definition(name, request.revisions[0] if request.revisions else None)
+        revisions = self._store.revisions
+        registered = revisions.find(StoredDefinition, name, request.revisions[0] if request.revisions else None)
         if registered is None or registered.project not in (None, project.name):
             complaint = Complaint(
-                "/taskDef", f"definition {name!r} not found", similar(name, self._store.revisions.names(project.name))
+                "/taskDef", f"definition {name!r} not found", similar(name, revisions.names(project.name))
             )
             raise Failure("invalid-values", f"definition {name!r} not found", [complaint])
         definition = read_definition(registered)
@@ -199,7 +179,8 @@ class Tasks:
             complaints.append(Complaint("/creator", f"expected {caller.name!r}: only developers act for others"))
         if complaints:
             raise Failure("invalid-values", f"{counted(complaints)} in the filled values", complaints)
-        template = self._catalog.template(registered.template, request.revisions[1] if request.revisions else None)
+        number = request.revisions[1] if request.revisions else None
+        template = revisions.get(StoredTemplate, registered.template, number)
         text = template_text(template)
         application = str(filled.get("name") or definition.body.application or "")
         release = template_values.release_name(name, application, text)
@@ -214,8 +195,8 @@ class Tasks:
             kueue.put(accepted.workload, project.queue)
         sealed = apply.secrets(filled, definition.secret_places)
         contents = apply.secret_contents(filled, sealed)
-        objects = _with_secrets(accepted.objects, release, contents, site)
-        stored = _with_secrets(accepted.objects, release, {key: {} for key in contents}, site)
+        objects = policy.with_secrets(accepted.objects, release, contents, site)
+        stored = policy.with_secrets(accepted.objects, release, {key: {} for key in contents}, site)
         values = template_values.masked(filled, definition.secret_places)
         job = StoredJob(
             release=release,
@@ -274,9 +255,6 @@ class Tasks:
             refused += await self._work.run(Owner(row.author), partial(self._catalog.refused_in, row))
         messages = [*trial.remarks, *refused]
         try:
-            for place in places:
-                lacking = (await self._references.check(trial.objects, place))[0]
-                messages += [f"jobs of {place.name} are refused: {text}" for text in lacking]
             return [*messages, *await self._lacks(trial.objects)]
         except ClusterError as error:
             return [*messages, f"not checked against the cluster: {error}"]
@@ -323,14 +301,11 @@ class Tasks:
             prepared = await self.prepare(filled, dry_run=False)
             new = replace(prepared.job, request_key=key.key, request_digest=key.digest) if key else prepared.job
             try:
-                stored = NewJob(new, filled.caller.name, filled.project.own_limits)
-                job = await asyncio.to_thread(self._store.add_job, stored)
+                limits = filled.project.own_limits
+                job = await asyncio.to_thread(self._store.add_job, new, filled.caller.name, limits)
             except SameNameError:  # with 100,000 jobs of a definition, this happens to one of 170 new jobs
                 if key and (earlier := await self._earlier(key)):
                     return earlier
-            except QueueFullError as error:
-                raise Failure("quota", str(error)) from None
-        self.room.add(filled.project.name, job.owner)
         self._follower.created(job.release, job.namespace)
         return job
 
@@ -348,14 +323,3 @@ class Tasks:
             raise Failure("not-found", f"job {release!r} not found")
         self._follower.created(release, changed.namespace)
         return changed
-
-
-def _with_secrets(
-    objects: Sequence[Object], release: str, contents: Mapping[str, Mapping[str, str]], site: Site
-) -> list[Object]:
-    """Return the owner of all Secrets, then the Secrets that the service creates, and then the objects."""
-    label = str(mapping(objects[-1]["metadata"]["labels"]).get(policy.APPLICATION) or "")
-    secrets = [policy.secret(release, role, texts, label, site) for role, texts in contents.items()]
-    has_secrets = bool(secrets) or any(item["kind"] == "Secret" for item in objects)
-    owner = [policy.secrets_owner(release, label, site)] if has_secrets else []
-    return [*owner, *secrets, *objects]

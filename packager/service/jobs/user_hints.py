@@ -119,8 +119,8 @@ def _resources(filled: Mapping[str, object], definition: Definition, source: str
 
 def _can_fill(definition: Definition) -> tuple[bool, bool]:
     """Return whether users can fill in resources, and the memory among them."""
-    entry = dict(definition.described.entries).get(_RESOURCES)
-    can_fill_memory = isinstance(entry, FreeMapping) or (isinstance(entry, Group) and "memory" in dict(entry.entries))
+    entry = definition.described.entries.get(_RESOURCES)
+    can_fill_memory = isinstance(entry, FreeMapping) or (isinstance(entry, Group) and "memory" in entry.entries)
     return entry is not None, can_fill_memory
 
 

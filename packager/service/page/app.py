@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import string
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from litestar import Litestar, MediaType, Response, Router, get, post
+from litestar import Litestar, Response, Router, get, post
 from litestar.params import FromPath
 
 from packager.service.access import permissions, tokens
@@ -15,7 +14,6 @@ from packager.service.api.access import (
     CallerDependency,
     HttpRequest,
     ServerDependency,
-    admit,
     require_caller,
     require_origin,
     server_of,
@@ -27,7 +25,6 @@ from packager.service.registry.bodies import TokenBody, checked
 
 if TYPE_CHECKING:
     from litestar.exceptions import HTTPException
-    from litestar.types import ASGIApp, Receive, Scope, Send
 
     from packager.service.server import Server
 
@@ -68,27 +65,7 @@ def _failed(request: HttpRequest, error: Exception) -> Response[str]:
 def _not_found(request: HttpRequest, error: HTTPException) -> app.Problem | Response[str]:
     """Return an error view to browsers for an unknown path; other clients get a problem."""
     is_browser = "text/html" in request.headers.get("accept", "")
-    return _LateView(request, error) if is_browser else app.refused(request, error)
-
-
-class _LateView(Response[str]):
-    """The view for a path that does not exist, which is made when its caller is known."""
-
-    def __init__(self, request: HttpRequest, error: Exception) -> None:
-        super().__init__("", media_type=MediaType.HTML)
-        self._request = request
-        self._error = error
-
-    def to_asgi_response(self, *_args: object, **_more: object) -> ASGIApp:  # type: ignore[override] # litestar calls it
-        """Return the answer."""
-
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            with suppress(Failure):
-                await admit(self._request)
-            view = _failed(self._request, self._error)
-            await view.to_asgi_response(app=None, request=self._request)(scope, receive, send)
-
-        return answer
+    return _failed(request, error) if is_browser else app.refused(request, error)
 
 
 def make(server: Server) -> Litestar:

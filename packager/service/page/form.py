@@ -72,7 +72,7 @@ def _places(definition: Definition) -> Iterator[tuple[Location, Described, Json]
 
     def walk(here: Location, entry: Described, example: Json) -> Iterator[tuple[Location, Described, Json]]:
         if isinstance(entry, Group):
-            for key, below in entry.entries:
+            for key, below in entry.entries.items():
                 yield from walk((*here, key), below, mapping(example).get(key))
         else:
             yield here, entry, example
@@ -102,7 +102,7 @@ def build(definition: Definition, data: Mapping[str, str], complaints: Sequence[
             kind = entry.type if entry.type in ("integer", "number", "boolean", SECRET) else "line"
             text, shown_example = entry.text, shown(example)
         elif isinstance(entry, Items):
-            kinds = "; ".join(filter(None, map(_words, entry.kinds)))
+            kinds = "; ".join(filter(None, map(_words, entry.kinds.values())))
             text = f"{text}. {kinds}" if kinds else text
         required = entry.required and not isinstance(entry, FreeMapping)
         *parents, label = map(str, here)
@@ -118,8 +118,8 @@ def build(definition: Definition, data: Mapping[str, str], complaints: Sequence[
 
 def _words(kind: Described) -> str:
     """Return the keys of a kind of items with their meaning."""
-    entries = kind.entries if isinstance(kind, Group) else ()
-    return ", ".join(f"{key}: {entry.text}" for key, entry in entries if isinstance(entry, Leaf))
+    entries = kind.entries.items() if isinstance(kind, Group) else ()
+    return ", ".join(f"{key}: {entry.text}" for key, entry in entries if isinstance(entry, Leaf) and entry.text)
 
 
 def _readable(name: str) -> str:

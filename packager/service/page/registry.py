@@ -128,7 +128,7 @@ async def definition(
     """Show a revision of a definition."""
     items = (await server.definitions.revisions(caller, name)).items
     appends = as_flag(items[0].append_uuid)
-    current = server.definitions.definition(caller, name)
+    current = server.definitions.get(caller, name)
     return await _revision(request, caller, "definition", items, current, revision, appends=appends)
 
 
@@ -150,7 +150,7 @@ async def template(
     items = (await server.templates.revisions(caller, name)).items
     listed = (await server.definitions.read(caller)).items
     users = [item.name for item in listed if item.task_template_name == name]
-    current = server.templates.template(caller, name)
+    current = server.templates.get(caller, name)
     return await _revision(request, caller, "template", items, current, revision, users=users)
 
 

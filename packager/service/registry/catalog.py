@@ -1,25 +1,22 @@
-"""Registers templates and definitions: checks and stores them as revisions. Tests: service/api/test_registry.py."""
+"""Checks templates and definitions, and reads stored ones. Tests: service/api/test_registry.py."""
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from packager.base import jsonio
-from packager.base.values import Json, Value, as_plain, convert, replace
+from packager.base.values import Json, as_plain, convert, replace
 from packager.service.access.permissions import least_strict
 from packager.service.failures import Complaint, Failure, counted, of_problem
 from packager.service.registry import definitions, template_values
 from packager.service.registry.bodies import DefinitionBody, NamedDefinition, TemplateBody
 from packager.service.store.models import StoredDefinition, StoredTemplate
-from packager.service.store.revisions import ExistsError, InUseError, MismatchError, is_same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import TypeVar
 
     from packager.service.access.permissions import Project
     from packager.service.registry.definitions import Definition
@@ -27,11 +24,6 @@ if TYPE_CHECKING:
     from packager.service.registry.rendering import Renderer
     from packager.service.store.store import Store
 
-    Stored = TypeVar("Stored", bound=StoredTemplate)
-
-
-Outcome = Literal["created", "changed", "unchanged"]
-"""The effect of a registration."""
 
 _OF_GLOBAL = {
     "release": "Release of job",
@@ -42,23 +34,8 @@ _OF_GLOBAL = {
 _OF_SERVICE = "Automatically build in Restful API"
 
 
-class TriedTemplate(Value, frozen=True):
-    """The effect that the registration of a template would have."""
-
-    outcome: Outcome
-    problems: dict[str, list[str]]  # those that each definition over the template would have, by name
-
-
-class TriedDefinition(Value, frozen=True):
-    """The effect that the registration of a definition would have, and the objects of its example."""
-
-    outcome: Outcome
-    row: StoredDefinition
-    trial: Accepted
-
-
 class Catalog:
-    """The templates and definitions of a server."""
+    """Checks the templates and definitions of a server, with the settings of its administrator."""
 
     def __init__(self, store: Store, renderer: Renderer, site: Site, projects: Mapping[str, Project]) -> None:
         self.store = store
@@ -76,16 +53,13 @@ class Catalog:
         allowed = frozenset(word for one in self._projects.values() for word in one.allowed)
         return replace(self._site, level=level, project=project, allowed=allowed)
 
-    # templates
-
     def add_bundled(self) -> None:
         """Register the bundled templates whose names have no revision yet, not even a removed one."""
         for body in templates():
             if not self.revisions.all(StoredTemplate, body.name):
-                with suppress(ExistsError):
-                    self.revisions.add(self._template(body, "mlpack"))
+                self.revisions.add(self.template(body, "mlpack"))
 
-    def _template(self, body: TemplateBody, author: str) -> StoredTemplate:
+    def template(self, body: TemplateBody, author: str) -> StoredTemplate:
         """Return a checked template for the database, with the values that it reads. Raises Failure."""
         problems, places = self.renderer.check_with_values(body.template)
         if complaints := [of_problem(problem, "template") for problem in problems]:
@@ -93,107 +67,21 @@ class Catalog:
         content = {**as_plain(body), "required_values": _required_values(places)}
         return StoredTemplate(name=body.name, body=jsonio.compact(content), author=author)
 
-    def add_template(self, body: TemplateBody, author: str) -> StoredTemplate:
-        """Register a template. Raises Failure."""
-        try:
-            return self.revisions.add(self._template(body, author))
-        except ExistsError as error:
-            raise Failure("exists", f"the template {error}") from None
-
-    def change_template(
-        self, name: str, body: TemplateBody, author: str, expected: int | None
-    ) -> tuple[StoredTemplate, list[str]]:
-        """Register the next revision of a template, and return it with a message for each problem of a definition.
-
-        Raises Failure.
-        """
-        _check_name(name, body.name)
-        try:
-            row = self.revisions.change(self._template(body, author), expected)
-        except MismatchError as error:
-            raise Failure("revision-mismatch", str(error)) from None
-        if row is None:
-            raise Failure("not-found", f"template {name!r} not found")
-        users = self._users(body)
-        return row, [f"definition {user!r}: {problem}" for user, problems in users.items() for problem in problems]
-
-    def try_template(self, body: TemplateBody) -> TriedTemplate:
-        """Check a template, and the examples of the definitions over it, without registering it. Raises Failure."""
-        return TriedTemplate(_outcome(self.revisions.template(body.name), self._template(body, "")), self._users(body))
-
-    def _users(self, body: TemplateBody) -> dict[str, list[str]]:
+    def users(self, body: TemplateBody) -> dict[str, list[str]]:
         """Return the problems of each definition over a template with its example, by name."""
         problems: dict[str, list[str]] = {}
-        for row in self.revisions.definitions(template=body.name):
+        for row in self.revisions.current(StoredDefinition, template=body.name):
             _, complaints = definitions.trial(
                 read_definition(row), body.template, self.renderer, self.site(row.project)
             )
             problems[row.name] = [f"{item.detail}; {item.hint}" if item.hint else item.detail for item in complaints]
         return problems
 
-    def remove_template(self, name: str) -> None:
-        """Remove a template. Raises Failure."""
-        try:
-            if not self.revisions.remove_template(name):
-                raise Failure("not-found", f"template {name!r} not found")
-        except InUseError as error:
-            raise Failure("conflict", str(error)) from None
-
-    def template(self, name: str, revision: int | None = None) -> StoredTemplate:
-        """Return a revision of a template, or the current one. Raises Failure."""
-        row = self.revisions.template(name, revision)
-        if row is None:
-            known = self.revisions.all(StoredTemplate, name) if revision is not None else ()
-            raise Failure("not-found", _missing("template", name, revision if known else None))
-        return row
-
-    # definitions
-
-    def definition(self, name: str, revision: int | None = None) -> StoredDefinition:
-        """Return a revision of a definition, or the current one. Raises Failure."""
-        row = self.revisions.definition(name, revision)
-        if row is None:
-            known = self.revisions.all(StoredDefinition, name) if revision is not None else ()
-            raise Failure("not-found", _missing("definition", name, revision if known else None))
-        return row
-
-    def add_definition(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
-        """Register a definition under its final name, and return it with the objects of its example. Raises Failure."""
-        new, trial = self._checked(replace(body, name=definitions.final_name(body)), author)
-        try:
-            return self.revisions.add(new), trial
-        except ExistsError as error:
-            raise Failure("exists", f"the definition {error}") from None
-
-    def try_definition(self, body: DefinitionBody, author: str) -> TriedDefinition:
-        """Check a definition without registering it. Raises Failure."""
-        new, trial = self._checked(body, author)
-        return TriedDefinition(_outcome(self.revisions.definition(body.name), new), new, trial)
-
-    def change_definition(
-        self, name: str, body: DefinitionBody, author: str, expected: int | None
-    ) -> tuple[StoredDefinition, Accepted]:
-        """Register the next revision of a definition, and return it with the objects of its example. Raises Failure."""
-        _check_name(name, body.name)
-        new, trial = self._checked(body, author)
-        try:
-            row = self.revisions.change(new, expected)
-        except MismatchError as error:
-            raise Failure("revision-mismatch", str(error)) from None
-        if row is None:
-            raise Failure("not-found", f"definition {name!r} not found")
-        return row, trial
-
-    def remove_definition(self, name: str) -> None:
-        """Remove a definition. Raises Failure."""
-        if not self.revisions.remove_definition(name):
-            raise Failure("not-found", f"definition {name!r} not found")
-
-    def _checked(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
-        """Return a definition for the database, and the objects of its example. Raises Failure."""
+    def definition(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
+        """Return a checked definition for the database, and the objects of its example. Raises Failure."""
         body = replace(body, creator=body.creator or author)
         definition, complaints = definitions.read(body)
-        template = self.revisions.template(body.task_template_name)
+        template = self.revisions.find(StoredTemplate, body.task_template_name)
         if template is None:
             message = f"template {body.task_template_name!r} not found"
             complaints.append(Complaint("/task_template_name", message))
@@ -215,7 +103,7 @@ class Catalog:
 
     def refused_in(self, row: StoredDefinition) -> list[str]:
         """Return why some of the projects refuse the objects of a definition's example."""
-        definition, template = read_definition(row), template_text(self.template(row.template))
+        definition, template = read_definition(row), template_text(self.revisions.get(StoredTemplate, row.template))
         request = definitions.example_request(definition)
         return [
             f"jobs of {name} are refused: {item.detail}"
@@ -237,22 +125,6 @@ def _required_values(places: Sequence[tuple[list[str], bool]]) -> dict[str, Json
             text = f"{text}, set by the definition"
         values = template_values.put(values, place, text)
     return values
-
-
-def _missing(what: str, name: str, revision: int | None) -> str:
-    return f"{what} {name!r} not found" if revision is None else f"revision {revision} of {what} {name!r} not found"
-
-
-def _outcome(stored: Stored | None, new: Stored) -> Outcome:
-    if stored is None:
-        return "created"
-    return "unchanged" if is_same(stored, new) else "changed"
-
-
-def _check_name(name: str, in_body: str) -> None:
-    if name != in_body:
-        complaint = Complaint("/name", f"expected {name!r}, as in the path, found {in_body!r}")
-        raise Failure("invalid-body", "a revision has the name of what it revises", [complaint])
 
 
 def template_text(row: StoredTemplate) -> str:

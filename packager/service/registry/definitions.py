@@ -14,7 +14,7 @@ from packager.kubernetes.manifest import listing, mapping
 from packager.service.failures import Complaint, of_fault, of_problem
 from packager.service.registry import description, policy, template_values
 from packager.service.registry.bodies import DefinitionBody, as_flag
-from packager.service.registry.description import Group, Items, Leaf, kind_of
+from packager.service.registry.description import Group, Items, Leaf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -118,7 +118,7 @@ def _faults(definition: Definition, filled: Mapping[str, Json]) -> list[Fault]:
 
 
 def _described_but_reserved(definition: Definition) -> Iterator[Complaint]:
-    for key, entry in definition.described.entries:
+    for key, entry in definition.described.entries.items():
         if reason := definition.reserved.get(key):
             yield Complaint("/user_values_description", f"users cannot fill in {key!r}: it {reason}")
         if key == "project":
@@ -179,7 +179,7 @@ def objects(
         ]
     application = definition.body.application or str(request.filled.get("name") or "")
     accepted = policy.accept(rendered.objects, request.release, application, site)
-    return accepted, [Complaint("", refusal.message, refusal.hint) for refusal in accepted.problems]
+    return accepted, [*accepted.complaints]
 
 
 def _rendered(definition: Definition, template: str, request: Request, renderer: Renderer) -> FilledTemplate:
@@ -201,17 +201,16 @@ _HINT = "quote it with the filter sh, pass it in an environment variable, or des
 def _marked(value: Json, described: object, here: Location, marks: dict[str, str]) -> Json:
     """Return a value with a mark in place of each text that may be anything, and add the marks with their places."""
     if isinstance(value, dict):
-        entries = dict(described.entries) if isinstance(described, Group) else {}
+        entries = described.entries if isinstance(described, Group) else {}
         return {
             key: item if not here and key in _LABELS else _marked(item, entries.get(key), (*here, key), marks)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        kinds = [kind_of(described, item) if isinstance(described, Items) else None for item in value]
-        below = [described.kinds[kind] if isinstance(described, Items) and kind is not None else None for kind in kinds]
+        kinds = [described.kind_of(item) if isinstance(described, Items) else None for item in value]
         return [
             _marked(item, kind, (*here, index), marks)
-            for index, (item, kind) in enumerate(zip(value, below, strict=True))
+            for index, (item, kind) in enumerate(zip(value, kinds, strict=True))
         ]
     is_safe = isinstance(described, Leaf) and described.type in _SAFE_TYPES
     if value is None or is_safe or here[-1] == "type":

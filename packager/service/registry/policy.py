@@ -7,37 +7,19 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
-from packager.base.names import is_key
-from packager.base.problems import show, similar
+from packager.base.problems import similar
 from packager.base.values import Value, as_plain
 from packager.cluster.doctor import demand
-from packager.kubernetes.allowed import words
-from packager.kubernetes.allowed.table import ANNOTATION, LABEL
-from packager.kubernetes.allowed.values import Facts
-from packager.kubernetes.manifest import Manifest, at, dotted, listing, mapping
+from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.kubernetes.podsecurity import Level
-from packager.package.declared import Declared
-from packager.rendering.origins import Position
-from packager.rendering.overlay import RenderedOverlay
-from packager.verify import (
-    allowed_fields,
-    containers,
-    credentials,
-    names,
-    objects,
-    podspec,
-    references,
-    schema,
-    security,
-    taken,
-)
+from packager.service.failures import Complaint
+from packager.verify.judging import Task, judge, word_fault
 from packager.workloads import structures
 from packager.workloads.kinds import kinds as workload_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from packager.kubernetes.allowed.judge import Unlisted
     from packager.kubernetes.objects import Object
     from packager.workloads.pods import Pods
 
@@ -67,11 +49,11 @@ class Site(Value, frozen=True):
 
 
 class Accepted(Value, frozen=True):
-    """The result of the policy: the objects to apply, or the problems."""
+    """The result of the policy: the objects to apply, or the complaints."""
 
-    objects: tuple[Object, ...] = ()  # the objects to apply, the workload last; empty with problems
-    problems: tuple[PolicyProblem, ...] = ()  # the reasons for refusing the objects
-    remarks: tuple[str, ...] = ()  # warnings for the author of a definition, which are not problems
+    objects: tuple[Object, ...] = ()  # the objects to apply, the workload last; empty with complaints
+    complaints: tuple[Complaint, ...] = ()  # the reasons for refusing the objects
+    remarks: tuple[str, ...] = ()  # warnings for the author of a definition
 
     @property
     def workload(self) -> Object:
@@ -80,48 +62,43 @@ class Accepted(Value, frozen=True):
 
 
 def accept(rendered: Sequence[Object], release: str, application: str, site: Site) -> Accepted:
-    """Return the objects of a job for the cluster, or the problems for which the policy refuses them."""
-    source = JobOrigin(release, site.allowed)
-    problems = of_objects(rendered, source)
-    if problems:
-        return Accepted(problems=tuple(dict.fromkeys(problems)))
-    copies: list[Object] = sorted(as_plain(rendered), key=is_workload)
+    """Return the objects of a job for the cluster, or the complaints for which the policy refuses them."""
+    if complaints := dict.fromkeys(_of_objects(rendered, release)):
+        return Accepted(complaints=tuple(complaints))
+    copies: list[Object] = sorted(as_plain(rendered), key=_is_workload)
     for item in copies:
         _map_to_site(item, site)
         _add_security(item, site.level)
         _add_labels(item, release, application, site)
-    problems = list(of_values(copies, source, site.level))
-    unknown = {problem.field for problem in problems if problem.field}  # a misspelt field, which no site permits
-    problems += [problem for problem in of_fields(rendered, source) if problem.field not in unknown]
-    return Accepted(problems=tuple(dict.fromkeys(problems))) if problems else Accepted(tuple(copies))
+    own = frozenset(f"{release}-{role}" for role in OWN_SECRETS)
+    task = Task(release, (*WORKLOADS, *COMPANIONS), own, site.allowed, site.level)
+    complaints = dict.fromkeys(
+        Complaint("", found.message, f'allow: ["{found.word}"] in server.yaml permits it' if found.word else found.hint)
+        for found in judge(rendered, copies, task)
+    )
+    return Accepted(complaints=tuple(complaints)) if complaints else Accepted(tuple(copies))
 
 
-def secret(release: str, role: str, content: Mapping[str, str], application: str, site: Site) -> Object:
-    """Return a Secret of a job: `endpoints` with the headers of dataset endpoints, or `secrets` with filled ones."""
-    item = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": f"{release}-{role}"},
-        "type": "Opaque",
-        "stringData": dict(content),
-    }
-    _add_labels(item, release, application, site)
-    return item
+def with_secrets(
+    objects: Sequence[Object], release: str, contents: Mapping[str, Mapping[str, str]], site: Site
+) -> list[Object]:
+    """Return the objects of a job after the Secrets that the service creates, and after the owner of all Secrets.
 
-
-def secrets_owner(release: str, application: str, site: Site) -> Object:
-    """Return the empty ConfigMap that owns the Secrets of a job.
-
-    The ConfigMap is created before the Secrets, so each Secret has its owner from the start and need not be changed or
-    deleted by the server: when the ConfigMap is deleted, the cluster deletes the Secrets.
+    The owner is an empty ConfigMap, which is created before the Secrets: each has its owner from the start, and need
+    not be changed or deleted by the server. When the ConfigMap is deleted, the cluster deletes the Secrets.
     """
-    item: Object = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": f"{release}-{SECRETS_OWNER}"},
+    kinds: dict[str, Object] = {
+        role: {"kind": "Secret", "type": "Opaque", "stringData": dict(texts)} for role, texts in contents.items()
     }
-    _add_labels(item, release, application, site)
-    return item
+    if kinds or any(item["kind"] == "Secret" for item in objects):
+        kinds = {SECRETS_OWNER: {"kind": "ConfigMap"}, **kinds}
+    application = str(mapping(objects[-1]["metadata"]["labels"]).get(APPLICATION) or "")
+    added: list[Object] = [
+        {"apiVersion": "v1", "metadata": {"name": f"{release}-{role}"}, **content} for role, content in kinds.items()
+    ]
+    for item in added:
+        _add_labels(item, release, application, site)
+    return [*added, *objects]
 
 
 def _map_to_site(item: Object, site: Site) -> None:
@@ -254,42 +231,19 @@ COMPANIONS = (("v1", "ConfigMap"), ("v1", "PersistentVolumeClaim"), ("v1", "Secr
 RESOURCE = "resource:"
 """The prefix of an entry that declares a resource not to be a GPU."""
 
-_RIGHTS = (credentials.SECRET, credentials.ACCOUNT)
 _KINDS = {kind.lower(): (api, kind) for api, kind in (*WORKLOADS, *COMPANIONS)}
-_PREFIXES = (LABEL, ANNOTATION, RESOURCE)
-_EXPECTED = (
-    f"expected a field such as pod.spec.hostname, label:KEY, annotation:KEY, resource:NAME, {' or '.join(_RIGHTS)}"
-)
 
 
 def faults(allowed: Sequence[str]) -> Iterator[Fault]:
     """Yield the faults of the entries of `allow`, each with the index of its entry."""
     for index, word in enumerate(allowed):
-        if message := _complaint(word):
+        if message := word_fault(word, _KINDS, (RESOURCE,)):
             yield Fault((index,), *message)
 
 
 def resources(allowed: Sequence[str] | frozenset[str]) -> frozenset[str]:
     """Return the resources that entries of `allow` declare not to be GPUs."""
     return frozenset(word.removeprefix(RESOURCE) for word in allowed if word.startswith(RESOURCE))
-
-
-def _complaint(word: str) -> tuple[str, str | None] | None:
-    """Return the message and the hint for an entry that permits nothing; None for a valid entry."""
-    prefix, colon, name = word.partition(":")
-    if colon:
-        if f"{prefix}:" not in _PREFIXES:
-            return f"{_EXPECTED}, found {show(word)}", similar(prefix, (one.rstrip(":") for one in _PREFIXES))
-        is_known = is_key(name) and (f"{prefix}:" != RESOURCE or "/" in name)
-        return None if is_known else (f"{show(name)} is not the name of a {prefix}", None)
-    kind, dot, path = word.partition(".")
-    if not dot:
-        return None if word in _RIGHTS else (f"{_EXPECTED}, found {show(word)}", similar(word, _RIGHTS))
-    if kind not in _KINDS:
-        return f"a task creates no {show(kind)}", similar(kind, _KINDS)
-    if not words.is_word(word):
-        return f"{_EXPECTED}, found {show(word)}", None
-    return schema.unknown_step(*_KINDS[kind], path)
 
 
 OWN_SECRETS = ("endpoints", "secrets")
@@ -299,172 +253,58 @@ SECRETS_OWNER = "secrets-owner"
 """The suffix of the ConfigMap that owns the Secrets of a job, after the release."""
 
 _METADATA = ("name", "labels", "annotations")
-_VERSION = schema.versions()[-1]
-
-_PRIORITY = "pod.spec.priorityClassName"
-"""A field that the table permits, and that gives a job priority over the pods of others: only the site decides it."""
 
 
-class JobOrigin(Value, frozen=True):
-    """The job whose objects are checked."""
-
-    release: str  # the name of the job
-    allowed: frozenset[str] = frozenset()  # the entries of `allow`, which permit more than the table
+def _is_workload(item: Object) -> bool:
+    return (item.get("apiVersion"), item.get("kind")) in WORKLOADS
 
 
-class PolicyProblem(Value, frozen=True):
-    """The reason for which an object of a job is refused."""
-
-    message: str  # the expected and the found value
-    hint: str | None = None  # the fix, if it is known
-    kind: str = ""  # the kind of a problem of `packager.verify`; empty for other problems
-    key: str = ""  # the last key of the place in the object; empty for other problems
-    field: str = ""  # the object and the place of a field that no schema or table has; empty for other problems
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.hint})" if self.hint else self.message
-
-
-def is_workload(item: Object) -> bool:
-    """Whether an object has a kind that runs a task."""
-    return _identity(item) in WORKLOADS
-
-
-def of_objects(rendered: Sequence[Object], source: JobOrigin) -> list[PolicyProblem]:
-    """Return the problems of objects that are independent of their fields: kinds, names and number."""
-    refusals = [refusal for item in rendered for refusal in _of_object(item, source)]
-    shown = [str(Manifest(item)) for item in rendered if is_workload(item)]
-    if len(shown) != 1:
-        known = [kind for _, kind in WORKLOADS]
-        expected = f"expected one {', '.join(known[:-1])} or {known[-1]}"
-        refusals.append(PolicyProblem(f"{expected}, found {', '.join(shown) or 'none'}"))
-    return refusals
+def _of_objects(rendered: Sequence[Object], release: str) -> Iterator[Complaint]:
+    """Yield the complaints about objects that are independent of their fields: kinds, names and number."""
+    known = (*WORKLOADS, *COMPANIONS)
+    for item in rendered:
+        manifest = Manifest(item)
+        if (item.get("apiVersion"), item.get("kind")) in known:
+            messages = (*_of_metadata(manifest, release), *_of_companion(manifest))
+            yield from (Complaint("", f"{manifest}: {message}") for message in messages)
+            continue
+        kinds = [kind for _, kind in known]
+        shown = f"{manifest.kind or 'an object without a kind'} ({manifest.api or 'no apiVersion'})"
+        message = f"{shown} is not a kind that a task may create: expected {', '.join(kinds[:-1])} or {kinds[-1]}"
+        yield Complaint("", message, similar(manifest.kind, kinds) if manifest.kind not in kinds else None)
+    workloads = [str(Manifest(item)) for item in rendered if _is_workload(item)]
+    if len(workloads) != 1:
+        *others, last = [kind for _, kind in WORKLOADS]
+        expected = f"expected one {', '.join(others)} or {last}"
+        yield Complaint("", f"{expected}, found {', '.join(workloads) or 'none'}")
 
 
-def of_fields(rendered: Sequence[Object], source: JobOrigin) -> Iterator[PolicyProblem]:
-    """Yield a problem for each field, label and annotation that neither the table nor the site permits."""
-    overlay = _overlay(rendered)
-    facts = Facts(config_maps=frozenset(overlay.names("ConfigMap")), names=(source.release,), is_template=True)
-    for manifest in overlay.manifests:
-        for unlisted in allowed_fields.judged(overlay, manifest, facts, source.allowed, (*WORKLOADS, *COMPANIONS)):
-            yield _of_unlisted(manifest, unlisted)
-    for pods in overlay.pods:
-        location = (*pods.location, *_PRIORITY.split(".")[1:])
-        if at(pods.manifest.data, location) not in (None, "") and not words.permits(source.allowed, _PRIORITY):
-            message = f"{pods.manifest}: {dotted(location)}: only the site decides this"
-            yield PolicyProblem(message, _permitted_by(_PRIORITY), allowed_fields.FIELD)
-
-
-def of_values(items: Sequence[Object], source: JobOrigin, level: Level) -> Iterator[PolicyProblem]:
-    """Yield a problem for each value of completed objects that is invalid, refers to nothing, or exceeds the level."""
-    overlay = _overlay(items)
-    for manifest in overlay.manifests:
-        for fault in schema.faults(manifest.data, (_VERSION,)):
-            key = next((step for step in reversed(fault.location) if isinstance(step, str)), "")
-            place = f"{manifest}: {dotted(fault.location)}"
-            field = place if fault.at_key else ""
-            yield PolicyProblem(f"{place}: {fault.message}", fault.hint, key=key, field=field)
-    every_kind = frozenset(manifest.kind for manifest in overlay.manifests)
-    for problem in (
-        *objects.check(overlay, every_kind),
-        *names.check(overlay),
-        *references.check(overlay),
-        *containers.check(overlay),
-        *podspec.check(overlay),
-        *objects.check_kinds(overlay),
-        *credentials.check(overlay, source.allowed | {credentials.SECRET}),
-        *security.breaches(security.exceeded(overlay), level),
-    ):
-        hint = _permitted_by(problem.allow) if problem.allow else problem.hint
-        yield PolicyProblem(problem.message, hint, problem.kind)
-    if credentials.SECRET not in source.allowed:
-        yield from _of_secrets(overlay, source)
-
-
-def _identity(item: Object) -> tuple[object, object]:
-    return item.get("apiVersion"), item.get("kind")
-
-
-def _of_object(item: Object, source: JobOrigin) -> Iterator[PolicyProblem]:
-    manifest = Manifest(item)
-    if _identity(item) not in (*WORKLOADS, *COMPANIONS):
-        known = [kind for _, kind in (*WORKLOADS, *COMPANIONS)]
-        kind = f"{manifest.kind or 'an object without a kind'} ({manifest.api or 'no apiVersion'})"
-        message = f"{kind} is not a kind that a task may create: expected {', '.join(known[:-1])} or {known[-1]}"
-        yield PolicyProblem(message, similar(manifest.kind, known) if manifest.kind not in known else None)
+def _of_metadata(manifest: Manifest, release: str) -> Iterator[str]:
+    """Yield the messages about the metadata of an object that no site can permit."""
+    metadata = manifest.data.get("metadata")
+    if not isinstance(metadata, dict):
+        yield "expected metadata with a name"
         return
-    if not isinstance(item.get("metadata"), dict):
-        yield PolicyProblem(f"{manifest}: expected metadata with a name")
-        return
-    for key in item["metadata"]:
-        if key not in _METADATA:
-            yield _not_set(manifest, f"metadata.{key}")
-    if item.get("status") is not None:
-        yield _not_set(manifest, "status")
-    release, name = source.release, item["metadata"].get("name")
-    if name != release and not str(name).startswith(f"{release}-"):
-        message = f"expected the release {release!r}, or a name that begins with '{release}-'"
-        yield PolicyProblem(f"{manifest}: metadata.name: {message}")
-    if name in (f"{release}-{role}" for role in OWN_SECRETS) and manifest.kind == "Secret":
-        yield PolicyProblem(f"{manifest}: the service creates the Secret of this name")
-    if name == f"{release}-{SECRETS_OWNER}" and manifest.kind == "ConfigMap":
-        yield PolicyProblem(f"{manifest}: the service creates the ConfigMap of this name")
-    yield from _of_companion(manifest)
+    places = [f"metadata.{key}" for key in metadata if key not in _METADATA]
+    places += ["status"] if manifest.data.get("status") is not None else []
+    yield from (f"{place}: a template must not set this field" for place in places)
+    name = str(metadata.get("name"))
+    if name != release and not name.startswith(f"{release}-"):
+        yield f"metadata.name: expected the release {release!r}, or a name that begins with '{release}-'"
+    own = {"Secret": OWN_SECRETS, "ConfigMap": (SECRETS_OWNER,)}.get(manifest.kind, ())
+    if name in (f"{release}-{role}" for role in own):
+        yield f"the service creates the {manifest.kind} of this name"
 
 
-def _not_set(manifest: Manifest, place: str) -> PolicyProblem:
-    return PolicyProblem(f"{manifest}: {place}: a template must not set this field")
-
-
-def _of_companion(manifest: Manifest) -> Iterator[PolicyProblem]:
-    """Yield the problems of a companion object that no site can permit."""
+def _of_companion(manifest: Manifest) -> Iterator[str]:
+    """Yield the messages about the content of a companion object that no site can permit."""
     if manifest.kind == "Secret":
         if "stringData" in manifest.data:
-            yield PolicyProblem(f"{manifest}: stringData: a template must not create a Secret from values")
+            yield "stringData: a template must not create a Secret from values"
         if manifest.data.get("type") not in (None, "Opaque"):
-            yield PolicyProblem(f"{manifest}: type: expected Opaque")
+            yield "type: expected Opaque"
     if manifest.kind == "Service":
         if manifest.spec.get("clusterIP") != "None":
-            message = "expected None, because a task has headless Services only"
-            yield PolicyProblem(f"{manifest}: spec.clusterIP: {message}")
+            yield "spec.clusterIP: expected None, because a task has headless Services only"
         if manifest.spec.get("type") not in (None, "ClusterIP"):
-            yield PolicyProblem(f"{manifest}: spec.type: expected ClusterIP")
-
-
-def _of_unlisted(manifest: Manifest, unlisted: Unlisted) -> PolicyProblem:
-    message = unlisted.message
-    if unlisted.missing:
-        message = f"the template has no {unlisted.missing} {show(at(manifest.data, unlisted.location))}"
-    elif unlisted.options == ("queue",):
-        message = "the queue of the project decides when its jobs start"
-    place = f"{manifest}: {dotted(unlisted.location) or 'kind'}"
-    hint = _permitted_by(unlisted.word) if unlisted.word else None
-    key = next((step for step in reversed(unlisted.location) if isinstance(step, str)), "")
-    return PolicyProblem(f"{place}: {message}", hint, allowed_fields.FIELD, key, place)
-
-
-def _permitted_by(word: str) -> str:
-    return f'allow: ["{word}"] in server.yaml permits it'
-
-
-class _Sources:
-    """The files of an overlay; the objects of a job have none."""
-
-    origins = ()
-    components = ()
-    declared = Declared()
-    start = Position("", 0, 0)
-
-
-def _overlay(items: Sequence[Object]) -> RenderedOverlay:
-    return RenderedOverlay("template", tuple(map(Manifest, items)), _Sources())  # type: ignore[arg-type]
-
-
-def _of_secrets(overlay: RenderedOverlay, source: JobOrigin) -> Iterator[PolicyProblem]:
-    """Yield a problem for each Secret that pods read and that does not belong to the job."""
-    own = {*(f"{source.release}-{role}" for role in OWN_SECRETS), *overlay.names("Secret")}
-    for pods in overlay.pods:
-        for noun, name, location in taken.fields(pods):
-            if noun == taken.SECRET and name not in own:
-                message = f"{pods.manifest}: {dotted(location)}: reads the Secret {show(name)} of the namespace"
-                yield PolicyProblem(message, _permitted_by(credentials.SECRET), credentials.SECRET)
+            yield "spec.type: expected ClusterIP"

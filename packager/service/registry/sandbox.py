@@ -19,7 +19,6 @@ import secrets
 import shlex
 import sys
 import traceback
-from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -149,22 +148,8 @@ _ENVIRONMENT = _environment()
 
 
 @lru_cache(maxsize=64)
-def _compiled(template: str) -> tuple[jinja2.Template, _Lines]:
-    compiled = _ENVIRONMENT.from_string(template)
-    return compiled, _Lines(compiled)
-
-
-class _Lines:
-    """Maps lines of compiled code to lines of the template; jinja2's own method reads the whole table each time."""
-
-    def __init__(self, compiled: jinja2.Template) -> None:
-        table = compiled.debug_info  # sorted by lines of code
-        self._code = [code for _, code in table]
-        self._lines = [1, *(line for line, _ in table)]
-
-    def of(self, code: int) -> int:
-        """Return the line of the template."""
-        return self._lines[bisect_right(self._code, code)]
+def _compiled(template: str) -> jinja2.Template:
+    return _ENVIRONMENT.from_string(template)
 
 
 def check(template: str) -> list[tuple[int, str]]:
@@ -249,7 +234,7 @@ def fill(template: str, names: Mapping[str, object]) -> dict[str, object]:
     """Render a template, and return the text with its words and their values, or the fault with its line."""
     printed = _Printed(names)
     try:
-        compiled, code_lines = _compiled(template)
+        compiled = _compiled(template)
         parts: list[str] = []
         length = 0
         for part in compiled.generate({**names, _PRINTED: printed}):
@@ -263,8 +248,9 @@ def fill(template: str, names: Mapping[str, object]) -> dict[str, object]:
         return _fault(_line(error), _message(error))
     except MemoryError:
         return _fault(0, _TOO_MUCH_MEMORY)
-    lines = [code_lines.of(line) for line in printed.lines]
-    return {"text": "".join(parts), "mark": printed.mark, "values": printed.values, "lines": lines}
+    lines = {line: compiled.get_corresponding_lineno(line) for line in {*printed.lines}}
+    shown = [lines[line] for line in printed.lines]
+    return {"text": "".join(parts), "mark": printed.mark, "values": printed.values, "lines": shown}
 
 
 def _message(error: Exception) -> str:

@@ -8,7 +8,6 @@ and the ids of events become visible in their order.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sqlite3
 import threading
@@ -195,11 +194,6 @@ class Sqlite(Database):
         self.shown = str(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if kind := network_file_system(path.parent):
-                raise ToolError(
-                    f"the database {path} is on a network file system ({kind}), where SQLite can lose data",
-                    hint="choose a disk of this machine, or a database of PostgreSQL: --database postgresql://...",
-                )
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
         except OSError as error:
             raise ToolError(f"the database {path} cannot be opened: {reason(error)}") from None
@@ -362,31 +356,3 @@ def opened(where: str | Path) -> Database:
     if not isinstance(where, Path) and "://" in address:
         raise UsageError(f"invalid database {address.partition('://')[0]}://…: expected a path or postgresql://…")
     return Sqlite(Path(address).expanduser())
-
-
-_MOUNTS = Path("/proc/self/mountinfo")
-
-_NETWORK = re.compile(
-    r"(nfs|nfs4|cifs|smb3|smbfs|afs|ceph|lustre|gpfs|beegfs|ncpfs"
-    r"|fuse\.(sshfs|glusterfs|ceph|s3fs|goofys|rclone|gcsfuse|juicefs|seaweedfs|mount-s3|blobfuse2?|nfs.*))"
-)
-"""The names of file systems that other machines may change. 9p and virtiofs can be the own disk of a sandbox."""
-
-
-def network_file_system(folder: Path) -> str | None:
-    """Return the name of the network file system of a folder; None if it is on another one, or unknown.
-
-    From /proc/self/mountinfo (proc(5)), which Linux has. Raises OSError if the folder does not exist.
-    """
-    device = folder.stat().st_dev
-    number = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        mount, _, kind = line.partition(" - ")
-        fields = mount.split()
-        if len(fields) > 2 and fields[2] == number and _NETWORK.fullmatch(name := kind.partition(" ")[0]):
-            return name
-    return None

@@ -64,7 +64,11 @@ def upgrade(connection: Connection, *, is_allowed: bool = True) -> bool:
         )
     config = _config()
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    if version is None:
+        metadata.create_all(connection)
+        command.stamp(config, "head")
+    else:
+        command.upgrade(config, "head")
     return True
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from packager.base.errors import MlpackError
 from packager.base.values import replace
+from packager.service.failures import Failure, over_limit
 from packager.service.store.databases import AwayError
 from packager.service.store.models import (
     StoredDefinition,
@@ -45,69 +45,57 @@ _MOST = (1 << 63) - 1
 """The largest integer in the database."""
 
 
-class ExistsError(MlpackError):
-    """The name is already used."""
-
-
-class MismatchError(MlpackError):
-    """The object does not have the revision that the caller expects."""
-
-
-class InUseError(MlpackError):
-    """The object is used by other objects."""
-
-
 def is_same(stored: Revision, new: Revision) -> bool:
     """Whether a current revision of a template or a definition equals a new one, regardless of the author."""
     return replace(stored, author=new.author, revision=new.revision, created=new.created) == new
 
 
+def _noun(kind: type[StoredTemplate]) -> str:
+    return "definition" if kind is StoredDefinition else "template"
+
+
 class Revisions:
-    """The templates and the definitions of a server."""
+    """The templates and the definitions of a server, by the types of their rows."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, new: Revision) -> Revision:
-        """Store the first revision of a template or a definition. Raises ExistsError."""
+        """Store the first revision of a template or a definition. Raises Failure if its name is used."""
         with self._database.writing() as connection:
             last = _last(connection, new)
             if last is not None and last.is_current:
-                raise ExistsError(f"{new.name!r} already exists")
+                raise Failure("exists", f"the {_noun(type(new))} {new.name!r} already exists")
             return _add_revision(connection, new, last)
 
-    def change(self, new: Revision, expected: int | None) -> Revision | None:
-        """Store the next revision, unless it equals the last one, and return the current one; None if none exists.
+    def change(self, new: Revision, expected: int | None = None) -> Revision:
+        """Store the next revision, unless it equals the last one, and return the current one.
 
-        Raises MismatchError.
+        Raises Failure if there is none, or it has another number than the expected one.
         """
         with self._database.writing() as connection:
             last = _last(connection, new)
             if last is None or not last.is_current:
-                return None
+                raise not_found(type(new), new.name)
             if expected is not None and expected != last.revision:
-                raise MismatchError(f"expected revision {expected}, found {last.revision}")
+                raise Failure("revision-mismatch", f"expected revision {expected}, found {last.revision}")
             if is_same(last, new):
                 return last
             table = _TABLES[type(new)]
             connection.execute(update(table).where(table.c.name == new.name).values(is_current=False))
             return _add_revision(connection, new, last)
 
-    def templates(self) -> list[StoredTemplate]:
-        """Return the current revision of each template, by name."""
-        statement = select(templates).where(templates.c.is_current).order_by(templates.c.name)
-        return self._database.rows(StoredTemplate, statement)
-
-    def definitions(
-        self, projects: Sequence[str] | None = None, *, template: str | None = None
-    ) -> list[StoredDefinition]:
-        """Return the current revision of each definition, by name."""
-        statement = select(definitions).where(definitions.c.is_current).order_by(definitions.c.name)
-        if projects is not None:
-            statement = statement.where(or_(definitions.c.project.is_(None), definitions.c.project.in_(projects)))
+    def current(
+        self, kind: type[Revision], projects: Sequence[str] | None = None, *, template: str | None = None
+    ) -> list[Revision]:
+        """Return the current revision of each name: of definitions only those of some projects, or over a template."""
+        table = _TABLES[kind]
+        statement = select(table).where(table.c.is_current).order_by(table.c.name)
+        if projects is not None and kind is StoredDefinition:
+            statement = statement.where(or_(table.c.project.is_(None), table.c.project.in_(projects)))
         if template is not None:
-            statement = statement.where(definitions.c.template == template)
-        return self._database.rows(StoredDefinition, statement)
+            statement = statement.where(table.c.template == template)
+        return self._database.rows(kind, statement)
 
     def names(self, project: str) -> list[str]:
         """Return the names of the definitions that jobs of a project can use."""
@@ -115,50 +103,42 @@ class Revisions:
         with self._database.reading() as connection:
             return list(connection.execute(select(definitions.c.name).where(definitions.c.is_current, own)).scalars())
 
-    def count_definitions(self, project: str) -> tuple[int, int]:
-        """Return the number of definitions of a project, and of their and removed ones' revisions."""
-        counted = select(func.count().filter(definitions.c.is_current), func.count())
-        with self._database.reading() as connection:
-            current, total = connection.execute(counted.where(definitions.c.project == project)).one()
-        return int(current), int(total)
-
-    def template(self, name: str, revision: int | None = None) -> StoredTemplate | None:
-        """Return a revision of a template, or the current one; None if it does not exist."""
-        return self._revision(StoredTemplate, name, revision)
-
-    def definition(self, name: str, revision: int | None = None) -> StoredDefinition | None:
-        """Return a revision of a definition, or the current one; None if it does not exist."""
-        return self._revision(StoredDefinition, name, revision)
-
-    def _revision(self, kind: type[Revision], name: str, revision: int | None) -> Revision | None:
+    def find(self, kind: type[Revision], name: str, revision: int | None = None) -> Revision | None:
+        """Return a revision of a template or a definition, or the current one; None if it does not exist."""
         if revision is not None and revision > _MOST:
             return None
         table = _TABLES[kind]
         which = table.c.is_current if revision is None else table.c.revision == revision
         return self._database.row(kind, select(table).where(table.c.name == name, which).limit(1))
 
+    def get(self, kind: type[Revision], name: str, revision: int | None = None) -> Revision:
+        """Return a revision of a template or a definition, or the current one. Raises Failure."""
+        row = self.find(kind, name, revision)
+        if row is None:
+            raise not_found(kind, name, revision if revision is not None and self.all(kind, name) else None)
+        return row
+
     def all(self, kind: type[Revision], name: str) -> list[Revision]:
         """Return all revisions of a template or a definition, the newest first."""
         return self._database.rows(kind, _revisions(kind, name))
 
-    def remove_template(self, name: str) -> bool:
-        """Remove a template, and return whether it existed; its jobs stay unchanged. Raises InUseError."""
+    def remove(self, kind: type[StoredTemplate], name: str) -> None:
+        """Remove a template or a definition, whose jobs stay. Raises Failure if there is none, or it is in use."""
+        table = _TABLES[kind]
         with self._database.writing() as connection:
             users = select(definitions.c.name).where(definitions.c.template == name, definitions.c.is_current)
-            names = [str(row[0]) for row in connection.execute(users.limit(5))]
+            names = [str(row[0]) for row in connection.execute(users.limit(5))] if kind is StoredTemplate else []
             if names:
-                raise InUseError(f"the template {name!r} is used by the definitions {', '.join(names)}")
-            return _retire(connection, templates, name)
-
-    def remove_definition(self, name: str) -> bool:
-        """Remove a definition, and return whether it existed; its jobs stay unchanged."""
-        with self._database.writing() as connection:
-            return _retire(connection, definitions, name)
+                raise Failure("conflict", f"the template {name!r} is used by the definitions {', '.join(names)}")
+            retired = update(table).where(table.c.name == name, table.c.is_current).values(is_current=False)
+            if not connection.execute(retired).rowcount:
+                raise not_found(kind, name)
 
 
-def _retire(connection: Connection, table: Table, name: str) -> bool:
-    statement = update(table).where(table.c.name == name, table.c.is_current).values(is_current=False)
-    return bool(connection.execute(statement).rowcount)
+def not_found(kind: type[StoredTemplate], name: str, revision: int | None = None) -> Failure:
+    """Return the error for a template or a definition, or a revision of one, that does not exist."""
+    shown = f"{_noun(kind)} {name!r} not found"
+    return Failure("not-found", shown if revision is None else f"revision {revision} of {shown}")
 
 
 def _last(connection: Connection, new: Revision) -> Revision | None:
@@ -179,10 +159,6 @@ def _revisions(kind: type[StoredTemplate], name: str) -> Select[*tuple[object, .
     return select(table).where(table.c.name == name).order_by(table.c.revision.desc())
 
 
-class TokensFullError(MlpackError):
-    """The project has its maximum number of tokens."""
-
-
 class StoredTokens:
     """The tokens of a server."""
 
@@ -190,13 +166,14 @@ class StoredTokens:
         self._database = database
 
     def add(self, token: StoredToken, most: int | None = None) -> None:
-        """Store a token. Raises TokensFullError if its project has `most` tokens, expired ones included."""
+        """Store a token. Raises Failure if its project has `most` tokens, expired ones included."""
         with self._database.writing() as connection:
             if most is not None and token.project is not None:
                 counted = select(func.count()).where(tokens.c.project == token.project)
                 count = int(connection.execute(counted).scalar_one())
                 if count >= most:
-                    raise TokensFullError(f"the project {token.project!r} has {count:,} tokens: remove some")
+                    detail = f"the project {token.project!r} has {count:,} tokens: remove some"
+                    raise over_limit("project_tokens", detail)
             connection.execute(insert(tokens).values(columns(token)))
 
     def all(self, projects: Sequence[str] | None = None) -> list[StoredToken]:

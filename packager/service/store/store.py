@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError, ToolError
 from packager.base.values import Value, replace
+from packager.service.failures import Failure
 from packager.service.store import databases, migration, outbox
 from packager.service.store.models import (
     NewEvent,
@@ -31,7 +32,7 @@ from packager.service.store.quota import Quota, Share, Wait, startable, waits
 from packager.service.store.revisions import KeptLogs, Measured, Revisions, StoredTokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sqlalchemy import ColumnElement, Connection, Select
@@ -61,10 +62,6 @@ class SameNameError(MlpackError):
     """Another job has the name that was generated for a new job, or the key of its request."""
 
 
-class QueueFullError(MlpackError):
-    """The maximum number of jobs of the project already wait."""
-
-
 class JobQuery(Value, frozen=True):
     """The filters of a list of jobs; None for all jobs."""
 
@@ -79,21 +76,6 @@ class JobQuery(Value, frozen=True):
     limit: int = 50
     cursor: str | None = None  # the `next` of the previous page
     ended_since: str | None = None  # the earliest time of the end, as `since`
-
-
-class Taken(Value, frozen=True):
-    """The use of the database by a project."""
-
-    unfinished: Mapping[str, int]  # the jobs that have not ended, by owner
-    size: int  # the bytes of its jobs, their kept logs and its definitions
-
-
-class NewJob(Value, frozen=True):
-    """A job to store."""
-
-    job: StoredJob  # the job; with the status `queued`, Kueue holds it
-    actor: str  # the caller who requested the job
-    limits: Quota = _NO_QUOTA  # the limits of the project; without room, the job is stored as `queued`
 
 
 _STATE = ("status", "reason", "message", "hint", "log_line", "pods", "findings", "attempts", "started", "ended")
@@ -155,45 +137,48 @@ class Store:
             connection.execute(delete_from(meta).where(meta.c.key == _PROBE))
             connection.execute(insert(meta).values(key=_PROBE, value="." * _PROBE_BYTES))
 
-    def check(self) -> list[str]:
-        """Return the problems that the database finds in itself."""
-        return self.database.check()
+    def count_unfinished(self, project: str, owner: str) -> tuple[int, int]:
+        """Return the number of jobs of an owner in a project that have not ended, and of all in the project."""
+        counted = select(func.count().filter(jobs.c.owner == owner), func.count())
+        with self._reading() as connection:
+            own, total = connection.execute(counted.where(jobs.c.project == project, jobs.c.status.in_(ACTIVE))).one()
+        return int(own), int(total)
 
-    def backup(self, file: Path) -> None:
-        """Write a consistent copy of the database to a new file. Raises ToolError, also if the file exists."""
-        self.database.backup(file)
-
-    def taken(self, project: str) -> Taken:
-        """Return the use of the database by a project."""
+    def size(self, project: str) -> int:
+        """Return the bytes of a project's jobs, of their kept logs, and of its definitions."""
         own = jobs.c.project == project
-        counted = select(jobs.c.owner, func.count()).where(own, jobs.c.status.in_(ACTIVE)).group_by(jobs.c.owner)
         sizes = (
             select(func.sum(func.length(jobs.c.filled) + func.length(jobs.c.manifests))).where(own),
             select(func.sum(logs.c.size)).join_from(logs, jobs, jobs.c.release == logs.c.release).where(own),
             select(func.sum(func.length(definitions.c.body))).where(definitions.c.project == project),
         )
         with self._reading() as connection:
-            owners = {str(owner): int(count) for owner, count in connection.execute(counted)}
-            return Taken(owners, sum(int(connection.execute(size).scalar() or 0) for size in sizes))
+            return sum(int(connection.execute(size).scalar() or 0) for size in sizes)
 
-    def add_job(self, new: NewJob) -> StoredJob:
-        """Store a job with its first event, and return it. Raises SameNameError or QueueFullError."""
+    def add_job(self, new: StoredJob, actor: str, limits: Quota = _NO_QUOTA) -> StoredJob:
+        """Store a job with its first event, and return it. Raises SameNameError, or Failure if too many jobs wait.
+
+        Args:
+            new: The job; with the status `queued`, Kueue holds it.
+            actor: The caller who requested the job.
+            limits: The limits of the project; without room, the job is stored as `queued`.
+        """
         try:
             with self._writing() as connection:
-                job = replace(new.job, created=new.job.created or now())
-                if new.limits != _NO_QUOTA:
-                    job = self._queued(connection, job, new.limits)
+                job = replace(new, created=new.created or now())
+                if limits != _NO_QUOTA:
+                    job = self._queued(connection, job, limits)
                 connection.execute(insert(jobs).values(columns(job)))
-                first = NewEvent(release=job.release, sequence=1, status=job.status, reason="Created", actor=new.actor)
+                first = NewEvent(release=job.release, sequence=1, status=job.status, reason="Created", actor=actor)
                 outbox.announce(connection, job, _add_event(connection, first), None)
                 return job
         except IntegrityError:
-            if self.job(new.job.release) or (new.job.request_key and self.job_of_request(new.job.request_key)):
-                raise SameNameError(f"the job {new.job.release!r} exists") from None
+            if self.job(new.release) or (new.request_key and self.job_of_request(new.request_key)):
+                raise SameNameError(f"the job {new.release!r} exists") from None
             raise
 
     def _queued(self, connection: Connection, job: StoredJob, limits: Quota) -> StoredJob:
-        """Return a new job, with the status `queued` if there is no room for it. Raises QueueFullError."""
+        """Return a new job, with the status `queued` if there is no room for it. Raises Failure."""
         started, waiting = self._shares(connection, job.project)
         if job.status == "queued":
             counted = select(func.count()).where(jobs.c.project == job.project, jobs.c.status == "queued")
@@ -205,7 +190,7 @@ class Store:
             queued = len(waiting)
             job = replace(job, status="queued", reason="NoRoom", message="waits for room in the project")
         if limits.queued is not None and queued >= limits.queued:
-            raise QueueFullError(f"{queued} jobs of the project {job.project!r} wait, and no more may")
+            raise Failure("quota", f"{queued} jobs of the project {job.project!r} wait, and no more may")
         return job
 
     @staticmethod

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
-from packager.base.values import Fields, Meta, convert
+from packager.base.values import Fields, Meta
 from packager.kubernetes.objects import Object
 from packager.service.access import permissions
 from packager.service.registry.bodies import NamedDefinition, TemplateBody
-from packager.service.registry.catalog import Outcome
 from packager.service.store.models import LONGEST_TITLE
 
 if TYPE_CHECKING:
@@ -19,9 +18,13 @@ if TYPE_CHECKING:
     from packager.diagnosis.curves.points import Curve
     from packager.service.access.permissions import Project
     from packager.service.access.tokens import Caller
-    from packager.service.store.models import Delivery, StoredDefinition, StoredJob, StoredTemplate, StoredToken, Usage
+    from packager.service.store.models import Delivery, StoredJob, StoredToken, Usage
     from packager.service.store.quota import Wait
     from packager.service.store.store import Store
+
+
+Outcome = Literal["created", "changed", "unchanged"]
+"""The effect of a registration."""
 
 
 class Revision(Fields, frozen=True, kw_only=True):
@@ -262,21 +265,6 @@ class TokenList(Page[Token], frozen=True, kw_only=True):
 
 class ProjectList(Page[ProjectLimits], frozen=True, kw_only=True):
     """A page of projects."""
-
-
-def template(stored: StoredTemplate, warnings: list[str] | None = None) -> RegisteredTemplate:
-    """Return a stored template."""
-    return convert({**json.loads(stored.body), **_revision(stored, warnings)}, RegisteredTemplate)
-
-
-def definition(stored: StoredDefinition, warnings: list[str] | None = None) -> RegisteredDefinition:
-    """Return a stored definition."""
-    return convert({**json.loads(stored.body), **_revision(stored, warnings)}, RegisteredDefinition)
-
-
-def _revision(stored: StoredTemplate, warnings: list[str] | None) -> dict[str, object]:
-    own = {"revision": stored.revision, "created": stored.created, "author": stored.author}
-    return {**own, "warnings": warnings or []}
 
 
 _MADE = {"place", "definition", "template", "values", "workload", "pods", "findings"}

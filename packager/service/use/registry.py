@@ -3,212 +3,241 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from packager.base.values import Value, as_plain, replace
+from packager.base.values import Value, as_plain, convert, replace
 from packager.service.access import permissions, tokens
-from packager.service.failures import Complaint, Failure, over_limit
+from packager.service.failures import Complaint, Failure
 from packager.service.jobs import apply
+from packager.service.registry.bodies import DefinitionBody, TemplateBody
 from packager.service.registry.catalog import read_definition
+from packager.service.registry.definitions import final_name
+from packager.service.registry.policy import Accepted
 from packager.service.store.models import StoredDefinition, StoredTemplate, as_text
-from packager.service.store.revisions import TokensFullError
+from packager.service.store.revisions import is_same, not_found
 from packager.service.use import answers
 from packager.service.use.answers import (
-    DefinitionList,
     DefinitionTrial,
     Job,
     NewToken,
+    Outcome,
+    Page,
     ProjectList,
     ProjectUse,
     RegisteredDefinition,
     RegisteredTemplate,
-    TemplateList,
     TemplateTrial,
     TokenList,
 )
 from packager.service.work import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from packager.service.access.permissions import Project
     from packager.service.access.tokens import Caller
-    from packager.service.config import LimitsConfig
     from packager.service.jobs.make import Tasks
-    from packager.service.registry.bodies import DefinitionBody, TemplateBody, TokenBody
+    from packager.service.registry.bodies import TokenBody
     from packager.service.registry.catalog import Catalog
     from packager.service.registry.definitions import Definition
-    from packager.service.store.models import StoredToken
     from packager.service.store.store import Store
     from packager.service.work import Work
 
 
-class TaskTemplates:
-    """The use cases of templates: all callers see templates, and admins of all projects change templates.
+Body = TypeVar("Body", TemplateBody, DefinitionBody)
+Row = TypeVar("Row", StoredTemplate, StoredDefinition)
+Answer = TypeVar("Answer", RegisteredTemplate, RegisteredDefinition)
+Found = TypeVar("Found")
 
-    Each raises Failure if the caller has no permission, or the template was not found.
+
+class Registry(ABC, Generic[Body, Row, Answer, Found]):
+    """The use cases of templates, or of definitions: each has a name and revisions.
+
+    Each raises Failure if the caller has no permission, or the object was not found or is not visible.
     """
 
-    def __init__(self, catalog: Catalog, work: Work) -> None:
+    row: type[Row]
+    answer: type[Answer]
+
+    def __init__(self, catalog: Catalog, tasks: Tasks, projects: Mapping[str, Project], work: Work) -> None:
         self._catalog = catalog
-        self._work = work
-
-    async def read(self, caller: Caller) -> TemplateList:
-        """Return the current revision of each template."""
-        permissions.check_role(caller, "viewer")
-        rows = await asyncio.to_thread(self._catalog.revisions.templates)
-        return TemplateList(items=[answers.template(row) for row in rows])
-
-    async def template(self, caller: Caller, name: str, revision: int | None = None) -> RegisteredTemplate:
-        """Return a revision of a template, or the current one."""
-        permissions.check_role(caller, "viewer")
-        return answers.template(await asyncio.to_thread(self._catalog.template, name, revision))
-
-    async def revisions(self, caller: Caller, name: str) -> TemplateList:
-        """Return all revisions of a template, the newest first."""
-        permissions.check_role(caller, "viewer")
-        rows = await asyncio.to_thread(self._catalog.revisions.all, StoredTemplate, name)
-        if not rows:
-            raise Failure("not-found", f"template {name!r} not found")
-        return TemplateList(items=[answers.template(row) for row in rows])
-
-    async def add(self, caller: Caller, body: TemplateBody) -> RegisteredTemplate:
-        """Register a template."""
-        permissions.check_admin(caller, None)
-        return answers.template(
-            await self._work.run(Owner(caller.key), lambda: self._catalog.add_template(body, caller.name))
-        )
-
-    async def trial(self, caller: Caller, body: TemplateBody) -> TemplateTrial:
-        """Return the outcome of registering a template, without registering it."""
-        permissions.check_admin(caller, None)
-        tried = await self._work.run(Owner(caller.key), lambda: self._catalog.try_template(body))
-        return TemplateTrial(outcome=tried.outcome, definitions=tried.problems)
-
-    async def change(self, caller: Caller, name: str, body: TemplateBody, expected: int | None) -> RegisteredTemplate:
-        """Register the next revision of a template whose current revision is `expected`; None for any revision."""
-        permissions.check_admin(caller, None)
-        change = self._catalog.change_template
-        row, warnings = await self._work.run(Owner(caller.key), lambda: change(name, body, caller.name, expected))
-        return answers.template(row, warnings)
-
-    async def remove(self, caller: Caller, name: str) -> None:
-        """Remove a template that no definition uses."""
-        permissions.check_admin(caller, None)
-        await asyncio.to_thread(self._catalog.remove_template, name)
-
-
-class TaskDefinitions:
-    """The use cases of definitions: a definition of a project is visible and used in that project only.
-
-    Each raises Failure if the caller has no permission, or the definition was not found or is not visible.
-    """
-
-    def __init__(
-        self, catalog: Catalog, tasks: Tasks, projects: Mapping[str, Project], work: Work, limits: LimitsConfig
-    ) -> None:
-        self._catalog = catalog
+        self._revisions = catalog.revisions
         self._tasks = tasks
         self._projects = projects
         self._work = work
-        self._limits = limits
 
-    async def read(self, caller: Caller) -> DefinitionList:
-        """Return the current revision of each definition that the caller may see."""
+    @abstractmethod
+    def check_change(self, caller: Caller, row: Row | None = None) -> None:
+        """Raise Failure unless a caller may register objects, or change this one."""
+
+    @abstractmethod
+    async def _placed(self, caller: Caller, body: Body, before: Row | None) -> Body:
+        """Return a body as it is registered, or as the next revision. Raises Failure."""
+
+    @abstractmethod
+    def _checked(self, body: Body, author: str) -> tuple[Row, Found]:
+        """Return the row of an object, and what its check has found. Raises Failure."""
+
+    @abstractmethod
+    async def _warnings(self, row: Row, found: Found) -> list[str]:
+        """Return the warnings about an object."""
+
+    async def read(self, caller: Caller) -> Page[Answer]:
+        """Return the current revision of each object that the caller may see."""
         permissions.check_role(caller, "viewer")
         projects = permissions.projects_of(caller, "viewer")
 
-        def listed() -> DefinitionList:  # many definitions take long to parse
-            return DefinitionList(
-                items=[answers.definition(row) for row in self._catalog.revisions.definitions(projects)]
-            )
+        def page() -> Page[Answer]:  # many of them take long to parse
+            return Page(items=[self._answer(row) for row in self._revisions.current(self.row, projects)])
 
-        return await self._work.run(Owner(caller.key), listed)
+        return await self._work.run(Owner(caller.key), page)
 
-    async def definition(self, caller: Caller, name: str, revision: int | None = None) -> RegisteredDefinition:
-        """Return a revision of a definition, or the current one."""
-        return answers.definition(await self._visible(caller, name, revision))
+    async def get(self, caller: Caller, name: str, revision: int | None = None) -> Answer:
+        """Return a revision of an object, or the current one."""
+        return self._answer(await self._visible(caller, name, revision))
+
+    async def revisions(self, caller: Caller, name: str) -> Page[Answer]:
+        """Return all revisions of an object, the newest first."""
+        permissions.check_role(caller, "viewer")
+        rows = await asyncio.to_thread(self._revisions.all, self.row, name)
+        if not rows or not permissions.sees(caller, rows[0]):
+            raise not_found(self.row, name)
+        return Page(items=[self._answer(row) for row in rows if permissions.sees(caller, row)])
+
+    async def add(self, caller: Caller, body: Body) -> Answer:
+        """Register an object."""
+        self.check_change(caller)
+        return await self._registered(caller, await self._placed(caller, body, None), self._revisions.add)
+
+    async def change(self, caller: Caller, name: str, body: Body, expected: int | None) -> Answer:
+        """Register the next revision of an object whose current revision is `expected`; None for any revision."""
+        before = await self._changeable(caller, name)
+        body = await self._placed(caller, body, before)
+        if name != body.name:
+            complaint = Complaint("/name", f"expected {name!r}, as in the path, found {body.name!r}")
+            raise Failure("invalid-body", "a revision has the name of what it revises", [complaint])
+        return await self._registered(caller, body, lambda row: self._revisions.change(row, expected))
+
+    async def remove(self, caller: Caller, name: str) -> None:
+        """Remove an object; jobs that were made with it stay."""
+        await self._changeable(caller, name)
+        await asyncio.to_thread(self._revisions.remove, self.row, name)
+
+    async def _registered(self, caller: Caller, body: Body, store: Callable[[Row], Row]) -> Answer:
+        def register() -> tuple[Row, Found]:
+            row, found = self._checked(body, caller.name)
+            return store(row), found
+
+        row, found = await self._work.run(Owner(caller.key), register)
+        return self._answer(row, await self._warnings(row, found))
+
+    async def _visible(self, caller: Caller, name: str, revision: int | None = None) -> Row:
+        permissions.check_role(caller, "viewer")
+        row = await asyncio.to_thread(self._revisions.get, self.row, name)  # the newest revision decides on the project
+        if permissions.sees(caller, row) and revision is not None:
+            row = await asyncio.to_thread(self._revisions.get, self.row, name, revision)
+        if not permissions.sees(caller, row):
+            raise not_found(self.row, name)
+        return row
+
+    async def _changeable(self, caller: Caller, name: str) -> Row:
+        self.check_change(caller)
+        row = await self._visible(caller, name)
+        self.check_change(caller, row)
+        return row
+
+    def _answer(self, row: Row, warnings: Sequence[str] = ()) -> Answer:
+        own = {"revision": row.revision, "created": row.created, "author": row.author, "warnings": [*warnings]}
+        return convert({**json.loads(row.body), **own}, self.answer)
+
+    def _outcome(self, new: Row) -> Outcome:
+        """Return the effect of registering an object."""
+        stored = self._revisions.find(self.row, new.name)
+        return "created" if stored is None else "unchanged" if is_same(stored, new) else "changed"
+
+
+class TaskTemplates(Registry[TemplateBody, StoredTemplate, RegisteredTemplate, dict[str, list[str]]]):
+    """The use cases of templates: all callers see templates, and admins of all projects change templates."""
+
+    row = StoredTemplate
+    answer = RegisteredTemplate
+
+    def check_change(self, caller: Caller, row: StoredTemplate | None = None) -> None:  # noqa: ARG002 - all are alike
+        """Raise Failure unless a caller is an admin of all projects."""
+        permissions.check_admin(caller, None)
+
+    async def _placed(self, caller: Caller, body: TemplateBody, before: StoredTemplate | None) -> TemplateBody:  # noqa: ARG002
+        return body
+
+    def _checked(self, body: TemplateBody, author: str) -> tuple[StoredTemplate, dict[str, list[str]]]:
+        return self._catalog.template(body, author), self._catalog.users(body)
+
+    async def _warnings(self, row: StoredTemplate, found: dict[str, list[str]]) -> list[str]:  # noqa: ARG002
+        return [f"definition {user!r}: {problem}" for user, problems in found.items() for problem in problems]
+
+    async def trial(self, caller: Caller, body: TemplateBody) -> TemplateTrial:
+        """Return the outcome of registering a template, without registering it."""
+        self.check_change(caller)
+
+        def tried() -> TemplateTrial:
+            row, users = self._checked(body, "")
+            return TemplateTrial(outcome=self._outcome(row), definitions=users)
+
+        return await self._work.run(Owner(caller.key), tried)
+
+
+class TaskDefinitions(Registry[DefinitionBody, StoredDefinition, RegisteredDefinition, Accepted]):
+    """The use cases of definitions: a definition of a project is visible and used in that project only."""
+
+    row = StoredDefinition
+    answer = RegisteredDefinition
+
+    def check_change(self, caller: Caller, row: StoredDefinition | None = None) -> None:
+        """Raise Failure unless a caller may register definitions, or change this one."""
+        permissions.check_role(caller, "developer")
+        if row is not None and not caller.may("developer", row.project):
+            of = f"the project {row.project!r}" if row.project else "all projects"
+            raise Failure("forbidden", f"expected the role developer in {of}, to which the definition belongs")
 
     async def usable(self, caller: Caller, name: str) -> Definition:
         """Return the current revision of a definition, parsed for making jobs."""
         return await asyncio.to_thread(read_definition, await self._visible(caller, name))
 
-    async def revisions(self, caller: Caller, name: str) -> DefinitionList:
-        """Return all revisions of a definition, the newest first."""
-        permissions.check_role(caller, "viewer")
-        rows = await asyncio.to_thread(self._catalog.revisions.all, StoredDefinition, name)
-        if not rows or not permissions.sees_definition(caller, rows[0]):
-            raise Failure("not-found", f"definition {name!r} not found")
-        visible = [row for row in rows if permissions.sees_definition(caller, row)]
-        return DefinitionList(items=[answers.definition(row) for row in visible])
-
-    async def add(self, caller: Caller, body: DefinitionBody) -> RegisteredDefinition:
-        """Register a definition, whose example is filled in as a trial."""
-        permissions.check_role(caller, "developer")
-        body = await self._placed(caller, body, body.project)
-        await self._check_room(body.project, is_new=True)
-        row, trial = await self._work.run(Owner(caller.key), lambda: self._catalog.add_definition(body, caller.name))
-        return answers.definition(row, await self._tasks.warnings(row, trial))
-
-    async def _check_room(self, project: str | None, *, is_new: bool) -> None:
-        """Raise Failure if a project has no room for another revision, or for a new definition."""
-        if project is None:
-            return
-        await self._tasks.room.check_size(project)
-        count, revisions = await asyncio.to_thread(self._catalog.revisions.count_definitions, project)
-        if revisions >= self._limits.project_revisions:
-            detail = f"the project {project!r} has {revisions:,} revisions of definitions, also of removed ones"
-            raise over_limit("project_revisions", f"{detail}: an admin of the server can raise the limit")
-        if is_new and count >= self._limits.project_definitions:
-            raise over_limit("project_definitions", f"the project {project!r} has {count:,} definitions: remove some")
-
     async def trial(self, caller: Caller, body: DefinitionBody) -> DefinitionTrial:
         """Return the outcome of registering a definition, also as the next revision, without registering it."""
-        permissions.check_role(caller, "developer")
-        asked = body.project
-        before = await asyncio.to_thread(self._catalog.revisions.definition, body.name)
-        if asked is None and before is not None and permissions.sees_definition(caller, before):
-            asked = before.project
-        body = await self._placed(caller, body, asked)
+        self.check_change(caller)
+        before = await asyncio.to_thread(self._revisions.find, StoredDefinition, body.name)
+        seen = before if before is not None and permissions.sees(caller, before) else None
+        body = await self._named(caller, body, body.project or (seen.project if seen else None))
         if before is not None:
-            permissions.check_changes_definition(caller, before)
-        tried = await self._work.run(Owner(caller.key), lambda: self._catalog.try_definition(body, caller.name))
-        return DefinitionTrial(
-            outcome=tried.outcome,
-            manifests=apply.redacted(tried.trial.objects),
-            warnings=await self._tasks.warnings(tried.row, tried.trial),
-        )
+            self.check_change(caller, before)
 
-    async def problems(self, caller: Caller, body: DefinitionBody) -> Sequence[Complaint]:
-        """Return the problems of a definition, except those of its name."""
-        permissions.check_role(caller, "developer")
-        try:
-            placed = replace(body, project=permissions.project_of_definition(caller, body.project, self._projects))
-            await self._work.run(Owner(caller.key), lambda: self._catalog.try_definition(placed, caller.name))
-        except Failure as failure:
-            if failure.kind not in ("invalid-body", "invalid-definition"):
-                raise
-            return failure.complaints
-        return ()
+        def tried() -> tuple[StoredDefinition, Accepted, Outcome]:
+            row, accepted = self._checked(body, caller.name)
+            return row, accepted, self._outcome(row)
 
-    async def change(
-        self, caller: Caller, name: str, body: DefinitionBody, expected: int | None
-    ) -> RegisteredDefinition:
-        """Register the next revision of a definition whose current revision is `expected`; None for any revision."""
-        before = await self._changeable(caller, name)
-        body = await self._placed(caller, body, body.project or before.project)
-        await self._check_room(body.project, is_new=False)
-        change = self._catalog.change_definition
-        row, trial = await self._work.run(Owner(caller.key), lambda: change(name, body, caller.name, expected))
-        return answers.definition(row, await self._tasks.warnings(row, trial))
+        row, accepted, outcome = await self._work.run(Owner(caller.key), tried)
+        warnings = await self._warnings(row, accepted)
+        return DefinitionTrial(outcome=outcome, manifests=apply.redacted(accepted.objects), warnings=warnings)
 
-    async def remove(self, caller: Caller, name: str) -> None:
-        """Remove a definition; jobs that were made with it stay."""
-        await self._changeable(caller, name)
-        await asyncio.to_thread(self._catalog.remove_definition, name)
+    def _checked(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
+        return self._catalog.definition(body, author)
 
-    async def _placed(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:
+    async def _warnings(self, row: StoredDefinition, found: Accepted) -> list[str]:
+        return await self._tasks.warnings(row, found)
+
+    async def _placed(self, caller: Caller, body: DefinitionBody, before: StoredDefinition | None) -> DefinitionBody:
+        """Return a definition with its project, which must have room for it, and with its final name."""
+        body = await self._named(caller, body, body.project or (before.project if before else None))
+        if body.project is not None:
+            await self._tasks.room.check_size(body.project)
+        return body if before else replace(body, name=final_name(body))
+
+    async def _named(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:
         """Return a definition with its project, whose name and a dot must be the start of the definition's name.
 
         So a taken name does not reveal definitions of other projects.
@@ -217,24 +246,14 @@ class TaskDefinitions:
         if body.project is None or body.name.startswith(f"{body.project}."):
             return body
         expected = f"expected a name that begins with '{body.project}.', as the definition belongs to that project"
-        hint = f"name: {body.project}.{body.name}"
-        complaints = [Complaint("/name", expected, hint), *await self.problems(caller, body)]
+        complaints = [Complaint("/name", expected, f"name: {body.project}.{body.name}")]
+        try:
+            await self._work.run(Owner(caller.key), lambda: self._checked(body, caller.name))
+        except Failure as failure:
+            if failure.kind not in ("invalid-body", "invalid-definition"):
+                raise
+            complaints += failure.complaints
         raise Failure("invalid-body", "the name is not one of the project", complaints)
-
-    async def _visible(self, caller: Caller, name: str, revision: int | None = None) -> StoredDefinition:
-        permissions.check_role(caller, "viewer")
-        row = await asyncio.to_thread(self._catalog.definition, name)  # the newest revision decides on the project
-        permissions.check_sees_definition(caller, row)
-        if revision is not None:
-            row = await asyncio.to_thread(self._catalog.definition, name, revision)
-            permissions.check_sees_definition(caller, row)
-        return row
-
-    async def _changeable(self, caller: Caller, name: str) -> StoredDefinition:
-        permissions.check_role(caller, "developer")
-        row = await asyncio.to_thread(self._catalog.definition, name)
-        permissions.check_changes_definition(caller, row)
-        return row
 
 
 _DAY = timedelta(days=1)
@@ -313,15 +332,9 @@ class Tokens:
         if body.project is not None:
             permissions.check_knows_project(caller, body.project, self._projects)
         permissions.check_admin(caller, body.project)
-        row, text = await asyncio.to_thread(self._created, body)
+        made = partial(tokens.create, self._store, body.name, body.role, body.days, body.project, most=self._most)
+        row, text = await asyncio.to_thread(made)
         return NewToken(**as_plain(answers.token(row)), token=text)
-
-    def _created(self, body: TokenBody) -> tuple[StoredToken, str]:
-        """Store a new token, and return it and its text. Raises Failure."""
-        try:
-            return tokens.create(self._store, body.name, body.role, body.days, body.project, most=self._most)
-        except TokensFullError as error:
-            raise over_limit("project_tokens", str(error)) from None
 
     async def remove(self, caller: Caller, identifier: str) -> None:
         """Remove a token; requests with it are refused from then on. Raises Failure if not found."""

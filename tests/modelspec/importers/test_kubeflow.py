@@ -13,7 +13,7 @@ import yaml
 from packager.base.errors import ClusterError, MlpackError, SpecError
 from packager.modelspec.importers import kubeflow
 from packager.modelspec.importers.source import ForeignValue, Source
-from packager.modelspec.importing import Imported, ModelDestination, _write, import_jobs, read_cluster
+from packager.modelspec.importing import Imported, ModelDestination, import_jobs, read_cluster, write
 from tests.modelspec.importers.results import check_package
 
 if TYPE_CHECKING:
@@ -348,10 +348,10 @@ STRUCTURE = re.compile(
 
 def unaccounted(found: kubeflow.Found, draft: Any) -> list[str]:
     """Return the leaves of a job that are neither in the spec nor in a finding, nor the same in another role."""
-    source = Source(found.document, draft.ledger, "", found.location)
+    source = Source(found.document, draft, "", found.location)
     paths = {origin.comment.partition(": ")[2] for origin in draft.origins.values() if origin.file}
-    told = {str(finding.message).partition(" ")[0] for finding in draft.ledger.findings}
-    places = {(finding.line, finding.column) for finding in draft.ledger.findings}
+    told = {str(finding.message).partition(" ")[0] for finding in draft.findings}
+    places = {(finding.line, finding.column) for finding in draft.findings}
     overlays = draft.data["overlays"].values()
     values = dict(leaves(source.root.value))
     lost: dict[Location, str] = {}
@@ -379,10 +379,10 @@ def test_every_leaf_is_in_the_spec_or_in_a_finding(tmp_path: Path, seed: int) ->
     value = generated(Random(seed))
     (found,) = kubeflow.find(yaml.safe_dump(value).encode(), "job.yaml")
     draft = kubeflow.read(found)
-    _write(draft, ModelDestination(tmp_path))
+    write(draft, ModelDestination(tmp_path))
     assert unaccounted(found, draft) == []
     (overlay,) = draft.data["overlays"].values()
     pods = overlay.get("workers") or sum(role["replicas"] for role in overlay["roles"].values())
     assert pods == {"PyTorchJob": 4, "TFJob": 5, "MPIJob": 2}[value["kind"]]
-    without_advice = [finding for finding in draft.ledger.findings if finding.message.endswith("is not carried over")]
+    without_advice = [finding for finding in draft.findings if finding.message.endswith("is not carried over")]
     assert [str(finding) for finding in without_advice if not finding.hint] == []

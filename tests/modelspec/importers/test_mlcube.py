@@ -10,7 +10,8 @@ import yaml
 from packager.base.errors import SpecError
 from packager.kubernetes.environment import Expander
 from packager.modelspec.importers.cubepaths import ROOT, WORKSPACE, CubeError, place
-from packager.modelspec.importing import ModelDestination, import_mlcube, mlcube_choices
+from packager.modelspec.importers.mlcube import Choices
+from packager.modelspec.importing import ModelDestination, import_mlcube
 from packager.workloads.program import references
 from tests.modelspec.importers.results import check_package, imported, refused
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def choices(values: dict[str, Any]) -> Any:
-    return mlcube_choices(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+    return Choices(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
 
 
 @pytest.mark.golden_test("../../golden/import/mlcube/[!r]*.yml")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base import yamlio
-from packager.modelspec.importing import ModelDestination, import_mlcube, mlcube_choices
+from packager.modelspec.importers.mlcube import Choices
+from packager.modelspec.importing import ModelDestination, import_mlcube
 from packager.package.layout import SCRIPTS
 from tests import tools
 
@@ -39,7 +40,7 @@ def cube(folder: Path, files: Mapping[str, str | bytes], text: str = CUBE) -> Pa
 
 def seeds(folder: Path, tmp_path: Path) -> tuple[dict[str, bytes], list[str]]:
     """Import a cube, and return the model's files other than the spec, and the findings about inputs."""
-    result = import_mlcube(folder, ModelDestination(tmp_path / "models"), mlcube_choices())
+    result = import_mlcube(folder, ModelDestination(tmp_path / "models"), Choices())
     found = {
         path.relative_to(result.folder).as_posix(): path.read_bytes()
         for path in result.files
@@ -119,7 +120,7 @@ def test_input_that_cannot_be_copied_is_reported(spoil: Any, reason: str, tmp_pa
 def test_init_copies_only_missing_inputs(shell: str, tmp_path: Path) -> None:
     files = {"workspace/names/alice.txt": "Alice", "workspace/raw/1": "one", "workspace/raw/a/2": "two"}
     folder = cube(tmp_path / "c", files)
-    result = import_mlcube(folder, ModelDestination(tmp_path / "models"), mlcube_choices())
+    result = import_mlcube(folder, ModelDestination(tmp_path / "models"), Choices())
     spec, problems = yamlio.load((result.folder / "spec.yaml").read_bytes(), "spec.yaml")
     assert problems == []
     package, claim = tmp_path / "package", tmp_path / "claim"

@@ -233,8 +233,8 @@ def test_every_key_of_a_manifest_is_carried_over_or_reported(tmp_path: Path, kub
     assert [str(finding).removeprefix(f"{pod}:") for finding in result.findings if finding.file == pod] == [
         "2:23: metadata.namespace is not carried over",
         "6:7: spec.initContainers[1] is not carried over (do in the image, or in the command, what it prepares)",
-        "10:7: spec.containers[0].imagePullPolicy is not carried over",
-        "12:34: spec.containers[0].env[1] 'C' is not carried over: a package has values only",
+        "10:7: spec.containers[0].imagePullPolicy is not carried over: Kubernetes decides by the tag",
+        "12:34: spec.containers[0].env[1] 'C' is not carried over: a package has values only (set it in the program)",
         "13:47: spec.containers[0].envFrom[1].secretRef is not carried over",
         f"14:61: {gpu} is the option gpu of a site (--with gpu --site GPU_COUNT=1)",
         "15:7: spec.containers[1] is not carried over: a pod of a package has one container",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROJECTS = {
     "research": {"namespace": "ml-research", "max_running": 2, "max_queued": 2, "max_running_per_creator": 2},
     "vision": {"namespace": "ml-vision", "max_gpus": 1, "pod_security": "baseline"},
-    "kueue": {"namespace": "ml-research", "queue": "user-queue", "max_queued": 2, "max_gpus": 0},
+    "kueue": {"namespace": "ml-kueue", "queue": "user-queue", "max_queued": 2, "max_gpus": 0},
 }
 
 
@@ -28,12 +28,11 @@ class Projects(Service):
 
     def __init__(self, path: Path) -> None:
         cluster = FakeCluster()
-        cluster.namespaces = {"ml-research", "ml-vision"}
+        cluster.namespaces = {"ml-research", "ml-vision", "ml-kueue"}
         super().__init__(
             path,
             cluster=cluster,
             projects={key: convert(PROJECTS[key], ProjectConfig) for key in PROJECTS},
-            unsafe_shared_namespaces=True,
         )
         store = self.server.store
         for name, role, project in (
@@ -289,16 +288,16 @@ def test_job_in_a_queue_is_explained_by_kueue(service: Projects) -> None:
     )
     service.cluster.objects["LocalQueue", "user-queue"] = {
         "kind": "LocalQueue",
-        "metadata": {"name": "user-queue", "namespace": "ml-research"},
+        "metadata": {"name": "user-queue", "namespace": "ml-kueue"},
         "spec": {"clusterQueue": "research"},
     }
     service.cluster.objects["Workload", "own"] = {
         "kind": "Workload",
-        "metadata": {"name": "own", "namespace": "ml-research", "uid": "w1", "ownerReferences": [{"uid": uid}]},
+        "metadata": {"name": "own", "namespace": "ml-kueue", "uid": "w1", "ownerReferences": [{"uid": uid}]},
         "spec": {"queueName": "user-queue"},
         "status": {"conditions": [{"type": "QuotaReserved", "status": "False", "message": used_up}]},
     }
-    service.server.follower.look_at(release)
+    service.server.follower.look_at(release, "ml-kueue")
     message = (
         "the quota of the ClusterQueue research for cpu (flavor large) is used up: 2 more needed; "
         "it is the next in its queue"
@@ -325,7 +324,7 @@ def test_job_started_by_kueue_is_not_suspended_again_after_a_restart(service: Pr
     store = service.server.store
     with store._writing() as connection:  # noqa: SLF001 - as if the server had ended before this note
         connection.exec_driver_sql("UPDATE jobs SET applied = 0")
-    service.server.follower.look_at(release)
+    service.server.follower.look_at(release, "ml-kueue")
     service.until(lambda: is_applied(service, release), "the note")
     assert service.cluster.applied == []
     assert service.cluster.objects["Job", release]["spec"]["suspend"] is False
@@ -349,4 +348,4 @@ def test_cluster_is_watched_once_per_kind_and_namespace(service: Projects) -> No
         release = service.job(project).json()["release"]
         service.status(release, "queued" if project == "kueue" else "pending")
     service.until(lambda: ("Job", release) in service.cluster.objects, "the last Job")
-    assert service.cluster.watches == 5 * 2
+    assert service.cluster.watches == 5 * 3

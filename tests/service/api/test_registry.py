@@ -23,7 +23,7 @@ def test_templates_have_revisions(service: Service) -> None:
     put = service.call("PUT", "/v1/templates/own", json=changed, headers={"If-Match": '"1"'})
     assert (put.status_code, put.json()["revision"]) == (200, 2)
     assert service.call("PUT", "/v1/templates/own", json=changed, headers={"If-Match": '"1"'}).status_code == 412
-    assert service.call("PUT", "/v1/templates/other", json=changed).status_code == 422
+    assert service.call("PUT", "/v1/templates/countdown-task", json=changed).status_code == 422
     assert service.call("PUT", "/v1/templates/no", json={**TEMPLATE, "name": "no"}).status_code == 404
     revisions = service.get("/v1/templates/own/revisions").json()["items"]
     assert [item["revision"] for item in revisions] == [2, 1]

@@ -59,11 +59,11 @@ def test_log_lines_are_short_for_long_requests(service: Service) -> None:
 
 
 def test_bug_is_logged_with_the_request_id(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError
 
     service.log.clear()
-    monkeypatch.setattr(service.server.store.revisions, "templates", fail)
+    monkeypatch.setattr(service.server.store.revisions, "current", fail)
     problem = service.get("/v1/templates", "viewer").json()
     bug, refused = lines(service)
     service.log.clear()  # the fixture fails on any further traceback

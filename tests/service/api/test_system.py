@@ -143,10 +143,10 @@ def test_unknown_paths_and_methods_are_answered_with_problems(
 
 
 def test_internal_error_is_answered_without_details(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError("a secret of the inside")
 
-    monkeypatch.setattr(service.server.store.revisions, "templates", fail)
+    monkeypatch.setattr(service.server.store.revisions, "current", fail)
     answer = service.get("/v1/templates")
     assert answer.status_code == 500
     assert "secret" not in answer.text

@@ -55,7 +55,14 @@ class Bench:
         self.looked: list[str] = []
         self.log: list[str] = []
         store: Any = self.shelf
-        self.keeper = LogReader(self.cluster, store, "default", Work(), self.log.append, look_at=self.looked.append)
+        self.keeper = LogReader(
+            self.cluster,
+            store,
+            "default",
+            Work(),
+            self.log.append,
+            look_at=lambda release, _: self.looked.append(release),
+        )
 
     def pod(self, name: str, log: list[str], *containers: dict[str, Any]) -> dict[str, Any]:
         item = {

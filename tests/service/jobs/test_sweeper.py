@@ -35,7 +35,13 @@ def test_sweeper_deletes_only_jobs_and_logs_older_than_their_retention(database:
         store.logs.keep(log)
     deleted: list[str] = []
     log_lines: list[str] = []
-    sweep = Sweeper(store, RetentionConfig(jobs="90d", logs="90d"), deleted.append, log_lines.append, lambda: NOW)
+    sweep = Sweeper(
+        store,
+        RetentionConfig(jobs="90d", logs="90d"),
+        lambda release, _: deleted.append(release),
+        log_lines.append,
+        lambda: NOW,
+    )
     asyncio.run(sweep.sweep())
     asyncio.run(sweep.sweep())
     assert deleted == ["old-1"]
@@ -43,6 +49,10 @@ def test_sweeper_deletes_only_jobs_and_logs_older_than_their_retention(database:
     assert [event.actor for event in store.events("old-1")] == ["ada", "retention"]
     assert [len(store.logs.of_job(release)) for release in ("old-1", "new-1", "runs-1")] == [0, 1, 1]
     assert [line.split(" ")[0] for line in log_lines] == ["1", "old-1:"]
-    asyncio.run(Sweeper(store, RetentionConfig(logs="1w"), deleted.append, log_lines.append, lambda: NOW).sweep())
+    asyncio.run(
+        Sweeper(
+            store, RetentionConfig(logs="1w"), lambda release, _: deleted.append(release), log_lines.append, lambda: NOW
+        ).sweep()
+    )
     assert (deleted, len(store.logs.of_job("new-1"))) == (["old-1"], 0)
     store.close()

@@ -25,7 +25,7 @@ def objects(name: str, system: dict[str, Any]) -> str:
         renderer.close()
     assert rendered.problems == ()
     accepted = accept(rendered.objects, "trial-000000", "", Settings())
-    assert accepted.problems == ()
+    assert accepted.complaints == ()
     return json.dumps(accepted.objects)
 
 

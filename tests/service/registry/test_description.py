@@ -154,7 +154,7 @@ def test_items_of_many_kinds_are_checked_in_linear_time(item: str) -> None:
 def test_only_items_of_the_list_endpoints_take_headers_and_events() -> None:
     text = "process:\n  sources:\n  - {endpoint: (Optional:uri) Where, type: (Optional) event}\n"
     source = {"endpoint": "https://a.example", "type": "event", "headers": {"x-api-key": "1"}, "events": ["failed"]}
-    hint = "the keys are: endpoint"
+    hint = "the keys are: endpoint, type"
     assert complaints({"taskDef": "a", "process": {"sources": [source]}}, text) == [
         ("/process/sources/0/headers", "unknown key 'headers'", hint),
         ("/process/sources/0/events", "unknown key 'events'", hint),

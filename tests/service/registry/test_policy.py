@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from packager.kubernetes.podsecurity import Level
-from packager.service.registry.policy import Site, accept, secret
+from packager.service.registry.policy import Site, accept, with_secrets
 
 RELEASE = "demo-1"
 SITE = Site(
@@ -54,13 +54,13 @@ def container(**fields: Any) -> dict[str, Any]:
 
 def problems(*items: dict[str, Any], level: Level = Level.restricted) -> list[str]:
     accepted = accept(items, RELEASE, "demo", Site(level=level))
-    assert bool(accepted.objects) != bool(accepted.problems)
-    return list(map(str, accepted.problems))
+    assert bool(accepted.objects) != bool(accepted.complaints)
+    return [f"{item.detail} ({item.hint})" if item.hint else item.detail for item in accepted.complaints]
 
 
 def test_accept_adds_labels_and_fields_of_pod_security() -> None:
     accepted = accept((JOB, CLAIM), RELEASE, "demo", SITE)
-    assert accepted.problems == ()
+    assert accepted.complaints == ()
     assert [item["kind"] for item in accepted.objects] == ["PersistentVolumeClaim", "Job"]
     labels = {
         "app.kubernetes.io/managed-by": "mlpack",
@@ -225,11 +225,15 @@ def test_template_reads_only_the_secret_of_its_job() -> None:
     assert problems(container(envFrom=[{"secretRef": {"name": crafted}}])) != []
 
 
-def test_secret_has_the_labels_of_the_job() -> None:
-    item = secret(RELEASE, "endpoints", {"dataset.json": "[]"}, "", SITE)
-    assert item["metadata"]["name"] == "demo-1-endpoints"
-    assert item["metadata"]["labels"]["mlpack.dev/job"] == RELEASE
-    assert item["stringData"] == {"dataset.json": "[]"}
+def test_secrets_of_the_service_have_an_owner_and_the_labels_of_the_job() -> None:
+    accepted = accept((JOB,), RELEASE, "demo", SITE)
+    owner, secret, workload = with_secrets(accepted.objects, RELEASE, {"endpoints": {"dataset.json": "[]"}}, SITE)
+    assert (owner["kind"], owner["metadata"]["name"], workload) == (
+        "ConfigMap", "demo-1-secrets-owner", accepted.workload,
+    )  # fmt: skip
+    assert secret["metadata"]["name"] == "demo-1-endpoints"
+    assert secret["metadata"]["labels"] == workload["metadata"]["labels"]
+    assert secret["stringData"] == {"dataset.json": "[]"}
 
 
 @pytest.mark.parametrize("value", [None, {"a": []}])
@@ -243,7 +247,7 @@ def test_objects_of_any_shape_are_refused_without_an_exception(value: Any, path:
         holder = holder[step]
     holder[path[-1]] = value
     accepted = accept((item,), RELEASE, "demo", SITE)
-    assert accepted.problems or path == ("metadata", "labels")
+    assert accepted.complaints or path == ("metadata", "labels")
 
 
 POD_ATTACKS: dict[str, Any] = {
@@ -353,4 +357,4 @@ def test_service_selects_only_pods_of_its_job() -> None:
 )
 def test_site_permits_the_field_that_a_hint_names(word: str, item: dict[str, Any]) -> None:
     assert f'(allow: ["{word}"] in server.yaml permits it)' in problems(item)[0]
-    assert accept((item,), RELEASE, "", Site(allowed=frozenset((word,)))).problems == ()
+    assert accept((item,), RELEASE, "", Site(allowed=frozenset((word,)))).complaints == ()

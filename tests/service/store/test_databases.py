@@ -13,7 +13,7 @@ from packager.base.errors import ToolError, UsageError
 from packager.base.values import replace
 from packager.service.store import databases
 from packager.service.store.databases import AwayError
-from packager.service.store.models import StoredToken
+from packager.service.store.models import StoredTemplate, StoredToken
 from packager.service.store.store import Store
 from tests.service.conftest import BOTH
 
@@ -29,15 +29,6 @@ def test_opened_accepts_paths_and_refuses_unsupported_addresses(tmp_path: Path) 
     for address in ("mysql://x/y", "postgresql://h:port/x"):
         with pytest.raises(UsageError, match=r"invalid .*database"):
             databases.opened(address)
-
-
-def test_store_refuses_a_file_on_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.service.store.databases.network_file_system", lambda _folder: "nfs4")
-    with pytest.raises(ToolError, match=r"server\.db is on a network file system \(nfs4\)") as refused:
-        Store(tmp_path / "server.db")
-    assert refused.value.hint is not None
-    assert "--database postgresql://" in refused.value.hint
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_second_server_refuses_a_file_until_the_first_has_ended(tmp_path: Path) -> None:
@@ -84,9 +75,9 @@ def test_password_of_a_database_is_not_shown(postgres: Server, tmp_path: Path) -
     assert "no-secret" not in store.shown
     assert store.shown.startswith("postgresql://postgres:***@/test")
     with pytest.raises(ToolError, match="is not a file") as caught:
-        store.backup(tmp_path / "copy")
+        store.database.backup(tmp_path / "copy")
     assert caught.value.hint == f"let PostgreSQL copy it: pg_dump --format=custom --file={tmp_path}/copy {store.shown}"
-    assert store.check() == []
+    assert store.database.check() == []
     store.close()
 
 
@@ -97,7 +88,7 @@ def test_unreachable_database_is_reported_and_reconnected(postgres: Server) -> N
     store = Store(postgres.create())
     with pytest.raises(AwayError), store.database.writing() as connection:
         connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
-    assert store.revisions.templates() == []
+    assert store.revisions.current(StoredTemplate) == []
     store.close()
 
 

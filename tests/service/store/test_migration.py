@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING
 
 from sqlalchemy import inspect
 
 from packager.service.store import migration
-from packager.service.store.databases import Sqlite
 from packager.service.store.models import metadata
 from packager.service.store.store import Store
+from tests.released import RELEASES
 from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sqlalchemy import Connection
 
 
@@ -42,18 +45,29 @@ def test_schema_versions_are_consecutive() -> None:
     assert migration.versions() == [f"{number:04}" for number in range(1, len(migration.versions()) + 1)]
 
 
+def test_migrated_database_of_the_oldest_version_has_the_declared_schema(tmp_path: Path) -> None:
+    path = tmp_path / "server.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(min(RELEASES.glob("*/server.sql")).read_text(encoding="utf-8"))
+    connection.close()
+    store = Store(path)
+    assert store.was_migrated
+    with store.database.writing() as writing:
+        migrated = described(writing)
+        metadata.drop_all(writing)
+        metadata.create_all(writing)
+        assert migrated == described(writing)
+    assert migrated.keys() == metadata.tables.keys()
+    assert all("STRICT" in str(statement) for *_, statement in migrated.values())
+    store.close()
+
+
 @BOTH
-def test_migration_creates_the_schema_that_the_tables_declare(database: str) -> None:
+def test_new_database_has_the_newest_version(database: str) -> None:
     store = Store(database)
     assert store.was_migrated
-    with store.database.writing() as connection:
-        migrated = described(connection)
-        metadata.drop_all(connection)
-        metadata.create_all(connection)
-        assert migrated == described(connection)
-    assert migrated.keys() == metadata.tables.keys()
-    if isinstance(store.database, Sqlite):
-        assert all("STRICT" in str(statement) for *_, statement in migrated.values())
+    with store.database.reading() as reading:
+        assert described(reading).keys() == metadata.tables.keys()
     store.close()
     again = Store(database)
     assert not again.was_migrated

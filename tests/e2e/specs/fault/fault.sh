@@ -21,9 +21,6 @@ case $FAULT in
 none)
     echo "rank $rank: done"
     ;;
-threads)
-    echo "rank $rank: started by a process of $(ls "/proc/$PPID/task" | wc -l) threads"
-    ;;
 exit:*)
     fails_alone
     echo "rank $rank: this script ends with ${FAULT#exit:}"
@@ -68,15 +65,6 @@ results-until-told)
     write_results
     until [[ -e $OUTPUT_DIR/enough ]]; do sleep 0.2; done
     ;;
-many-results-until-told)
-    # Enough to be copied for a moment in which something may go wrong; what is in them follows from their size.
-    mkdir -p "$OUTPUT_DIR/deep"
-    for number in $(seq 0 19); do
-        yes "rank $rank" | head -c 2000000 >"$OUTPUT_DIR/deep/$number.txt" || true
-    done
-    touch "$OUTPUT_DIR/whole"
-    until [[ -e $OUTPUT_DIR/enough ]]; do sleep 0.2; done
-    ;;
 progress)
     # As tqdm does it, 302 lines; and bytes that are no text, in a last line without an end.
     for step in $(seq 302); do
@@ -85,20 +73,9 @@ progress)
     printf '\033[2J\377\0no end'
     sleep 2
     ;;
-flood)
-    # More than a kubelet keeps of a log (10 MiB). It may notice in the middle or long after: lines follow until it has.
-    # A log that begins in the first 10 s is not said to have lost lines, so the many lines come later.
-    echo "rank $rank: the first line"
-    sleep 11
-    yes "rank $rank: a line of very many, which nobody reads" | head -c 12000000 || true
-    for number in $(seq 60); do
-        sleep 5
-        echo "rank $rank: a later line"
-    done
-    ;;
 *)
-    words="none, threads, exit:N, memory, flaky:N, sleep:N, checkpoint:N, child-memory, results, results-until-told"
-    echo "FAULT=$FAULT: not one of $words, many-results-until-told, progress, flood" >&2
+    words="none, exit:N, memory, flaky:N, sleep:N, checkpoint:N, child-memory, results, results-until-told"
+    echo "FAULT=$FAULT: not one of $words, progress" >&2
     exit 2
     ;;
 esac

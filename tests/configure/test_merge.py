@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from packager.configure.upgrade import merge
-from packager.configure.upgrade.merge import Choice, Conflict, Merged, Versions
+from packager.configure import merge
+from packager.configure.merge import Choice, Conflict, Merged, Versions
 
 FOLDER = "quickstart/k8s/mlops/single-node"
 ENV, KUSTOMIZATION, PATCH = (f"{FOLDER}/{name}" for name in ("mlops.env", "kustomization.yaml", "pod-patch.yaml"))
@@ -24,30 +23,12 @@ def merged(path: str, base: bytes, yours: bytes, theirs: bytes, choice: Choice |
     return merge.merged(path, Versions(base, yours, theirs), choice)
 
 
-FORMS = {
-    "plain": lambda text: text,
-    "CRLF": lambda text: text.replace(b"\n", b"\r\n"),
-    "no end": lambda text: text.removesuffix(b"\n"),
-    "mark": lambda text: b"\xef\xbb\xbf" + text,
-}
+def test_values_beside_reworded_comments_do_not_conflict() -> None:
+    def edited(text: bytes) -> bytes:
+        text = text.replace(b"=localhost", b"=example.com").replace(b"=10", b"=20")
+        return text.replace(b"#QUEUE=batch", b"QUEUE=mine") + b"OWN=1\n"
 
-
-@pytest.mark.parametrize(
-    ("yours", "theirs"),
-    [("plain", "plain"), ("CRLF", "no end"), ("mark", "CRLF"), ("no end", "mark"), ("CRLF", "plain")],
-)
-def test_values_beside_reworded_comments_do_not_conflict(yours: str, theirs: str) -> None:
-    edited = (
-        BASE.replace(b"=localhost", b"=example.com").replace(b"=10", b"=20").replace(b"#QUEUE=batch", b"QUEUE=mine")
-    )
-    result = merged(ENV, BASE, FORMS[yours](edited + b"OWN=1\n"), FORMS[theirs](NEWER))
-    assert result.conflicts == ()
-    expected = (
-        NEWER.replace(b"=localhost", b"=example.com").replace(b"=10", b"=20").replace(b"#QUEUE=batch", b"QUEUE=mine")
-    ) + b"OWN=1\n"
-    for name in ("no end", "CRLF", "mark"):
-        expected = FORMS[name](expected) if name in (yours, theirs) else expected
-    assert result.content == expected
+    assert merged(ENV, BASE, edited(BASE), NEWER) == Merged(edited(NEWER))
 
 
 def test_switches_and_ids_beside_reworded_comments_do_not_conflict() -> None:
@@ -132,19 +113,3 @@ def test_texts_that_would_take_long_are_not_compared() -> None:
     assert Versions(b"a\n" * 900, b"a\n" * 900, b"a\n" * 900).are_mergeable
     assert not Versions(b"a\n" * 900, b"a\n", b"a\n" * 9_000).are_mergeable
     assert not Versions(b"a\n", b"a\0\n", b"a\n").are_mergeable
-
-
-def test_values_of_added_options_conflict_neither_by_order_nor_by_comments() -> None:
-    base = b"# nfs: a server\n# Its name.\n#NFS_SERVER=nfs\n"
-    placement = b"\n# placement: nodes\n# The label.\nSPREAD_OVER=host\n"
-    gpu = b"\n# gpu: accelerators\n# The number.\nGPU_COUNT=1\n"
-    reworded = gpu.replace(b"accelerators", b"GPUs").replace(b"The number.", b"How many.") + b"# New.\nGPU_NEW=1\n"
-    own = b"# ticket 12\n"
-    yours = base + placement.replace(b"SPREAD", own + b"SPREAD").replace(b"=host", b"=rack") + gpu.replace(b"=1", b"=4")
-    path = "quickstart/common/mpi/k8s/mlops/site/site.env"
-    result = merge.merged_values(path, Versions(base, yours, base + reworded + placement))
-    assert not result.conflicts
-    assert result.content.replace(own, b"") == base + reworded.replace(b"COUNT=1", b"COUNT=4") + placement.replace(
-        b"=host", b"=rack"
-    )
-    assert own in result.content

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from difflib import diff_bytes, unified_diff
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import VerificationError
 from packager.base.masking import masked_line, masked_urls
 from packager.base.values import Value, field
-from packager.configure.upgrade import edits, merge
+from packager.configure import edits, merge
+from packager.configure.additions import completed
 from packager.package import integrity, layout, path_checks, tree
 from packager.package.layout import INVENTORY
 from packager.package.opened import opened
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from packager.configure.upgrade.edits import Edit
+    from packager.configure.edits import Edit
     from packager.package.opened import Package
 
 MOST_BYTES = 1 << 20
 """The largest file that becomes part of a patch: as large as an editable file may be."""
 
-_MOST_PATCHES = 64 << 20
-"""The most bytes of files that become parts of patches: about the memory that a comparison takes."""
 
+class PackageEdits(Value, frozen=True):
+    """The edits of one package."""
 
-class PackageDiff(Value, frozen=True):
-    """The edits of a package."""
-
-    edits: tuple[Edit, ...] = ()  # the known ones, by file
-    others: bytes = b""  # the patch of all other changes, for a package with the known edits; secrets are masked
+    package: str
+    digest: str  # the digest of the package as it was built
+    edits: list[Edit] = field(default_factory=list)  # the known ones, by file
+    # the patch of all other changes, for a package with the known edits; secrets are masked
+    others: bytes = b""
     patch: bytes = b""  # the patch of all changes, for the package as delivered
     not_in_patch: dict[str, str] = field(default_factory=dict)  # why a changed file is in no patch, by path
 
@@ -41,28 +41,6 @@ class PackageDiff(Value, frozen=True):
     def is_empty(self) -> bool:
         """Whether nothing was edited."""
         return not (self.edits or self.patch or self.not_in_patch)
-
-
-def read(package: Package) -> PackageDiff:
-    """Return the edits of a package."""
-    comparison = _Comparison(package)
-    sealed = package.inventory["files"]
-    entries = {entry.path: entry for entry in tree.walk(package.folder) if entry.path != INVENTORY}
-    unlisted = integrity.unlisted(package, entries)
-    for path in sorted({*sealed, *unlisted}):
-        comparison.add(path, entries.get(path))
-    return PackageDiff(
-        tuple(comparison.edits), b"".join(comparison.others), b"".join(comparison.patches), comparison.not_in_patch
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class PackageEdits:
-    """The edits of one package."""
-
-    package: str
-    digest: str  # the digest of the package as it was built
-    content: PackageDiff  # the edits
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints; values that may be secret are masked."""
@@ -77,17 +55,65 @@ class PackageEdits:
                     "before": edit.shown(edit.before),
                     "after": edit.shown(edit.after),
                 }
-                for edit in self.content.edits
+                for edit in self.edits
             ],
-            "other_changes": self.content.others.decode(errors="replace"),
-            "not_in_patch": self.content.not_in_patch,
+            "other_changes": self.others.decode(errors="replace"),
+            "not_in_patch": self.not_in_patch,
         }
 
 
 def diff(path: Path) -> PackageEdits:
     """Return the edits of the package at `path`, a folder or an archive."""
     with opened(path) as package:
-        return PackageEdits(package.name, package.digest, read(package))
+        return read(package)
+
+
+def read(package: Package) -> PackageEdits:
+    """Return the edits of a package. An option that was added to it is an edit of the lists that have it on."""
+    entries = {entry.path: entry for entry in tree.walk(package.folder) if entry.path != INVENTORY}
+    with_options, contents = completed(package, entries)
+    known: list[Edit] = []
+    others: list[bytes] = []
+    patches: list[bytes] = []
+    not_in_patch: dict[str, str] = {}
+    for path in sorted({*package.inventory["files"], *integrity.unlisted(package, entries)}):
+        changes = _compared(package, path, entries.get(path))
+        if isinstance(changes, str):
+            not_in_patch[path] = changes
+            continue
+        before, now = changes
+        patches.append(patch(path, before, now))
+        if before is None and path in with_options.inventory["files"]:  # a part of an option
+            if (built := with_options.sealed(path)) is None:
+                continue
+            before = Version(built)
+        if before and now and before.content != now.content:
+            base = contents.get(path, before.content)
+            found = edits.read(path, base, now.content)
+            known += found
+            before = Version(edits.replayed(base, found), before.mode)
+        others.append(_masked(path, patch(path, before, now)))
+    return PackageEdits(package.name, package.digest, known, b"".join(others), b"".join(patches), not_in_patch)
+
+
+def _compared(package: Package, path: str, entry: tree.Entry | None) -> tuple[Version | None, Version | None] | str:
+    """Return a file as it was delivered and as it is, or why it is in no patch."""
+    seal = package.inventory["files"].get(path)
+    if entry and entry.size > MOST_BYTES and (not seal or package.sealed(path)):
+        return "too large for a patch"
+    if seal and entry and package.reader.digest(path) == seal["sha256"]:
+        return Version(b"", seal["mode"]), Version(b"", f"{entry.mode:04o}")
+    before = delivered(package, path) if seal else b""
+    if before is None:
+        return "the package does not contain its delivered text" if entry else "deleted"
+    old = Version(before, seal["mode"]) if seal else None
+    if entry is None:
+        return old, None
+    now = package.reader.read(path, MOST_BYTES)
+    if not merge.are_comparable(before, now):
+        return "too large for a patch"
+    is_binary = b"\0" in before + now  # to git
+    return "not a text" if is_binary else (old, Version(now, f"{entry.mode:04o}"))
 
 
 def delivered(package: Package, path: str) -> bytes | None:
@@ -142,59 +168,6 @@ def _quoted(name: str) -> str:
         return name
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-class _Comparison:
-    """The edits that were found so far."""
-
-    def __init__(self, package: Package) -> None:
-        self._package = package
-        self._bytes = 0
-        self.edits: list[Edit] = []
-        self.others: list[bytes] = []
-        self.patches: list[bytes] = []
-        self.not_in_patch: dict[str, str] = {}
-
-    def add(self, path: str, entry: tree.Entry | None) -> None:
-        """Compare one file with its delivered version."""
-        seal = self._package.inventory["files"].get(path)
-        if entry and entry.size > MOST_BYTES and (not seal or self._package.sealed(path)):
-            self.not_in_patch[path] = "too large for a patch"
-            return
-        if seal and entry and self._package.reader.digest(path) == seal["sha256"]:
-            self._add_patches(path, Version(b"", seal["mode"]), Version(b"", f"{entry.mode:04o}"))
-            return
-        before = delivered(self._package, path) if seal else b""
-        if before is None:
-            self.not_in_patch[path] = "the package does not contain its delivered text" if entry else "deleted"
-            return
-        old = Version(before, seal["mode"]) if seal else None
-        if entry is None:
-            self._add_patches(path, old, None)
-            return
-        self._bytes += entry.size
-        now = self._package.reader.read(path, MOST_BYTES)
-        if b"\0" in before + now:  # git takes it for binary
-            self.not_in_patch[path] = "not a text"
-            return
-        if (
-            max(entry.size, len(now)) > MOST_BYTES
-            or self._bytes > _MOST_PATCHES
-            or not merge.are_comparable(before, now)
-        ):
-            self.not_in_patch[path] = "too large for a patch"
-            return
-        known = edits.read(path, before, now) if old else ()
-        self.edits += known
-        self._add_patches(path, old, Version(now, f"{entry.mode:04o}"), known)
-
-    def _add_patches(
-        self, path: str, before: Version | None, now: Version | None, known: tuple[Edit, ...] = ()
-    ) -> None:
-        self.patches.append(patch(path, before, now))
-        if before is not None and known:
-            before = Version(edits.replayed(before.content, known), before.mode)
-        self.others.append(_masked(path, patch(path, before, now)))
 
 
 def _masked(path: str, text: bytes) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from packager.cluster.companions import state
+from packager.cluster.status import state_beside
 from tests.fake_cluster import item
 
 PORT = {"name": "http", "port": 8080}
@@ -44,4 +44,4 @@ def test_state_describes_objects_beside_a_workload() -> None:
         (item("PodDisruptionBudget", "a", status={"disruptionsAllowed": 1}), "1 pod may be evicted now"),
         (item("ConfigMap", "a"), "exists"),
     ]:
-        assert state(obj) == text
+        assert state_beside(obj) == text

@@ -2,14 +2,12 @@
 
 The known edits are made in the delivered version and in the new one too, so the three have the same lines there: a
 comment that is reworded beside a value does not conflict with it. All other edits are merged line by line (diff3).
-Ends of lines and a byte order mark are not part of the lines: an editor that has changed them all has made one edit.
 
 The lines are compared by difflib: merge3 does no more with it, and is under the GPL.
 """
 
 from __future__ import annotations
 
-import re
 from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,8 +16,8 @@ from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.masking import masked_line, shortened
 from packager.base.values import Value
-from packager.configure.upgrade import edits
-from packager.configure.upgrade.edits import Edit, EditKind
+from packager.configure import edits
+from packager.configure.edits import Edit, EditKind
 from packager.package import layout
 
 if TYPE_CHECKING:
@@ -30,8 +28,6 @@ _SHOWN = 200
 
 _MOST_PAIRS = 4_000_000
 """The most lines of one text times those of another that are compared, which takes about a second."""
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Choice(StrEnum):
@@ -103,15 +99,15 @@ def split(text: bytes) -> list[bytes]:
 
 def merged(path: str, versions: Versions, choice: Choice | None = None) -> Merged:
     """Merge the versions of the file `path`, which are mergeable; `choice` is taken where they conflict."""
-    forms = [_Form.of(text) for text in versions]
-    base, yours, theirs = (form.taken_off(text) for form, text in zip(forms, versions, strict=True))
+    base, yours, theirs = versions
     own_lines = b""
     if path.endswith(".env"):
         yours, own_lines = _without_own_lines(base, yours, theirs)
     known, clashes = _known_edits(path, base, yours, theirs)
-    conflicts = [_value_conflict(edit, yours, theirs) for edit in clashes if edit.kind is EditKind.value]
+    values = [edit for edit in clashes if edit.kind is EditKind.value]
+    conflicts = [_value_conflict(edit, yours, theirs) for edit in values]
     if choice is not Choice.theirs:
-        known += (edit for edit in clashes if edit.kind is EditKind.value)
+        known += values
     content: list[bytes] = []
     texts = map(split, (edits.replayed(base, known), yours, edits.replayed(theirs, known)))
     for line, old, own, new in _sections(*texts):
@@ -122,41 +118,9 @@ def merged(path: str, versions: Versions, choice: Choice | None = None) -> Merge
         else:
             content += new if choice is Choice.theirs else own
             if not any(conflict.line - 1 in range(line, line + len(own)) for conflict in conflicts):
-                conflicts.append(Conflict(path, line + 1, _shown(old), _shown(own), _shown(new)))
-    # Each property as the user changed it, else as in the new package.
-    form = _Form(*(new if own == old else own for old, own, new in zip(*forms, strict=True)))
-    return Merged(form.put_on(b"".join(content) + own_lines), tuple(conflicts))
-
-
-def merged_values(path: str, versions: Versions, choice: Choice | None = None) -> Merged:
-    """Merge values of options: those of options that the user has added are put into their sections in the new package.
-
-    So neither the order of these sections nor their comments conflict.
-    """
-    base, yours, theirs = versions
-    added = (set(envfile.keys(yours)) & set(envfile.keys(theirs))) - set(envfile.keys(base))
-    if not added:
-        return merged(path, versions, choice)
-    known, kept = set(split(theirs)), list[bytes]()
-    for row in split(yours):
-        if added.isdisjoint(envfile.keys(row)):
-            kept.append(row)
-            continue
-        comments = []
-        while kept and kept[-1].startswith(b"#") and not any(envfile.keys(kept[-1])):
-            comments.append(kept.pop())
-        if kept and not kept[-1].strip():  # between the sections
-            kept.pop()
-        comments = [line for line in reversed(comments) if not re.match(rb"# [a-z-]+: ", line)]
-        if len(comments) > 1:  # one describes the key, maybe in the words of an older build
-            kept += [line for line in comments if line not in known]
-    rest = b"".join(kept).rstrip(b"\n") + b"\n"
-    result = merged(path, Versions(base, rest, theirs), choice)
-    content = result.content
-    for line in envfile.lines(yours):
-        if line.key in added:
-            content = envfile.assign(content, line.key, line.value, path)
-    return Merged(content, result.conflicts)
+                shown = (b"".join(lines).decode(errors="replace") or None for lines in (old, own, new))
+                conflicts.append(Conflict(path, line + 1, *shown))
+    return Merged(b"".join(content) + own_lines, tuple(conflicts))
 
 
 def _known_edits(path: str, base: bytes, yours: bytes, theirs: bytes) -> tuple[list[Edit], list[Edit]]:
@@ -181,10 +145,6 @@ def _value_conflict(edit: Edit, yours: bytes, theirs: bytes) -> Conflict:
     number = next(line.number for line in envfile.lines(yours) if line.key == edit.key)
     had, has = (None if value is None else f"{edit.key}={value}" for value in (edit.before, edits.state(edit, theirs)))
     return Conflict(edit.path, number, had, f"{edit.key}={edit.after}", has, subject=edit.key)
-
-
-def _shown(lines: list[bytes]) -> str | None:
-    return b"".join(lines).decode(errors="replace") or None
 
 
 def _without_own_lines(base: bytes, yours: bytes, theirs: bytes) -> tuple[bytes, bytes]:
@@ -221,28 +181,3 @@ def _matches(old: list[bytes], new: list[bytes]) -> dict[int, int]:
     """Return the places of equal lines of two texts, by the line in the old one."""
     blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
     return {start + at: new_start + at for start, new_start, size in blocks for at in range(size)}
-
-
-class _Form(NamedTuple):
-    """The form of a text beside its lines: a byte order mark, the ends of lines."""
-
-    has_mark: bool
-    has_crlf: bool
-    is_ended: bool
-
-    @classmethod
-    def of(cls, text: bytes) -> _Form:
-        has_crlf = b"\n" in text and text.count(b"\r\n") == text.count(b"\n")
-        return cls(text.startswith(_BYTE_ORDER_MARK), has_crlf, not text or text.endswith(b"\n"))
-
-    def taken_off(self, text: bytes) -> bytes:
-        """Return a text of this form without a byte order mark, with LF at the end of each line."""
-        text = text.removeprefix(_BYTE_ORDER_MARK)
-        text = text.replace(b"\r\n", b"\n") if self.has_crlf else text
-        return text if self.is_ended else text + b"\n"
-
-    def put_on(self, text: bytes) -> bytes:
-        """Return a text of lines that end with LF in this form."""
-        text = text if self.is_ended else text.removesuffix(b"\n")
-        text = text.replace(b"\n", b"\r\n") if self.has_crlf else text
-        return (_BYTE_ORDER_MARK if self.has_mark else b"") + text

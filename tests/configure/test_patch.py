@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.configure.upgrade.diff import Version, patch
+from packager.configure.diff import Version, patch
 
 if TYPE_CHECKING:
     from pathlib import Path

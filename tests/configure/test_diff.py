@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import VerificationError
-from packager.configure.upgrade import diff
+from packager.configure import diff
 from packager.package.opened import opened
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.configure.upgrade.diff import PackageDiff
+    from packager.configure.diff import PackageEdits
 
 ENV = "quickstart/k8s/mlops/single-node/mlops.env"
 README = "README.md"
 
 
-def difference(folder: Path) -> PackageDiff:
+def difference(folder: Path) -> PackageEdits:
     with opened(folder) as package:
         return diff.read(package)
 

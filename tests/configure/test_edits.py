@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from packager.configure.upgrade import edits
-from packager.configure.upgrade.edits import Edit, EditKind
-from packager.package import kustomization
-from packager.package.kustomization import ImageEntry
+from packager.configure import edits
+from packager.configure.edits import Edit, EditKind
 
 ENV = "quickstart/k8s/mlops/single-node/mlops.env"
 SITE = "quickstart/common/mpi/k8s/mlops/site/site.env"
@@ -51,25 +47,6 @@ def test_switched_option_is_edit() -> None:
     switched = [("gpu", "on", "off"), ("nfs", "off", "on")]
     assert [(edit.key, edit.before, edit.after) for edit in known] == [*switched, ("../mine", None, "on")]
     assert edits.replayed(before, known) == now
-
-
-@pytest.mark.parametrize(
-    "before", [b"resources:\n  - pod.yaml\n", b"images:\n  - name: REGISTRY/a\n    newTag: 1\nkind: K\n"]
-)
-def test_replaced_image_is_edit(before: bytes) -> None:
-    digest = f"sha256:{'0' * 64}"
-    now = kustomization.set_image(before, ImageEntry("REGISTRY/a", "REGISTRY/team/b", "2", digest))
-    (edit,) = edits.read(KUSTOMIZATION, before, now)
-    assert (edit.kind, edit.key, edit.after) == (EditKind.image, "REGISTRY/a", f"REGISTRY/team/b:2@{digest}")
-    assert edit.before == (None if b"images" not in before else "REGISTRY/a:1")
-    assert edits.state(edit, before) == edit.before
-    assert edits.replayed(before, (edit,)) == now
-    assert edits.undone(now, edit).replace(b'"1"', b"1") == before
-
-
-@pytest.mark.parametrize("entry", [b"{name: a, newTag: b}", b"name: a\n    newTag: b\n    tagSuffix: c"])
-def test_image_in_another_form_counts_as_lines(entry: bytes) -> None:
-    assert edits.read(KUSTOMIZATION, b"kind: K\n", b"kind: K\nimages:\n  - " + entry + b"\n") == ()
 
 
 def test_id_is_edit_if_all_places_have_it() -> None:
