@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 PIECE_BYTES = 32 << 20
 """Larger blobs are sent in several requests of this size: proxies limit the size of one."""
 
-_LARGEST_PIECE = 1 << 30
 _FINISH_SECONDS = 600.0
 """The seconds that a registry may take to check and store a large blob."""
 
 _BYTES = "application/octet-stream"
-_NUMBER = re.compile(r"[0-9]{1,15}")
 _RANGE = re.compile(r"(?:bytes=)?0-([0-9]{1,15})")
 
 
@@ -55,7 +53,6 @@ class Upload:
         self._is_begun = False
         self._place: Address | None = None
         self._offset = 0
-        self._smallest = 0
         self._shown = 0
 
     def run(self) -> bool:
@@ -79,15 +76,19 @@ class Upload:
         if self._place is not None:
             self._place, self._offset = self._state(self._place) if self._is_in_pieces else (None, 0)
         if self._place is None:
-            self._place, self._smallest = self._begin()
+            with self._client.opened("POST", "blobs/uploads/") as response:
+                self._client.expect(response, (202,))
+                self._place = response.location()
         if not self._is_in_pieces:
             self._show(0)
             self._finish(self._place, Content(self._source, self._blob.size, self._start, self._sent))
             return True
         while self._offset < self._blob.size:
-            size = min(max(PIECE_BYTES, self._smallest), self._blob.size - self._offset)
+            size = min(PIECE_BYTES, self._blob.size - self._offset)
             self._show(self._offset)
-            self._place, reached = self._send(self._place, self._content(size))
+            self._place, reached = self._send(
+                self._place, Content(self._source, size, self._start + self._offset, self._sent)
+            )
             if not self._offset < reached <= self._blob.size:
                 raise LostUploadError(self._client.shown(), "the registry has lost a part of the upload")
             self._offset = reached
@@ -100,14 +101,6 @@ class Upload:
                 return False
             self._client.expect(response, (200,), self._blob.digest)
             return True
-
-    def _begin(self) -> tuple[Address, int]:
-        """Return the address of a new upload, and the size of the smallest piece that it accepts."""
-        with self._client.opened("POST", "blobs/uploads/") as response:
-            self._client.expect(response, (202,))
-            smallest = response.header("oci-chunk-min-length")
-            size = int(smallest) if _NUMBER.fullmatch(smallest) else 0
-            return response.location(), min(size, _LARGEST_PIECE)
 
     def _send(self, place: Address, content: Content) -> tuple[Address, int]:
         """Send a piece; return the address of the next request, and the offset that was reached."""
@@ -138,12 +131,6 @@ class Upload:
                 raise LostUploadError(self._client.shown(), "the registry has lost the upload")
             self._client.expect(response, (201,), self._blob.digest)
             self._client.expect_digest(response, self._blob.digest)
-
-    def _content(self, size: int) -> Content:
-        """Return the next piece."""
-        if isinstance(self._source, bytes):
-            return Content(self._source[self._offset : self._offset + size], size, advance=self._sent)
-        return Content(self._source, size, self._start + self._offset, self._sent)
 
     def _sent(self, size: int) -> None:
         self._shown += size
