@@ -139,17 +139,6 @@ def test_image_build_and_push_refuse_invalid_image_name(
     assert not (tmp_path / "docker.log").exists()
 
 
-@pytest.mark.parametrize("registry", ["--authfile=x", ""])
-def test_image_build_and_push_refuse_registry_that_looks_like_option(
-    mlpack: Mlpack, package: Path, install: Install, registry: str
-) -> None:
-    install("docker")
-    for verb in ("build", "push"):
-        done = mlpack("image", verb, package, f"--registry={registry}")
-        assert (done.code, done.stdout) == (2, "")
-        assert "expected a host, optionally with a port and a path" in done.stderr
-
-
 @pytest.mark.thorough
 def test_image_build_dry_run_prints_runnable_command_for_archive(
     mlpack: Mlpack, package: Path, kubectl: Path, install: Install, tmp_path: Path
