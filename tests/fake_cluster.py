@@ -122,7 +122,7 @@ class FakeCluster(Runner):
     def run(self, argv: Sequence[str], *, stdin: bytes | None = None, **_limits: Any) -> Finished:
         if "view" in argv:
             return Finished(0, json.dumps(KUBECONFIG), "")
-        argv = without_kubeconfig(argv)
+        argv = without_connection(argv)
         if stdin is not None:
             self.stdin = stdin
             return self.first(argv) or self._take(argv, json.loads(stdin))
@@ -286,9 +286,9 @@ class FakeCluster(Runner):
         return Finished(0, "\n".join(json.dumps(answer) for answer in answers), "")
 
 
-def without_kubeconfig(argv: Sequence[str]) -> list[str]:
-    """Return a command without the option for mlpack's private kubeconfig."""
-    return [word for word in argv if not word.startswith("--kubeconfig=")]
+def without_connection(argv: Sequence[str]) -> list[str]:
+    """Return a command without the options that name the cluster and the namespace of KUBECONFIG."""
+    return [word for word in argv if word not in ("--context=here", "--namespace=default")]
 
 
 def manifest_given(argv: Sequence[str]) -> Object:

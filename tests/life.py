@@ -21,7 +21,7 @@ import yaml
 
 from packager.base.process import Finished
 from packager.base.runner import SYSTEM
-from tests.fake_cluster import FakeCluster, Object, item, kind_of, manifest_given, without_kubeconfig
+from tests.fake_cluster import FakeCluster, Object, item, kind_of, manifest_given, without_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -160,7 +160,7 @@ class Life(FakeCluster):
     def stream(
         self, argv: Sequence[str], *, idle: Callable[[float], object], keep_stdin_open: bool = False, **_options: Any
     ) -> Iterator[Any]:
-        argv = without_kubeconfig(argv)
+        argv = without_connection(argv)
         if "--watch" in argv:  # in a thread of its own, at any time
             yield _Running(io.BytesIO(self.watched), Finished(0, "", ""))
             return
@@ -191,7 +191,7 @@ class Life(FakeCluster):
         return _Running(io.BytesIO((log or "").encode()), end)
 
     def run_in_terminal(self, argv: Sequence[str], **_options: Any) -> int:
-        self.commands.append(" ".join(without_kubeconfig(argv)[1:]))
+        self.commands.append(" ".join(without_connection(argv)[1:]))
         return self.broke[0]
 
     def deploy(self, overlay: str = "multi-node") -> Object:

@@ -64,7 +64,7 @@ ALL = {
         *(option.name for option in OPTIONS if not (option.places or option.needs or option.excludes)),
     )
     for storage in OPTIONS
-    if storage.storage and storage.name != f"output-{storage.name.partition('-')[2]}"
+    if storage.places and storage.name != f"output-{storage.name.partition('-')[2]}"
 }
 NAMES = [*SITES, *ALL]
 BATCHES = [NAMES[start : start + 17] for start in range(0, len(NAMES), 17)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from packager.base import yamlio
 from packager.kubernetes.manifest import Manifest
-from packager.package.reader import Reader
+from packager.package.opened import Reader
 from packager.rendering.origins import Written
 from packager.rendering.overlay import RenderedOverlay
 from packager.rendering.sources import Sources

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from packager.cli.examples import EXAMPLES
+from packager.cli.examples import examples
 from packager.cli.verbs import VERBS, leaves, load
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def _section(name: str, command: TyperCommand) -> str:
     lines = [f"## {name}", "", f"`mlpack {name} {usage}`", "", command.help or "", ""]
     records = [record for parameter in command.params if (record := parameter.get_help_record(context))]
     rows = [record for record in records if not record[0].startswith(_HIDDEN)]
-    examples = [f"{line}  # {purpose}" for line, purpose in EXAMPLES.get(name, ())]
-    shown = ["", "```sh", *examples, "```"] if examples else []
+    lines_of_shell = [f"{line}  # {purpose}" for line, purpose in examples(name)]
+    shown = ["", "```sh", *lines_of_shell, "```"] if lines_of_shell else []
     return "\n".join([*lines, *_table(rows), *shown]) + ("\n" if rows or shown else "")
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 
 from packager import __version__
-from packager.cli.signature_arguments import password_of
+from packager.cli.asking import password_of
 from packager.publish import signatures
 from packager.publish.keys import signers
 from tests import released

@@ -7,6 +7,7 @@ text as written. So `str(value)` is always what the author wrote.
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,6 +36,9 @@ MISREAD = {
     "inf": "a number",
 }
 """Words, in lower case, that some YAML parsers do not read as text, each with the value that they read."""
+
+# JSON does not escape these; in YAML they end a line, or are not allowed.
+_ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)}
 
 # Far above any spec a person writes; a document past these is an attack ("billion laughs") or a mistake.
 MAX_BYTES = 1 << 20
@@ -266,6 +270,11 @@ def scalar(text: str) -> Any:
     if _NUMBER.fullmatch(text) and repr(float(text)) == text:
         return float(text)
     return text
+
+
+def quoted(text: str) -> str:
+    """Return a text in double quotes, as every YAML reads it."""
+    return json.dumps(text, ensure_ascii=False).translate(_ESCAPED)
 
 
 class _Dumper(yaml.SafeDumper):

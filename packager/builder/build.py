@@ -22,7 +22,7 @@ from packager.modelspec.settings import parse_setting
 from packager.package import archive, layout, outside, placement, tree
 from packager.package.opened import check_replaceable, opened
 from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered, set_gpus
-from packager.workloads import accelerators
+from packager.workloads.structures import replaced_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +38,18 @@ if TYPE_CHECKING:
     from packager.package.opened import Package
     from packager.package.tree import Entry, Tree
     from packager.site.read import SiteSettings
+
+
+_FLAGS = {
+    "precision": "--precision",
+    "mode": "--mode",
+    "settings": "--set",
+    "additions": "--add",
+    "root": "--root",
+    "registry": "--registry",
+    "components": "--with",
+    "site": "--site",
+}
 
 
 class BuildRequest(Value, frozen=True):
@@ -58,6 +70,11 @@ class BuildRequest(Value, frozen=True):
     cache: Path = Path(".mlpack-cache")  # the folder of mlpack's caches
     defaults: SiteSettings | None = None  # the defaults of the site
     record: bool = False  # whether digests of downloads that a spec lacks are added to it
+
+    @property
+    def flags(self) -> list[str]:
+        """The options of the command line that are set, which a package that is built already does not take."""
+        return [flag for name, flag in _FLAGS.items() if getattr(self, name)]
 
 
 class Destination(Value, frozen=True):
@@ -133,11 +150,7 @@ def build(
 
 
 def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) -> Rendered:
-    """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts.
-
-    Raises:
-        ToolError: kubectl is missing.
-    """
+    """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts."""
     options = _options(request)
     loaded = load(catalog.find(request.model or "", request.folders), _settings(request), may_mount=True)
     planned = plan(loaded, choose(loaded.spec, request.precision, request.mode), options)
@@ -281,7 +294,7 @@ class _Writer:
 
 
 def _notes(planned: Plan, loaded: LoadedSpec, package: Tree) -> Iterator[str]:
-    """Yield what a user should know of a package before it is applied."""
+    """Yield the notes about a package: values that it lacks, claims, GPUs and assets."""
     options = planned.site.options
     for option, key in planned.site.missing_values(planned.traits):
         yield f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE"
@@ -293,7 +306,7 @@ def _notes(planned: Plan, loaded: LoadedSpec, package: Tree) -> Iterator[str]:
             overlay = overlays.get(entry.path.rpartition("/")[0])
             if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
                 for document in yamlio.load_all(entry.content, entry.path)[0]:
-                    yield from accelerators.replaced(Manifest(mapping(document.data)), overlay, *resource)
+                    yield from replaced_gpus(Manifest(mapping(document.data)), overlay, *resource)
     sees_assets = any("model" in BY_NAME[name].places for name in options) or copies_assets(loaded.sources)
     if planned.has("assets") and not sees_assets:
         message = f"the containers of {planned.name} do not see its assets, which are not in the image"

@@ -27,11 +27,7 @@ _DEFAULT = "MPIJob"
 def init(name: str, destination: Path, kind: str | None = None, rendezvous: str | None = None) -> tuple[Path, ...]:
     """Create the folder of a new model with a commented spec, a script and a Dockerfile, and return its files.
 
-    Args:
-        name: The name of the model and of its folder.
-        destination: The folder that will contain the new folder.
-        kind: The kind of the overlay on several nodes, one of `kinds`; None for the first.
-        rendezvous: The way in which its pods find each other, one of the kind's `ways`; None for the first.
+    The overlay on several nodes has the kind, one of `kinds`, whose pods find each other in one of its `ways`.
     """
     if not re.fullmatch(LETTER_FIRST, name) or len(name) > _LONGEST_NAME:
         raise UsageError(f"expected {LABEL_FORM}, found {name!r}")

@@ -29,13 +29,12 @@ from packager.package.options import (
     offered,
 )
 from packager.package.path_checks import shown
-from packager.workloads.program import Run, directory, fetching, installing
-from packager.workloads.scripts import CHOICE
+from packager.workloads.program import CHOICE, Run, directory, fetching, installing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
 
-    from packager.base.fields import Environment, FetchedFile
+    from packager.base.fields import Environment
     from packager.base.problems import Problem
     from packager.modelspec.documentation import ReadmeSection
     from packager.modelspec.files import SourceFile
@@ -273,11 +272,7 @@ class Plan(Value, frozen=True):
 
 
 def choose(spec: Spec, precision: str | None, mode: str | None) -> Variant:
-    """Return the first variant with this precision and this mode; None matches any.
-
-    Raises:
-        UsageError: No variant matches; the message lists the variants.
-    """
+    """Return the first variant with this precision and this mode; None matches any."""
     for variant in spec.variants:
         if precision in (None, variant.precision) and mode in (None, variant.mode):
             return variant
@@ -303,6 +298,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
     payload += [(f"assets/{file.name}", file, file.executable) for file in sources.assets]
     if sources.dockerfile and not variant.image:
         payload.append(("Dockerfile", sources.dockerfile, False))
+    path_of = {key: path for path, key in configmap.keys([file.name for file in files]).items()}
     sequence = [overlay for overlay in spec.sequence if overlay in overlays]
     additions = [setting.argument for setting in loaded.settings if setting.adds]
     # The overlays that mount the claim of a workspace run one after the other, each on one node.
@@ -319,7 +315,10 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         variant=variant,
         image=spec.image.reference,
         variables=_variables(spec, spec.common_environments(variant), name, options, common),
-        code=tuple(_code(files)),
+        code=tuple(
+            CodePart(f"-{number}" if number > 1 else "", tuple(CodeFile(path_of[key], key) for key in keys))
+            for number, keys in enumerate(code.packed(files), start=1)
+        ),
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
         site=site,
@@ -354,24 +353,12 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
 
 
 def check_options(options: Options) -> None:
-    """Refuse a root or a registry that is invalid where the package uses it.
-
-    Raises:
-        UsageError: A value is invalid; the message has the expected form and the value.
-    """
+    """Refuse a root or a registry that is invalid where the package uses it."""
     root, registry = options.root, options.registry
     if root is not None and (fault := root_fault(root)):
         raise UsageError(f"--root {shown(root)}: {fault}")
     if registry is not None and (fault := registry_complaint(registry)):
         raise UsageError(f"--registry {shown(registry)}: {fault}")
-
-
-def _code(files: Sequence[SourceFile]) -> Iterator[CodePart]:
-    """Yield the ConfigMaps that the code needs."""
-    paths = {key: path for path, key in configmap.keys([file.name for file in files]).items()}
-    for number, names in enumerate(code.packed(files), start=1):
-        suffix = f"-{number}" if number > 1 else ""
-        yield CodePart(suffix, tuple(CodeFile(paths[key], key) for key in names))
 
 
 def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Options) -> PlannedOverlay:
@@ -385,16 +372,14 @@ def _overlay(spec: Spec, variant: Variant, overlay: str, name: str, options: Opt
     variables = (registry, image, *images, *numbers, *others)
     init = run.init.program(run.workdir) if run.init else None
     if spec.sources:
-        init = fetching([_source(source) for source in spec.sources], init)
+        # The arguments of the script for each source; Kubernetes replaces the variable.
+        paths = [f"$({source.folder}){source.to.removeprefix(source.folder) or '/'}" for source in spec.sources]
+        wanted = [(one.sha256 or "-", str(one.size), one.secret or "-") for one in spec.sources]
+        sources = zip(spec.sources, paths, wanted, strict=True)
+        init = fetching([(source.address, path, *values) for source, path, values in sources], init)
     if variant.requirements:  # installed first: they may have the clients that fetch sources
         init = installing(variant.requirements, init)
     return PlannedOverlay(overlay, values, run, values.program(run), variables, amounts, init, spec.image.reference)
-
-
-def _source(source: FetchedFile) -> tuple[str, ...]:
-    """Return the arguments of the script for a source; Kubernetes replaces the variable."""
-    path = f"$({source.folder}){source.to.removeprefix(source.folder) or '/'}"
-    return source.address, path, source.sha256 or "-", str(source.size), source.secret or "-"
 
 
 def _variables(

@@ -115,8 +115,11 @@ def _plan_again(
         names = about.get("with", ())
         if foreign := [name for name in names if name not in BY_NAME]:
             raise UsageError(f"the site's own component {foreign[0]} is not in the spec")
-        site = select(names, tuple(_site_values(package.inventory)))
-        site = replace(site, placement=MappingProxyType(_placement(package.inventory)))
+        texts = [text for _, text in _delivered(package.inventory, layout.site_env(layout.COMMON))]
+        values = [f"{line.key}={line.value}" for text in texts for line in envfile.lines(text) if line.key in KEYS]
+        files = _delivered(package.inventory, layout.placement(layout.COMMON))
+        fields = next((placement.values(text, path) for path, text in files), {})
+        site = replace(select(names, values), placement=MappingProxyType(fields))
     options = Options(root=about.get("root"), registry=about.get("registry"), site=site)
     check_options(options)
     return plan(loaded, choose(loaded.spec, about.get("precision"), about.get("mode")), options)
@@ -132,7 +135,7 @@ def _load_again(spec: Path, settings: list[Setting], request: RebuildRequest) ->
         return loaded
     if own := [setting for setting in settings if setting.location[0] == "downloads"]:
         raise UsageError(f"the package changes a download of the spec: --set {own[0].argument}")
-    from packager.builder.downloads import with_downloads  # noqa: PLC0415 - imports urllib3
+    from packager.builder.downloads import with_downloads
 
     return with_downloads(loaded, settings, request.cache, record=False, tell=request.tell, progress=request.progress)
 
@@ -142,18 +145,6 @@ def _delivered(inventory: Mapping[str, Any], pattern: str) -> Iterator[tuple[str
     for path, lines in inventory["editable"].items():
         if fnmatch.fnmatchcase(path, pattern):
             yield path, "\n".join(lines).encode()
-
-
-def _site_values(inventory: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the values of the site's options, KEY=VALUE each, as the package was delivered with them."""
-    for _, text in _delivered(inventory, layout.site_env(layout.COMMON)):
-        yield from (f"{line.key}={line.value}" for line in envfile.lines(text) if line.key in KEYS)
-
-
-def _placement(inventory: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `placement/placement.yaml`, as the package was delivered with them."""
-    files = _delivered(inventory, layout.placement(layout.COMMON))
-    return next((placement.values(text, path) for path, text in files), {})
 
 
 def _differences(package: Package, again: Mapping[str, Any], spec: str) -> Iterator[Problem]:

@@ -29,7 +29,7 @@ from packager.base.errors import SpecError
 from packager.base.fields import text
 from packager.base.limits import DEFAULT
 from packager.base.values import replace
-from packager.base.yamlio import MISREAD
+from packager.base.yamlio import MISREAD, quoted
 from packager.builder.targets import pods_in, targets
 from packager.builder.templating import Templates, roots
 from packager.package import layout, placement, tree
@@ -45,9 +45,9 @@ from packager.package.options import (
 )
 from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
-from packager.workloads import podannotations
 from packager.workloads.amounts import quantity_key
 from packager.workloads.anyoverlay import AnyOverlay
+from packager.workloads.pods import SITE_ANNOTATIONS, annotation_component
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,9 +59,6 @@ TEMPLATES = roots(Path(__file__).resolve().parent.parent)
 
 # Words that every YAML parser reads as text without quotes: no numbers, dates or words of YAML 1.1.
 _PLAIN = re.compile(r"[A-Za-z/$][A-Za-z0-9_./()$=-]*(:[A-Za-z0-9_./()$=-]+)*")
-
-# JSON does not escape these; in YAML they end a line, or are not allowed.
-_ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)}
 
 _BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
 
@@ -108,8 +105,8 @@ def render(plan: Plan) -> Tree:
         _add_overlay(entries, components, overlay)
     if plan.site.annotations:
         every = [(entry, components.label(one)) for one in plan.overlays for entry in components.pods[one.name]]
-        text = podannotations.component(every, plan.site.annotations)
-        path = f"{layout.common(plan.spec.framework)}/{podannotations.NAME}/{layout.KUSTOMIZATION}"
+        text = annotation_component(every, plan.site.annotations)
+        path = f"{layout.common(plan.spec.framework)}/{SITE_ANNOTATIONS}/{layout.KUSTOMIZATION}"
         entries[path] = Entry(path, text, len(text))
     for component in plan.site.own:
         for entry in component.files:
@@ -155,7 +152,7 @@ class Components:
             )
             for overlay in plan.overlays
         }
-        self.workloads = targets(plan.overlays, self.pods)  # the workloads that the options change
+        self.workloads = tuple(targets(plan.overlays, self.pods))  # the workloads that the options change
         self.kinds = list(dict.fromkeys(workload.kind for workload in self.workloads))  # the kinds of the workloads
 
     def files(self, option: str) -> list[Entry]:
@@ -212,10 +209,7 @@ def sections(plan: Plan, options: Iterable[Option], known: Iterable[str] = ()) -
 def scaffold(name: str, kind: str | None = None, **values: object) -> Iterator[tuple[str, str, bool]]:
     """Yield the files of a new model's folder: name, content, and whether it is executable.
 
-    Args:
-        name: The model's name.
-        kind: The kind of its overlay on several nodes, when the kind's folder has a scaffold of its own.
-        values: Further values for the templates of the kind's scaffold.
+    `kind` is that of its overlay on several nodes, if the kind's folder has a scaffold of its own.
     """
     folder = f"{_folder(kind)}/" if kind else ""
     for file in _files(_folder(kind) if kind else "scaffold"):
@@ -243,7 +237,7 @@ def scalar(value: object) -> str:
     if isinstance(value, str):
         if _PLAIN.fullmatch(value) and value.lower() not in MISREAD:
             return value
-        return json.dumps(value, ensure_ascii=False).translate(_ESCAPED)
+        return quoted(value)
     return json.dumps(value)
 
 

@@ -16,7 +16,7 @@ from packager.base.values import Value, field
 from packager.package import placement, tree
 from packager.package.layout import KUSTOMIZATIONS, SITE
 from packager.package.options import BY_NAME, CLAIMS, KEYS, KNOWN, OPTIONS, conflicts
-from packager.workloads import podannotations
+from packager.workloads.pods import SITE_ANNOTATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ _LIMITS = Limits(size=1 << 20, files=100)
 ALL = "all"
 """The name for `--with` that puts all options into a package, switched off."""
 
-_RESERVED_NAMES = (SITE, "base", ALL, podannotations.NAME, *KNOWN)
+_RESERVED_NAMES = (SITE, "base", ALL, SITE_ANNOTATIONS, *KNOWN)
 
 
 class OwnComponent(Value, frozen=True):
@@ -72,11 +72,9 @@ class Selection(Value, frozen=True):
 
 
 def select(selected: Sequence[str], settings: Sequence[str] = ()) -> Selection:
-    """Return the components that the command line selects.
+    """Return the selected components: options by name, or `ALL`, and folders as paths, with a slash in them.
 
-    Args:
-        selected: Options by name, or `ALL`; folders as paths, with a slash in them.
-        settings: KEY=VALUE each, for `site.env`.
+    `settings` are KEY=VALUE each, for `site.env`.
     """
     option_names = {name for name in selected if "/" not in name and name != ALL}
     for name in option_names - BY_NAME.keys():
@@ -92,21 +90,16 @@ def select(selected: Sequence[str], settings: Sequence[str] = ()) -> Selection:
     options = tuple(option.name for option in OPTIONS if option.name in option_names)
     placed = [setting for setting in settings if setting.partition("=")[0] in placement.FIELDS]
     values = dict(_value(setting) for setting in settings if setting not in placed)
+    fields: dict[str, Any] = {}  # the last value of a field counts
+    for key, _, value in (setting.partition("=") for setting in placed):
+        fields |= placement.parse(key, key, value)
     return Selection(
         options,
         tuple(components.values()),
         MappingProxyType(values),
-        MappingProxyType(_placement(placed)),
+        MappingProxyType(fields),
         every=ALL in selected,
     )
-
-
-def _placement(settings: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a pod for `placement/placement.yaml`; the last value of a field counts."""
-    fields: dict[str, Any] = {}
-    for key, _, value in (setting.partition("=") for setting in settings):
-        fields |= placement.parse(key, key, value)
-    return fields
 
 
 def _value(setting: str) -> tuple[str, str]:

@@ -49,12 +49,8 @@ def pods_in(text: str, kind: str) -> tuple[Pods, ...]:
     return tuple(pods for manifest in workloads if manifest.kind == kind for pods in structures.pods(manifest))
 
 
-def targets(overlays: Sequence[PlannedOverlay], pods: Mapping[str, tuple[Pods, ...]]) -> tuple[OptionTarget, ...]:
-    """Return the workloads that the options of a package with these overlays change."""
-    return tuple(_targets(overlays, pods))
-
-
-def _targets(overlays: Sequence[PlannedOverlay], pods: Mapping[str, tuple[Pods, ...]]) -> Iterator[OptionTarget]:
+def targets(overlays: Sequence[PlannedOverlay], pods: Mapping[str, tuple[Pods, ...]]) -> Iterator[OptionTarget]:
+    """Yield the workloads that the options of a package with these overlays change."""
     for kind in dict.fromkeys(overlay.values.kind for overlay in overlays):
         names = [overlay.name for overlay in overlays if overlay.values.kind == kind]
         serves = any(overlay.values.serves for overlay in overlays if overlay.values.kind == kind)

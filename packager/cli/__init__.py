@@ -1,14 +1,14 @@
 """The `mlpack` command, one module per verb; only this folder prints and sets exit codes.
 
-Verbs import the use cases that they call when they run, so that `--help` and completion stay quick.
+A verb's module is imported when the verb runs, so that `mlpack --help` stays quick.
 """
-
-from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
@@ -21,9 +21,6 @@ from packager.cli import console
 from packager.cli.verbs import Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import FrameType
-
     from packager.cli.host import Host
 
 app = typer.Typer(
@@ -59,12 +56,8 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM)
 class _Stopped(BaseException):
     """A signal asked the process to stop; not an Exception, so that no handler on the way catches it."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
-
-def main(arguments: Sequence[str] | None = None, *, host: Host | None = None) -> NoReturn:
+def main(arguments: Sequence[str] | None = None, *, host: "Host | None" = None) -> NoReturn:
     """Run the command line, and end the process with one of the exit codes of `packager.base.errors`.
 
     Args:
@@ -81,50 +74,34 @@ def main(arguments: Sequence[str] | None = None, *, host: Host | None = None) ->
     try:
         sys.exit(_run(arguments, host))
     except _Stopped as stopped:
-        console.print_usage_error(f"mlpack: stopped by {signal.Signals(stopped.number).name}")
-        sys.exit(128 + stopped.number)
+        (number,) = stopped.args
+        console.print_usage_error(f"mlpack: stopped by {signal.Signals(number).name}")
+        sys.exit(128 + number)
 
 
-def _run(arguments: Sequence[str], host: Host | None) -> int:
+def _run(arguments: Sequence[str], host: "Host | None") -> int:
     """Run the command line, print an error if there is one, and return the exit code."""
     try:
         code = app([*arguments], prog_name="mlpack", standalone_mode=False, obj=host)
-    except MlpackError as error:
-        console.print_error(error)
-        return _error_exit_code(error, arguments)
-    except typer.TyperException as error:
-        return _print_usage_error(error, arguments)
-    except OSError as error:
-        return _print_system_error(error, arguments)
-    return code if isinstance(code, int) else 0
-
-
-def _print_usage_error(error: typer.TyperException, arguments: Sequence[str]) -> int:
-    """Print how the command line is wrong, as an error of ours; the message may quote untrusted arguments."""
-    context: typer.Context | None = getattr(error, "ctx", None)
-    if context is not None and error.message == context.get_help():  # there were no arguments
-        console.print_usage_error(error.message)
-        return UsageError.exit_code
-    message = " ".join(error.format_message().split()).removesuffix(".")
-    hint = f"{context.command_path} --help" if context else None
-    refused = UsageError(message[:1].lower() + message[1:], hint=hint)
-    console.print_error(refused)
-    return _error_exit_code(refused, arguments)
-
-
-def _print_system_error(error: OSError, arguments: Sequence[str]) -> int:
-    """Print an error of the system that no stage has handled, such as a full disk while typer prints its help."""
-    console.drop_stdout()
-    if isinstance(error, BrokenPipeError):
-        return console.BROKEN_PIPE_EXIT_CODE
-    place = f": {error.filename}" if error.filename else ""
-    refused = ToolError(f"the system call failed: {reason(error)}{place}")
-    console.print_error(refused)
-    return _error_exit_code(refused, arguments)
-
-
-def _error_exit_code(error: MlpackError, arguments: Sequence[str]) -> int:
-    """Print the error as JSON if the arguments ask for JSON, and return its exit code."""
+    except MlpackError as raised:
+        error = raised
+    except typer.TyperException as raised:
+        context: typer.Context | None = getattr(raised, "ctx", None)
+        if context is not None and raised.message == context.get_help():  # there were no arguments
+            console.print_usage_error(raised.message)
+            return UsageError.exit_code
+        message = " ".join(raised.format_message().split()).removesuffix(".")  # it may quote untrusted arguments
+        hint = f"{context.command_path} --help" if context else None
+        error = UsageError(message[:1].lower() + message[1:], hint=hint)
+    except OSError as raised:  # that no stage has handled, such as a full disk while typer prints its help
+        console.drop_stdout()
+        if isinstance(raised, BrokenPipeError):
+            return console.BROKEN_PIPE_EXIT_CODE
+        place = f": {raised.filename}" if raised.filename else ""
+        error = ToolError(f"the system call failed: {reason(raised)}{place}")
+    else:
+        return code if isinstance(code, int) else 0
+    console.print_error(error)
     if console.wants_json(arguments):
         with suppress(MlpackError, typer.Exit):  # the error may be about stdout itself
             console.emit_error_json(error)
@@ -138,9 +115,5 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     # A second signal must not interrupt the cleanup after the first one. Both signals keep a handler: Python prints an
     # error if the handler of a pending signal is removed.
     for later in _STOPPING:
-        signal.signal(later, signal.SIG_IGN if later == number else _ignore)
+        signal.signal(later, signal.SIG_IGN if later == number else lambda *_: None)
     raise _Stopped(number)
-
-
-def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Handle a signal by doing nothing."""

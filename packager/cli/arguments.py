@@ -1,6 +1,4 @@
-"""Arguments and options that several verbs have in common. Tests: cli/test_usage_messages.py."""
-
-from __future__ import annotations
+"""Arguments and options that several verbs have in common. Tests: cli/test_cli.py."""
 
 import os
 import sys
@@ -10,72 +8,40 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import UsageError, unreadable
-from packager.cli import completing
-from packager.cli.console import OutputFormat
+from packager.base.values import Value
+from packager.cli.console import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from packager.builder.build import BuildRequest
+    from packager.kubernetes.podsecurity import Level
     from packager.site.read import SiteSettings
 
-Model = Annotated[
+PackagePath = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A package: its tarball, or its folder.")]
+PackageToRead = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG in a registry."
+    ),
+]
+PackageOrBundle = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="A model's name or alias, or the path of a spec.", autocompletion=completing.models
+        metavar="PACKAGE",
+        help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG; or a file of `mlpack bundle`.",
     ),
 ]
-Specs = Annotated[
-    list[Path],
-    typer.Option(
-        "--specs",
-        metavar="DIR",
-        envvar="MLPACK_SPECS",
-        help="A folder of models, searched before the bundled ones. Repeatable.",
-    ),
-]
-Settings = Annotated[
-    list[str],
-    typer.Option(
-        "--set",
-        metavar="PATH=VALUE",
-        help="Override a field of the spec: environment.STEPS=100. Repeatable.",
-        autocompletion=completing.variables,
-    ),
-]
-Additions = Annotated[
-    list[str],
-    typer.Option(
-        "--add",
-        metavar="PATH=VALUE",
-        help="Add a variable that the spec does not have: environment.DEBUG=1. Repeatable.",
-    ),
-]
-Precision = Annotated[
+OverlayOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The variant's precision.", autocompletion=completing.precisions),
+    typer.Option("--overlay", metavar="NAME", help="The overlay to use; by default multi-node if the package has it."),
 ]
-Mode = Annotated[str | None, typer.Option(metavar="NAME", help="The variant's mode.", autocompletion=completing.modes)]
-Root = Annotated[
-    str | None, typer.Option(metavar="PATH", help="The folder that will contain the package, instead of ROOT.")
+OnlyOverlay = Annotated[
+    str | None, typer.Option("--overlay", metavar="NAME", help="Only this overlay; by default all overlays.")
 ]
 RegistryHost = Annotated[str | None, typer.Option("--registry", metavar="HOST", help="Where the image is pulled from.")]
-With = Annotated[
-    list[str],
-    typer.Option(
-        "--with",
-        metavar="OPTION|DIR",
-        help="A site option to switch on (nfs, gpu, ...), a folder with a component of your own, or all: the package "
-        "then contains every option, switched off. Repeatable.",
-        autocompletion=completing.options,
-    ),
-]
 Site = Annotated[
     list[str],
     typer.Option(
-        "--site",
-        metavar="KEY=VALUE",
-        help="Set a value of a site option: NFS_SERVER=nfs.example.com. Repeatable.",
-        autocompletion=completing.site_keys,
+        "--site", metavar="KEY=VALUE", help="Set a value of a site option: NFS_SERVER=nfs.example.com. Repeatable."
     ),
 ]
 SiteFile = Annotated[
@@ -87,8 +53,14 @@ SiteFile = Annotated[
         help="The site's defaults, instead of the nearest mlpack-site.yaml or ~/.config/mlpack/site.yaml.",
     ),
 ]
-Output = Annotated[
-    OutputFormat | None, typer.Option("-o", "--output", help="Print the result as JSON or YAML, or its names alone.")
+Specs = Annotated[
+    list[Path],
+    typer.Option(
+        "--specs",
+        metavar="DIR",
+        envvar="MLPACK_SPECS",
+        help="A folder of models, searched before the bundled ones. Repeatable.",
+    ),
 ]
 _LARGEST_ID = 2**31 - 1  # equals ids.LARGEST_ID; importing it would make `--help` slower
 
@@ -101,49 +73,156 @@ GroupId = Annotated[
 FsGroup = Annotated[
     int | None, typer.Option("--fs-group", metavar="N", min=0, max=_LARGEST_ID, help="The group id that owns volumes.")
 ]
+Program = Annotated[str, typer.Option("--kubectl", metavar="PATH", envvar="KUBECTL", help="The kubectl to run.")]
+PodSecurity = Annotated[
+    str | None,
+    typer.Option(metavar="LEVEL", help="The Pod Security level that every overlay must meet, such as restricted."),
+]
+Expect = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIGEST", help="Accept only the package with this digest, sha256:…, as its sender has told you."
+    ),
+]
+Yours = Annotated[
+    list[str], typer.Option("--yours", metavar="FILE", help="Keep your version where this file conflicts. Repeatable.")
+]
+Theirs = Annotated[
+    list[str],
+    typer.Option("--theirs", metavar="FILE", help="Take the new version where this file conflicts. Repeatable."),
+]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Answer every question with yes.")]
+
+
+class AcceptOptions(Value, frozen=True):
+    """The options that accept more than a build makes."""
+
+    pod_security: PodSecurity = None
+    allow: Annotated[
+        list[str],
+        typer.Option(
+            metavar="WORD",
+            help="Allow what no build makes: KIND, KIND.GROUP, a field (pod.spec.hostname), label:KEY, annotation:KEY, "
+            "variable:NAME, which an edit adds, or name:NAME, which objects have or begin with. Repeatable.",
+        ),
+    ] = []
+
+    def accepted(self, *, with_site: bool = True) -> tuple[frozenset[str], "Level | None"]:
+        """Return the allowed words, with those of annotations in the user's own site file, and the level."""
+        from packager.verify.command import allowed_words, level
+
+        words = [*self.allow]
+        own = Path(os.environ.get("MLPACK_SITE") or site_path())
+        if with_site and own.is_file():
+            from packager.site.read import permitted
+
+            words += permitted(own)
+        return allowed_words(words), level(self.pod_security)
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments that let another command accept the same."""
+        return acceptance(self.allow, self.pod_security)
+
+
+def acceptance(allow: "list[str] | tuple[str, ...]", pod_security: str | None) -> list[str]:
+    """Return the arguments that let a command accept these words and this Pod Security level."""
+    levels = ["--pod-security", pod_security] if pod_security is not None else []
+    return [*levels, *(word for name in allow for word in ("--allow", name))]
+
+
+class VariantOptions(Value, frozen=True):
+    """The options of a build that every verb has that builds."""
+
+    precision: Annotated[str | None, typer.Option(metavar="NAME", help="The variant's precision.")] = None
+    mode: Annotated[str | None, typer.Option(metavar="NAME", help="The variant's mode.")] = None
+    settings: Annotated[
+        list[str],
+        typer.Option(
+            "--set", metavar="PATH=VALUE", help="Override a field of the spec: environment.STEPS=100. Repeatable."
+        ),
+    ] = []
+    additions: Annotated[
+        list[str],
+        typer.Option(
+            "--add",
+            metavar="PATH=VALUE",
+            help="Add a variable that the spec does not have: environment.DEBUG=1. Repeatable.",
+        ),
+    ] = []
+    components: Annotated[
+        list[str],
+        typer.Option(
+            "--with",
+            metavar="OPTION|DIR",
+            help="A site option to switch on (nfs, gpu, ...), a folder with a component of your own, or all: the "
+            "package then contains every option, switched off. Repeatable.",
+        ),
+    ] = []
+    site: Site = []
+    root: str | None = None
+    registry: str | None = None
+
+    def request(self, model: str | None = None, found: "list[Path] | tuple[()]" = ()) -> "BuildRequest":
+        """Return the request to build a model, or every model, of the folders in `found`."""
+        from packager.builder.build import BuildRequest
+
+        return BuildRequest(
+            model,
+            tuple(found),
+            self.precision,
+            self.mode,
+            settings=tuple(self.settings),
+            additions=tuple(self.additions),
+            root=self.root,
+            registry=self.registry,
+            components=tuple(self.components),
+            site=tuple(self.site),
+            cache=cache_folder(),
+        )
+
+
+class ModelOptions(VariantOptions, frozen=True):
+    """The options of a build of a model that is named, or of every model."""
+
+    root: Annotated[
+        str | None, typer.Option(metavar="PATH", help="The folder that will contain the package, instead of ROOT.")
+    ] = None
+    registry: RegistryHost = None
+    specs: Specs = []
 
 
 def cache_folder() -> Path:
     """Return the folder of mlpack's caches; a relative path in XDG_CACHE_HOME is ignored (XDG Base Directory)."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (cache if cache.is_absolute() else Path.home() / ".cache") / "mlpack"
+    return _base_folder("XDG_CACHE_HOME", ".cache") / "mlpack"
 
 
 def runs_folder() -> Path | None:
     """Return the folder of the records of runs: MLPACK_RUNS, or one in XDG_STATE_HOME; None if MLPACK_RUNS is empty."""
     if (named := os.environ.get("MLPACK_RUNS")) is not None:
         return Path(named) if named else None
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    return (state if state.is_absolute() else Path.home() / ".local/state") / "mlpack" / "runs"
+    return _base_folder("XDG_STATE_HOME", ".local/state") / "mlpack" / "runs"
 
 
 def site_path() -> Path:
-    """Return the path of the user's defaults; a relative path in XDG_CONFIG_HOME is ignored."""
-    config = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    return (config if config.is_absolute() else Path.home() / ".config") / "mlpack" / "site.yaml"
+    """Return the path of the user's defaults."""
+    return _base_folder("XDG_CONFIG_HOME", ".config") / "mlpack" / "site.yaml"
 
 
-def find_site(file: Path | None) -> SiteSettings | None:
+def _base_folder(variable: str, usual: str) -> Path:
+    named = Path(os.environ.get(variable, ""))
+    return named if named.is_absolute() else Path.home() / usual
+
+
+def find_site(file: Path | None) -> "SiteSettings | None":
     """Return the site's defaults: those in `file`, or in the nearest file; None without one."""
     from packager.site.read import nearest, read
 
     return read(file) if file else nearest(Path.cwd(), site_path())
 
 
-def with_site(allow: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of `--allow`, and those of annotations in the user's own site file."""
-    own = Path(os.environ.get("MLPACK_SITE") or site_path())
-    if not own.is_file():
-        return tuple(allow)
-    from packager.site.read import permitted
-
-    return (*allow, *permitted(own))
-
-
-def announced_site(file: Path | None) -> SiteSettings | None:
+def announced_site(file: Path | None) -> "SiteSettings | None":
     """Return the site's defaults, and say so."""
-    from packager.cli.console import say
-
     if site := find_site(file):
         say(f"using site defaults of {site.path.absolute()}")
     return site

@@ -1,21 +1,21 @@
 """Asks questions on a terminal, and limits the time that a verb may take."""
 
-from __future__ import annotations
-
+import getpass
+import os
 import signal
 import sys
 import time
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import FrameType
 
 from packager.base import signals
 from packager.base.errors import HungError, MlpackError, TimedOutError, UnansweredError, UnreachableError, UsageError
 from packager.cli.console import put_question
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
+PASSWORD = "MLPACK_KEY_PASSWORD"  # noqa: S105 - the name of the variable
 
 _GRACE = 0.25
 """Seconds after the limit in which a verb may still end by itself, with a better message."""
@@ -38,36 +38,32 @@ def ask(question: str, proposed: str) -> str:
     return _answer(f"{question} [{proposed}]") or proposed
 
 
-def ask_hidden(question: str, *, hint: str) -> str:
-    """Return the line that the user types; the terminal does not show it."""
-    with _unechoed(hint):
-        try:
-            return _answer(question)
-        finally:
-            put_question("", end="\n")
-
-
-@contextmanager
-def _unechoed(hint: str) -> Iterator[None]:
-    """Switch the terminal's echo off while the block runs."""
-    import termios
-
+def ask_hidden(question: str) -> str:
+    """Return the password that the user types; the terminal does not show it."""
     try:
-        descriptor = sys.stdin.fileno()
-        before = termios.tcgetattr(descriptor)
-        silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-        termios.tcsetattr(descriptor, termios.TCSAFLUSH, silent)
-    except (OSError, termios.error):
-        raise UsageError("the terminal would show what you type", hint=hint) from None
-    try:
-        yield
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            return getpass.getpass(f"{question}: ", stream=sys.stderr)
+    except getpass.GetPassWarning:
+        raise UsageError("the terminal would show what you type", hint=f"set {PASSWORD}") from None
+    except EOFError:
+        raise _no_answer() from None
 
 
-def confirm(question: str) -> bool:
-    """Return whether the user answers yes; any other answer counts as no."""
-    return _answer(f"{question} [y/N]").lower() in ("y", "yes")
+def password_of(file: object, ask: Callable[[str], str] = ask_hidden) -> bytes:
+    """Return the password of a private key: that of MLPACK_KEY_PASSWORD, or the user's answer.
+
+    Args:
+        file: The file of the key, for the question.
+        ask: Asks the question.
+    """
+    password = os.environ.get(PASSWORD)
+    if password is None:
+        if not has_terminal():
+            message = f"{file} needs a password, and there is no terminal to ask on"
+            raise UnansweredError(message, hint=f"set {PASSWORD}")
+        password = ask(f"password of {file}")
+    return password.encode()
 
 
 def _answer(question: str) -> str:
@@ -76,22 +72,32 @@ def _answer(question: str) -> str:
     line = sys.stdin.readline()
     if not line:
         put_question("", end="\n")
-        raise MlpackError("nothing was done: the input ended before an answer")
+        raise _no_answer()
     return line.strip()
 
 
-def require_yes(question: str, *, unanswered: UnansweredError, declined: str) -> None:
-    """Ask `question`, and return only if the user answers yes."""
+def _no_answer() -> MlpackError:
+    return MlpackError("nothing was done: the input ended before an answer")
+
+
+def require_yes(question: str, *, unanswered: str, hint: str, declined: str = "nothing was done") -> None:
+    """Ask `question`, and return only if the user answers yes; any other answer counts as no.
+
+    Raises:
+        UnansweredError: There is no terminal to ask on; the message is `unanswered`.
+        MlpackError: The user does not agree; the message is `declined`.
+    """
     if not has_terminal():
-        raise unanswered
-    if not confirm(question):
+        raise UnansweredError(unanswered, hint=hint)
+    if _answer(f"{question} [y/N]").lower() not in ("y", "yes"):
         raise MlpackError(declined)
 
 
 def confirm_deletion(question: str) -> None:
     """Ask before something is deleted, and return only if the user answers yes. Raises the errors of `require_yes`."""
-    unanswered = UnansweredError("nothing was deleted: there is no terminal to ask on", hint="-y answers yes")
-    require_yes(question, unanswered=unanswered, declined="nothing was deleted")
+    nothing = "nothing was deleted"
+    unanswered = f"{nothing}: there is no terminal to ask on"
+    require_yes(question, unanswered=unanswered, hint="-y answers yes", declined=nothing)
 
 
 @dataclass

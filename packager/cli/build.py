@@ -1,52 +1,23 @@
 """`mlpack build`: builds packages from a spec and writes them to disk."""
 
-# Without `from __future__ import annotations`: with it, typer compiles each annotation from its text, twice.
-
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from packager.base.errors import MlpackError
-from packager.cli import completing
-from packager.cli.arguments import (
-    Additions,
-    Mode,
-    Output,
-    Precision,
-    RegistryHost,
-    Root,
-    Settings,
-    Site,
-    SiteFile,
-    Specs,
-    With,
-    announced_site,
-    cache_folder,
-    folders,
-    source_date_epoch,
-)
-from packager.cli.console import emit_data, emit_output, print_error, progress, say
-
-
-class Format(StrEnum):
-    """The form in which a package is written."""
-
-    tar_gz = "tar.gz"
-    dir = "dir"
+from packager.base.values import replace
+from packager.builder.build import Built, Destination, as_json
+from packager.builder.build import build as build_packages
+from packager.cli.arguments import ModelOptions, SiteFile, announced_site, folders, source_date_epoch
+from packager.cli.console import Output, emit_data, emit_output, print_error, progress, say
 
 
 def build(
-    ctx: typer.Context,
+    options: ModelOptions,
     model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL", help="A model's name or alias, or the path of a spec.", autocompletion=completing.models
-        ),
+        str | None, typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.")
     ] = None,
-    precision: Precision = None,
-    mode: Mode = None,
     every: Annotated[
         bool,
         typer.Option(
@@ -58,16 +29,10 @@ def build(
     destination: Annotated[
         Path, typer.Option("-d", "--destination", metavar="DIR", help="Where packages are written.")
     ] = Path(),
-    settings: Settings = [],  # noqa: B006 - typer copies it
-    additions: Additions = [],  # noqa: B006
-    root: Root = None,
-    registry: RegistryHost = None,
-    components: With = [],  # noqa: B006
-    site: Site = [],  # noqa: B006
     site_file: SiteFile = None,
     form: Annotated[
-        Format, typer.Option("--format", help="The form of the package: an archive or a folder.")
-    ] = Format.tar_gz,
+        Literal["tar.gz", "dir"], typer.Option("--format", help="The form of the package: an archive or a folder.")
+    ] = "tar.gz",
     versioned: Annotated[
         bool, typer.Option("--versioned", help="Add the spec's version to the name of the file: NAME-1.0.0.tar.gz.")
     ] = False,
@@ -79,36 +44,18 @@ def build(
         bool,
         typer.Option("--lock", help="Lock the images to the digests that their tags have now, as mlpack lock does."),
     ] = False,
-    specs: Specs = [],  # noqa: B006
     output: Output = None,
 ) -> None:
     """Build the package of a model: a tarball that runs with kubectl alone."""
-    from packager.builder.build import BuildRequest, Built, Destination, as_json
-    from packager.builder.build import build as build_packages
-
-    request = BuildRequest(
-        model,
-        # --all means the models in the user's folders, if there are any; a bundled model can still be named.
-        tuple(specs if specs and model is None else folders(specs)),
-        precision,
-        mode,
-        every=every,
-        settings=tuple(settings),
-        additions=tuple(additions),
-        root=root,
-        registry=registry,
-        components=tuple(components),
-        site=tuple(site),
-        defaults=announced_site(site_file),
-        cache=cache_folder(),
-        record=record,
-    )
+    # --all means the models in the user's folders, if there are any; a bundled model can still be named.
+    found = options.specs if options.specs and model is None else folders(options.specs)
+    request = options.request(model, found)
+    request = replace(request, every=every, defaults=announced_site(site_file), record=record)
     mtime = source_date_epoch() or 0
-    where = Destination(destination, as_folder=form is Format.dir, force=force, mtime=mtime, versioned=versioned)
+    where = Destination(destination, as_folder=form == "dir", force=force, mtime=mtime, versioned=versioned)
     outcomes: list[Built | MlpackError] = []
     for outcome in build_packages(request, where, tell=say, progress=progress):
-        error = _lock_error(ctx, outcome.path) if lock and isinstance(outcome, Built) else None
-        result = error or outcome
+        result = (_lock_error(outcome.path) if lock and isinstance(outcome, Built) else None) or outcome
         outcomes.append(result)
         if isinstance(result, MlpackError):
             print_error(result)
@@ -117,10 +64,9 @@ def build(
     built = [outcome for outcome in outcomes if isinstance(outcome, Built)]
     if output is None and not every and built:
         say("next, with README.md in the package:")
-        for line in built[0].next_steps:
-            say(f"  {line}")
+        say(*(f"  {line}" for line in built[0].next_steps))
     if output is not None:
-        emit_output(as_json(outcomes), [str(item.path) for item in built], output)
+        emit_output(as_json(outcomes), [item.path for item in built], output)
     failures = [outcome for outcome in outcomes if isinstance(outcome, MlpackError)]
     if failures:
         if every:
@@ -128,12 +74,12 @@ def build(
         raise typer.Exit(max(failure.exit_code for failure in failures))
 
 
-def _lock_error(ctx: typer.Context, package: Path) -> MlpackError | None:
+def _lock_error(package: Path) -> MlpackError | None:
     """Lock the images of a package that was built, and return the error; None without one."""
     from packager.cli.lock import lock_images
 
     try:
-        lock_images(ctx, package)
+        lock_images(package)
     except MlpackError as error:
         say(f"{package} was built, and its images are not locked")
         return error

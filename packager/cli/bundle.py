@@ -1,27 +1,29 @@
-"""`mlpack bundle`: writes a package with its images into one file."""
+"""`mlpack bundle` and `mlpack load`: write a package with its images into one file, and store it in a registry."""
 
-from __future__ import annotations
-
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import Output, source_date_epoch
-from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
-from packager.cli.console import emit, emit_output, progress, say
+from packager.base.values import as_plain
+from packager.cli.arguments import Program, source_date_epoch
+from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
-from packager.cli.registry_arguments import PackageSource, RegistryOptions, with_registry
-from packager.cli.signature_arguments import SignatureOptions, with_signatures
+from packager.cli.registry_arguments import RegistryOptions, SignatureOptions
+from packager.configure.configure import Answers, check_answers
+from packager.publish.bundle import BundleRequest
+from packager.publish.bundle import bundle as write_bundle
+from packager.publish.load import LoadRequest
+from packager.publish.load import load as load_bundle
 
 
-@with_registry
-@with_signatures
 def bundle(
-    ctx: typer.Context,
-    at: RegistryOptions,
     signatures: SignatureOptions,
-    package: PackageSource,
+    at: RegistryOptions,
+    package: Annotated[
+        str,
+        typer.Argument(metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG."),
+    ],
     destination: Annotated[
         Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The bundle; by default NAME.bundle.tar.")
     ] = None,
@@ -35,7 +37,7 @@ def bundle(
             metavar="NAME",
             help="A variable of yours, such as HF_TOKEN, that may be sent to the servers of sources. Repeatable.",
         ),
-    ] = [],  # noqa: B006
+    ] = [],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing bundle.")] = False,
     kubectl: Program = "kubectl",
     output: Output = None,
@@ -45,25 +47,67 @@ def bundle(
     The files that its pods fetch are in it, too. The file is an OCI image layout in a tar. The same content gives the
     same bytes. `mlpack load` stores it in a registry.
     """
-    from packager.publish.bundle import BundleRequest
-    from packager.publish.bundle import bundle as write_bundle
-
     request = BundleRequest(
         package,
         destination,
-        images,
-        force,
-        source_date_epoch(),
-        kubectl,
-        signatures.trust(),
-        not no_sources,
-        tuple(secret),
+        with_images=images,
+        force=force,
+        created=source_date_epoch(),
+        kubectl=kubectl,
+        trust=signatures.trust(),
+        with_sources=not no_sources,
+        secrets=tuple(secret),
     )
-    bundled = write_bundle(request, at.access(ctx), tell=say, progress=progress, runner=host(ctx).runner)
+    bundled = write_bundle(request, at.access(), tell=say, progress=progress, runner=host().runner)
+    emit_output(bundled.as_json(), [bundled.path], output, is_bounded=False)
+    if output is None:
+        say(*(f"{root.name} {root.blob.digest}" for root in bundled.roots))
+        say(f"next: mlpack load {bundled.path} --registry HOST")
+
+
+def load(
+    signatures: SignatureOptions,
+    at: RegistryOptions,
+    bundle: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `mlpack bundle` has written.")],
+    registry: Annotated[
+        str, typer.Option(metavar="HOST", help="The registry that everything is stored in: a host, or HOST/PATH.")
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also move tags that name something else, and replace outputs.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, and send nothing.")] = False,
+    extract: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Also unpack the package into this folder, configured for the registry, and write the files that its "
+            "pods fetch there.",
+        ),
+    ] = None,
+    output: Output = None,
+) -> None:
+    """Check a bundle and store it in a registry; print the references of the package and its images.
+
+    Nothing changes its digest, so signatures stay valid. What the registry has already is not sent again. A required
+    signature is checked in the file, before anything is sent.
+    """
+    request = LoadRequest(bundle, registry, force, dry_run, signatures.trust(), extract)
+    check_answers(Answers(registry=registry))
+    loaded = load_bundle(request, at.access(), progress=progress, tell=say)
+    references = [manifest.reference for manifest in loaded.manifests]
+    emit_output(as_plain(loaded), references, output, is_bounded=False)
     if output is not None:
-        emit_output(bundled.as_json(), [str(bundled.path)], output, is_bounded=False)
         return
-    emit(str(bundled.path))
-    for root in bundled.roots:
-        say(f"{root.name} {root.blob.digest}")
-    say(f"next: mlpack load {bundled.path} --registry HOST")
+    for manifest in loaded.manifests:
+        if manifest.source:
+            say(f"{manifest.source} is {manifest.reference}")
+    if loaded.signatures:
+        say(f"signatures and other manifests about these: {loaded.signatures}")
+    if dry_run:
+        say("dry run: the bundle is valid, and nothing was sent")
+    elif extract is None:
+        say(f"next: mlpack configure PACKAGE --registry {registry}")
+    for path in loaded.packages:
+        for variable, files in loaded.sources.items():
+            say(f"next: mlpack workspace push {path} {files} --folder {variable}")
+        say(f"next: mlpack doctor {path}")

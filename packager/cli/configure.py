@@ -1,25 +1,42 @@
-"""`mlpack configure`: sets the values that are left to the user, in the package's own files."""
+"""`mlpack configure` and `mlpack options`: set the values that are left to the user, in the package's own files."""
 
-from __future__ import annotations
-
+import os
 import shlex
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from packager.base.errors import MlpackError, UsageError
-from packager.cli import completing
-from packager.cli.arguments import FsGroup, GroupId, Output, Site, SiteFile, UserId, announced_site
-from packager.cli.cluster_arguments import OnlyOverlay, PackagePath, acceptance
-from packager.cli.console import OutputFormat, emit, emit_output, say
+from packager.base import paths
+from packager.base.errors import MlpackError, UnansweredError, UsageError, VerificationError
+from packager.base.values import as_plain
+from packager.cli.arguments import (
+    FsGroup,
+    GroupId,
+    OnlyOverlay,
+    PackagePath,
+    RegistryHost,
+    Site,
+    SiteFile,
+    UserId,
+    acceptance,
+    announced_site,
+)
+from packager.cli.asking import ask, has_terminal
+from packager.cli.console import Output, emit_output, say, table
+from packager.configure import configure as use_case
+from packager.configure.additions import options as find_options
+from packager.configure.configure import Answers, Assignment
+from packager.configure.proposals import parse_id, parse_registry, parse_root, proposal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from packager.package.opened import Package
 
-    from packager.base.problems import Problem
-    from packager.configure.configure import Assignment
+T = TypeVar("T")
+
+_TRIES = 5
 
 
 def configure(
@@ -28,7 +45,7 @@ def configure(
     root: Annotated[
         str | None, typer.Option(metavar="PATH", help="The folder that contains the package, as the pods see it.")
     ] = None,
-    registry: Annotated[str | None, typer.Option(metavar="HOST", help="Where the image is pulled from.")] = None,
+    registry: RegistryHost = None,
     uid: UserId = None,
     gid: GroupId = None,
     fs_group: FsGroup = None,
@@ -60,17 +77,12 @@ def configure(
     ] = None,
     settings: Annotated[
         list[str],
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Set a value that mlops.env or site.env has. Repeatable.",
-            autocompletion=completing.settings,
-        ),
-    ] = [],  # noqa: B006 - typer copies it
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a value that mlops.env or site.env has. Repeatable."),
+    ] = [],
     additions: Annotated[
         list[str], typer.Option("--add", metavar="KEY=VALUE", help="Add a variable to mlops.env. Repeatable.")
-    ] = [],  # noqa: B006
-    site: Site = [],  # noqa: B006
+    ] = [],
+    site: Site = [],
     site_file: SiteFile = None,
     storage: Annotated[
         list[str],
@@ -78,27 +90,19 @@ def configure(
             metavar="NAME",
             help="Where all folders are: scratch, host-path, nfs or pvc; or where one is: output-nfs, dataset-pvc, ... "
             "Repeatable.",
-            autocompletion=completing.storages,
         ),
-    ] = [],  # noqa: B006
+    ] = [],
     switch_on: Annotated[
         list[str],
         typer.Option(
             "--with",
             metavar="OPTION|DIR",
             help="A site option to switch on, or a folder with a component of your own. Repeatable.",
-            autocompletion=completing.options,
         ),
-    ] = [],  # noqa: B006
+    ] = [],
     switch_off: Annotated[
-        list[str],
-        typer.Option(
-            "--without",
-            metavar="OPTION",
-            help="Switch a site option off. Repeatable.",
-            autocompletion=completing.options,
-        ),
-    ] = [],  # noqa: B006
+        list[str], typer.Option("--without", metavar="OPTION", help="Switch a site option off. Repeatable.")
+    ] = [],
     check: Annotated[
         bool,
         typer.Option(
@@ -123,12 +127,9 @@ def configure(
 
     A folder is edited in place; for a tarball, a new one is written. Prints the paths of the written files.
     """
-    from packager.base import paths
-    from packager.cli import configure_questions
-    from packager.configure import configure as use_case
-
     amounts = {"--workers": workers, "--memory": memory, "--cpu": cpu, "--gpus": gpus}
-    answers = use_case.Answers(
+    assigned = (("--set", settings), ("--add", additions), ("--site", site))
+    answers = Answers(
         site=None if check else announced_site(site_file),
         root=root,
         registry=registry,
@@ -137,11 +138,7 @@ def configure(
         fs_group=fs_group,
         amounts=tuple((option, str(value)) for option, value in amounts.items() if value is not None),
         image=image,
-        assignments=(
-            *(_assignment("--set", text) for text in settings),
-            *(_assignment("--add", text) for text in additions),
-            *(_assignment("--site", text) for text in site),
-        ),
+        assignments=tuple(_assignment(option, text) for option, texts in assigned for text in texts),
         switch_on=tuple(name for name in switch_on if "/" not in name),
         components=use_case.own_components(tuple(name for name in switch_on if "/" in name)),
         switch_off=tuple(switch_off),
@@ -149,45 +146,86 @@ def configure(
     )
     use_case.check_answers(answers)
     if check:
-        _check(use_case.unset(package, overlay, destination=destination), output)
+        problems = use_case.unset(package, overlay, destination=destination)
+        value = {"problems": [problem.as_json() for problem in problems]}
+        emit_output(value, dict.fromkeys(problem.file for problem in problems), output, map(str, problems))
+        if problems:
+            raise typer.Exit(MlpackError.exit_code)
         return
-    ask = partial(configure_questions.answers, yes=yes)
-    with use_case.prepared(package, overlay, answers, ask=ask, destination=destination) as edits:
+    questions = partial(_answers, yes=yes)
+    with use_case.prepared(package, overlay, answers, ask=questions, destination=destination) as edits:
         for change in edits.changes:
             before = "" if change.shown_before is None else f"{change.shown_before}  ->  "
             say(f"{edits.package.shown(change.path)}:{change.line}: {before}{change.shown_after}")
-        for note in edits.notes:
-            say(f"note: {note}")
+        say(*(f"note: {note}" for note in edits.notes))
         written = [] if dry_run else [*use_case.write(edits, destination=destination, force=force, tell=say)]
-        if output is not None or not dry_run:
-            emit_output({**edits.as_json(), "files": written}, written, output or OutputFormat.name)
+        emit_output({**edits.as_json(), "files": written}, written, output)
         if dry_run:
             return
         if not edits.changed:
             say("nothing to change")
         next_to = Path(package if package.is_dir() else written[-1])
-        consent = edits.consent
-        accepted = acceptance(consent.allowed, consent.level)
+        accepted = acceptance(edits.consent.allowed, edits.consent.level)
         if accepted:
             say(f"doctor, verify, deploy and run need {shlex.join(accepted)}: the package was sealed without that")
         say(f"next: {shlex.join(['mlpack', 'doctor', paths.argument(next_to), *accepted])}")
 
 
 def _assignment(option: str, text: str) -> Assignment:
-    from packager.configure.configure import Assignment
-
     key, equals, value = text.partition("=")
     if not equals:
         raise UsageError(f"{option} {text}: expected KEY=VALUE")
     return Assignment(option, key, value)
 
 
-def _check(problems: Sequence[Problem], output: OutputFormat | None) -> None:
-    """Print the findings of `--check`, and end with exit code 1 if there are any."""
-    if output is not None:
-        value = {"problems": [problem.as_json() for problem in problems]}
-        emit_output(value, dict.fromkeys(problem.file for problem in problems), output)
-    for problem in problems if output is None else ():
-        emit(str(problem))
-    if problems:
-        raise typer.Exit(MlpackError.exit_code)
+def _answers(package: "Package", overlays: tuple[str, ...], *, yes: bool) -> Answers:
+    """Return the user's answers; with `yes`, the proposed values."""
+    if not yes and not has_terminal():
+        raise UnansweredError(
+            "nothing was changed: there is no terminal to ask on",
+            hint="set the values with --root, --registry, --uid and --gid; -y accepts the proposed ones",
+        )
+    proposed = proposal(package, overlays, uid=os.getuid(), gid=os.getgid())
+    if yes and proposed.problems:
+        message = f"{package.source} contains invalid values; nothing was changed"
+        raise VerificationError(message, problems=proposed.problems)
+    if yes:
+        return proposed.answers
+    say(f"{package.name}. Press Enter to accept the value in brackets.")
+    say(*map(str, proposed.problems))
+    usual = proposed.answers
+    root, registry = _ask_until_valid(lambda: _ask_root_and_registry(usual))
+    uid = _ask_until_valid(lambda: parse_id(ask("User id", str(usual.uid))))
+    gid = _ask_until_valid(lambda: parse_id(ask("Group id", str(usual.gid))))
+    group = gid if usual.fs_group == usual.gid else usual.fs_group
+    fs_group = _ask_until_valid(lambda: parse_id(ask("Group id of its volumes", str(group))))
+    return Answers(root=root, registry=registry, uid=uid, gid=gid, fs_group=fs_group)
+
+
+def _ask_until_valid(question: Callable[[], T]) -> T:
+    """Ask until the answer is valid, a limited number of times."""
+    for _ in range(_TRIES):
+        try:
+            return question()
+        except UsageError as error:
+            say(str(error))
+    raise UsageError(f"no valid answer in {_TRIES} attempts; nothing was changed")
+
+
+def _ask_root_and_registry(proposed: Answers) -> tuple[str, str]:
+    root = ask("Folder that contains the package, as the nodes see it", str(proposed.root))
+    registry = ask("Registry that the image is pulled from", str(proposed.registry))
+    return parse_root(root), parse_registry(registry)
+
+
+def options(package: PackagePath, output: Output = None) -> None:
+    """List the options that fit a package: where each is on, what it reads, and the Pod Security level with it."""
+    found = find_options(package)
+    rows = [("OPTION", "IN THE PACKAGE", "READS IN site.env", "POD SECURITY", "WHAT IT DOES")]
+    for option in found.options:
+        state = f"on: {', '.join(option.on)}" if option.on else "off" if option.in_package else "-"
+        rows.append((option.name, state, ", ".join(option.keys) or "-", option.pod_security, option.summary))
+    names = [option.name for option in found.options]
+    emit_output(as_plain(found), names, output, table(rows, gap="   "), is_bounded=False)
+    if output is None and any(not option.in_package for option in found.options):
+        say("`mlpack configure PACKAGE --with OPTION` adds an option to the package and switches it on")

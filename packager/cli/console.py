@@ -6,58 +6,45 @@ would act on or show differently.
 Tests: cli/test_printable.py.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from enum import StrEnum
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from packager.base.errors import ToolError, reason
+from packager.base.errors import MlpackError, ToolError, reason
 from packager.base.masking import bounded, shortened
 from packager.cli.printable import printable, printable_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from packager.base.errors import MlpackError
     from packager.base.problems import Problem
 
 
-class OutputFormat(StrEnum):
-    """The values of `-o` for commands that print a result: the whole result, or only the names of what is in it."""
+Form = Literal["json", "yaml", "name"]
+"""The values of `-o` for commands that print a result: the whole result, or only the names of what is in it."""
 
-    json = "json"
-    yaml = "yaml"
-    name = "name"
+Output = Annotated[
+    Form | None, typer.Option("-o", "--output", help="Print the result as JSON or YAML, or its names alone.")
+]
 
 
 class _State:
-    """The state of the output during one run of the command.
-
-    Attributes:
-        is_quiet: Whether only errors are printed to stderr.
-        is_closed: Whether the caller has closed stdout.
-        has_emitted: Whether anything was written to stdout.
-        names: The names of paths in messages, such as the reference of a package in the cache.
-    """
-
-    __slots__ = ("has_emitted", "is_closed", "is_quiet", "names")
+    """The state of the output during one run of the command."""
 
     def __init__(self) -> None:
-        self.is_quiet = self.is_closed = self.has_emitted = False
-        self.names: dict[str, str] = {}
+        self.is_quiet = False  # whether only errors are printed to stderr
+        self.is_closed = sys.stdout is None  # whether the caller has closed stdout
+        self.has_emitted = False  # whether anything was written to stdout
+        self.names: dict[str, str] = {}  # the names of paths in messages, such as the reference of a cached package
 
 
-_state = _State()
+state = _State()
 
 _LONGEST_CELL = 500
 _LONGEST_LINE = 5_000
@@ -69,9 +56,7 @@ BROKEN_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
 
 def begin() -> None:
     """Open closed standard streams, and let all of them write UTF-8 in every locale."""
-    _state.is_quiet = _state.has_emitted = False
-    _state.names = {}
-    _state.is_closed = sys.stdout is None
+    vars(state).update(vars(_State()))
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -85,18 +70,13 @@ def begin() -> None:
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
-def be_quiet() -> None:
-    """Print only errors to stderr for the rest of the run."""
-    _state.is_quiet = True
-
-
 def show_as(path: Path, name: str) -> None:
     """Print `name` in place of a path, which the user has not named, for the rest of the run."""
-    _state.names |= {str(path): name, str(path.resolve()): name}
+    state.names |= {str(path): name, str(path.resolve()): name}
 
 
 def _named(text: str) -> str:
-    for path, name in _state.names.items():
+    for path, name in state.names.items():
         text = text.replace(path, name)
     return text
 
@@ -110,25 +90,15 @@ def _named_values(value: Any) -> Any:
     return [_named_values(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def is_quiet() -> bool:
-    """Return whether only errors are printed to stderr."""
-    return _state.is_quiet
-
-
 def can_draw() -> bool:
-    """Return whether a picture may be drawn on stderr: it is a terminal, and --quiet is not set."""
-    return sys.stderr.isatty() and not _state.is_quiet
+    """Return whether a picture may be drawn on stderr: it is a terminal, and messages are wanted there."""
+    return sys.stderr.isatty() and not state.is_quiet
 
 
-def emit(text: str) -> None:
-    """Write a line for people to stdout, and flush it. Raises the errors of `emit_data`."""
-    _write(f"{printable(_named(text))}\n")
-
-
-def emit_lines(text: str) -> None:
-    """Write lines for people to stdout. Raises the errors of `emit_data`."""
-    for line in text.removesuffix("\n").split("\n"):
-        emit(line)
+def emit(*lines: str) -> None:
+    """Write lines for people to stdout, and flush each. Raises the errors of `emit_data`."""
+    for line in lines:
+        _write(f"{printable(_named(line))}\n")
 
 
 def emit_data(text: str) -> None:
@@ -139,7 +109,7 @@ def emit_data(text: str) -> None:
         ToolError: Writing to stdout fails (a full disk), or stdout was closed before the start.
     """
     if sys.stdout.isatty():
-        emit_lines(text)
+        emit(*text.removesuffix("\n").split("\n"))
     else:
         _write(text if text.endswith("\n") else f"{text}\n")
 
@@ -160,64 +130,69 @@ def _on_terminal(line: bytes) -> bytes:
     return printable(text).encode()
 
 
-def emit_json(value: Any, *, is_bounded: bool = True) -> None:
+def emit_json(value: Any, *, is_bounded: bool = True, indent: int | None = 2) -> None:
     """Write `value` to stdout as JSON; each text is as short as a message, unless `is_bounded` is false.
 
     Raises the errors of `emit_data`.
     """
     import json
 
-    value = _named_values(value) if _state.names else value
+    value = _named_values(value) if state.names else value
     value = bounded(value) if is_bounded else value
-    _write(printable_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
+    _write(printable_json(json.dumps(value, ensure_ascii=False, indent=indent)) + "\n")
 
 
-def emit_output(value: Any, names: Iterable[str], output: OutputFormat, *, is_bounded: bool = True) -> None:
-    """Write a result to stdout in the form that the user asked for. Raises the errors of `emit_data`."""
-    if output is OutputFormat.json:
+def emit_output(
+    value: Any,
+    names: Iterable[object],
+    output: Form | None,
+    lines: Iterable[str] | None = None,
+    *,
+    is_bounded: bool = True,
+) -> None:
+    """Write a result to stdout in the form that the user asked for. Raises the errors of `emit_data`.
+
+    Args:
+        value: The whole result.
+        names: The names of what is in it.
+        output: The form; None for people.
+        lines: What people see; None for the names.
+        is_bounded: Whether each text is as short as a message.
+    """
+    if output is None and lines is not None:
+        emit(*lines)
+    elif output == "json":
         emit_json(value, is_bounded=is_bounded)
-    elif output is OutputFormat.yaml:
+    elif output == "yaml":
         import json
 
         from packager.base.yamlio import dump
 
         plain = json.loads(json.dumps(_named_values(value)))  # without types of ours
         text = dump([bounded(plain) if is_bounded else plain])
-        emit_data(f"---\n{text}" if _state.has_emitted else text)
-    elif lines := "\n".join(names):
-        emit_data(_named(lines))
+        emit_data(f"---\n{text}" if state.has_emitted else text)
+    elif text := "\n".join(map(str, names)):
+        emit_data(_named(text))
 
 
-def emit_json_line(value: Any) -> None:
-    """Write `value` to stdout as one line of JSON with texts as short as messages; a run may write several.
-
-    Raises the errors of `emit_data`.
-    """
-    import json
-
-    value = _named_values(value) if _state.names else value
-    _write(printable_json(json.dumps(bounded(value), ensure_ascii=False)) + "\n")
-
-
-def emit_table(rows: Sequence[Sequence[str]], gap: str = "   ") -> None:
-    """Write rows for people to stdout, in columns that `gap` separates. Raises the errors of `emit_data`.
+def table(rows: Sequence[Sequence[str]], gap: str = "  ") -> Iterator[str]:
+    """Yield the lines of a table for people, whose columns `gap` separates.
 
     Args:
         rows: The heading, and the rows; one with a single cell is a heading of those below it, across all columns.
         gap: The text between two columns.
     """
     cells = [[printable(shortened(_named(cell), _LONGEST_CELL)) for cell in row] for row in rows]
-    columns = len(cells[0])
-    full = [row for row in cells if len(row) == columns]
-    widths = [max(len(row[column]) for row in full) for column in range(columns)]
+    full = [row for row in cells if len(row) == len(cells[0])]  # none without a row
+    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
     for row in cells:
-        emit(gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=len(row) > 1)).rstrip())
+        yield gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=len(row) > 1)).rstrip()
 
 
-def say(text: str) -> None:
-    """Write a line for people to stderr, unless --quiet is set."""
-    if not _state.is_quiet:
-        _write_stderr(printable(shortened(_named(text), _LONGEST_LINE)))
+def say(*lines: str) -> None:
+    """Write lines for people to stderr, unless --quiet is set."""
+    for line in lines if not state.is_quiet else ():
+        _write_stderr(printable(shortened(_named(line), _LONGEST_LINE)))
 
 
 def put_question(text: str, end: str = ": ") -> None:
@@ -242,11 +217,11 @@ def print_usage_error(text: str) -> None:
 
 def emit_error_json(error: MlpackError) -> None:
     """Write an error to stdout as JSON, unless the run has already written to stdout."""
-    if not _state.has_emitted:
+    if not state.has_emitted:
         emit_json({"error": {**error.as_json(), "problems": [problem.as_json() for problem in _listed(error)]}})
 
 
-def _listed(error: MlpackError) -> Sequence[Problem]:
+def _listed(error: MlpackError) -> "Sequence[Problem]":
     if not error.problems:
         return ()
     from packager.base.problems import listed
@@ -296,7 +271,7 @@ def _write(text: str) -> None:
 @contextmanager
 def _writing() -> Iterator[None]:
     """Turn an error of writing to stdout into the errors of `emit_data`."""
-    if _state.is_closed:
+    if state.is_closed:
         raise ToolError("stdout is closed: the result cannot be written")
     try:
         yield
@@ -305,7 +280,7 @@ def _writing() -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(BROKEN_PIPE_EXIT_CODE) from None
         raise ToolError(f"stdout cannot be written: {reason(error)}") from None
-    _state.has_emitted = True
+    state.has_emitted = True
 
 
 def _write_stderr(text: str, end: str = "\n") -> None:

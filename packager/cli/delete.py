@@ -1,36 +1,23 @@
 """`mlpack delete`: deletes a package from a cluster, and nothing that belongs to others."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from packager.base.errors import ClusterError, TimedOutError, UnansweredError
-from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
+from packager.base.errors import ClusterError, TimedOutError
+from packager.cli.arguments import OverlayOption, PackageToRead, Yes
 from packager.cli.asking import limited, require_yes
-from packager.cli.cluster_arguments import (
-    ClusterOptions,
-    OverlayOption,
-    PackageToRead,
-    Yes,
-    open_target_to_delete,
-    seconds,
-    with_cluster,
-)
-from packager.cli.console import OutputFormat, emit_output, say
+from packager.cli.cluster_arguments import ClusterOptions, open_target, seconds
+from packager.cli.console import Output, emit_output, say
+from packager.cluster import delete as use_case
+from packager.cluster.delete import Deleted
 from packager.kubernetes.pods import RELEASED
-
-if TYPE_CHECKING:
-    from packager.cluster.delete import Deleted, PreparedDelete
 
 _MOST_PODS = 10
 """The most pods that are listed."""
 
 
-@with_cluster
 def delete(
-    ctx: typer.Context,
     at: ClusterOptions,
     package: PackageToRead,
     overlay: OverlayOption = None,
@@ -47,22 +34,21 @@ def delete(
     released because a webhook or a policy has changed their labels. It asks before it deletes what another person
     has deployed, or another build.
     """
-    from packager.cluster import delete as use_case
-
     longest = seconds(timeout)
     timeout_error = TimedOutError(
         f"{package} may not be fully deleted after {timeout}", hint="run it again to continue waiting"
     )
-    to_cluster = at.client(ctx).within(longest or None)
-    with limited(longest, timeout_error), open_target_to_delete(ctx, package, overlay, to_cluster) as target:
+    client = at.client().within(longest or None)
+    with limited(longest, timeout_error), open_target(package, overlay, client, to_delete=True) as target:
         prepared = use_case.prepare(target, keep_results=keep_results)
-        if not (yes or dry_run):
-            _ask(prepared)
-        for claim in prepared.kept:
-            say(f"kept: {claim}")
+        if (remark := prepared.remark) and not (yes or dry_run):
+            unanswered, hint = f"{remark}; nothing was deleted", "-y deletes it anyway"
+            question = f"{remark}. Delete it anyway?"
+            require_yes(question, unanswered=unanswered, hint=hint, declined="nothing was deleted")
+        say(*(f"kept: {claim}" for claim in prepared.kept))
         if dry_run:
             planned = use_case.planned(prepared)
-            emit_output(planned.as_json(), planned.objects, output or OutputFormat.name)
+            emit_output(planned.as_json(), planned.objects, output)
             if planned.others:
                 say(f"would be left, because it does not belong to the package alone: {planned.left}")
             say("dry run: nothing was deleted")
@@ -73,19 +59,10 @@ def delete(
         report(deleted)
 
 
-def _ask(prepared: PreparedDelete) -> None:
-    """Ask before deleting a workload that another person has deployed, or another build."""
-    if remark := prepared.remark:
-        unanswered = UnansweredError(f"{remark}; nothing was deleted", hint="-y deletes it anyway")
-        question = f"{remark}. Delete it anyway?"
-        require_yes(question, unanswered=unanswered, declined="nothing was deleted")
-
-
 def report(deleted: Deleted) -> None:
     """Print the result of the delete, and exit with 7 if pods of the package were left."""
     how = "deleted" if deleted.is_gone else "being deleted"
-    for workload in deleted.missing:
-        say(f"{workload} does not exist")
+    say(*(f"{workload} does not exist" for workload in deleted.missing))
     if deleted.released:
         listed = ", ".join(deleted.released[:_MOST_PODS])
         more = f" and {len(deleted.released) - _MOST_PODS} more" if len(deleted.released) > _MOST_PODS else ""

@@ -1,10 +1,8 @@
 """Draws progress bars and live pictures on a terminal with rich, which is slow to import. Tests: cli/test_status.py."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,10 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from packager.cli.printable import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
 
 @contextmanager
@@ -29,52 +23,30 @@ def progress_bar(label: str, total: int, *, unit: str) -> Iterator[Callable[[int
         yield lambda steps: bar.advance(task, steps)
 
 
-@dataclass(frozen=True, slots=True)
-class TextLine:
-    """A line of a picture: its text, its style, and whether it is cut at the terminal's width."""
+class Draw(Protocol):
+    """Replaces a picture."""
 
-    text: str
-    style: str
-    is_cut: bool = False
+    def __call__(self, head: str, rows: Sequence[Sequence[str]], notes: Sequence[str], log: str) -> None:
+        """Show a title, a table with a heading, notes, and a line of a log, which is cut at the terminal's width."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Rows of a picture, with a heading for each column."""
+@contextmanager
+def picture() -> Iterator[Draw]:
+    """Give a function that draws a picture on stderr, which is shown while the block runs."""
+    with Live(console=Console(stderr=True, highlight=False), transient=True, refresh_per_second=4) as live:
 
-    headings: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
+        def draw(head: str, rows: Sequence[Sequence[str]], notes: Sequence[str], log: str) -> None:
+            parts: list[Text | Table] = [Text(printable(head), style="bold")]
+            if len(rows) > 1:
+                table = Table(box=None, padding=(0, 3, 0, 0))
+                for heading in rows[0]:
+                    table.add_column(heading, no_wrap=True)
+                for row in rows[1:]:
+                    table.add_row(*(Text(printable(cell)) for cell in row))
+                parts.append(table)
+            parts += [Text(printable(note), style="yellow") for note in notes]
+            if log:
+                parts.append(Text(printable(f"log: {log}"), style="dim", no_wrap=True, overflow="ellipsis"))
+            live.update(Group(*parts, Text("Ctrl-C leaves it running", style="dim")), refresh=True)
 
-
-class Picture:
-    """A picture on stderr that is shown while its block runs."""
-
-    def __init__(self) -> None:
-        self._live = Live(console=Console(stderr=True, highlight=False), transient=True, refresh_per_second=4)
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
-
-    def draw(self, parts: Sequence[TextLine | Columns]) -> None:
-        """Replace the picture by `parts`, one below the other."""
-        self._live.update(Group(*map(_drawn, parts)), refresh=True)
-
-
-def _drawn(part: TextLine | Columns) -> Text | Table:
-    if isinstance(part, TextLine):
-        text = Text(printable(part.text), style=part.style)
-        if part.is_cut:
-            text.no_wrap, text.overflow = True, "ellipsis"
-        return text
-    table = Table(box=None, padding=(0, 3, 0, 0))
-    for heading in part.headings:
-        table.add_column(heading, no_wrap=True)
-    for row in part.rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    return table
+        yield draw

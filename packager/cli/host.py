@@ -1,19 +1,14 @@
 """The machine that a command runs on, which tests replace: programs, time and user. Tests: cli/test_doctor.py."""
 
-from __future__ import annotations
-
 import getpass
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from packager.base.runner import SYSTEM, Runner
-
-if TYPE_CHECKING:
-    import typer
+from packager.cli.commands import context
 
 
-def current_user() -> str:
+def _current_user() -> str:
     """Return user@machine."""
     try:
         user = getpass.getuser()
@@ -27,9 +22,10 @@ class Host:
     """The machine that a command runs on, and its user."""
 
     runner: Runner = SYSTEM  # starts programs, reads the clock and waits
-    person: str = field(default_factory=current_user)  # the user as user@machine, recorded on deployed objects
+    person: str = field(default_factory=_current_user)  # the user as user@machine, recorded on deployed objects
 
 
-def host(context: typer.Context) -> Host:
+def host() -> Host:
     """Return the host that was passed to `main`, or this machine."""
-    return context.obj if isinstance(context.obj, Host) else Host()
+    found = context().obj
+    return found if isinstance(found, Host) else Host()

@@ -3,100 +3,74 @@
 Tests: publish/test_builders.py.
 """
 
-from __future__ import annotations
-
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from packager.base.errors import ToolError
-from packager.cli.arguments import Output, RegistryHost  # noqa: TC001 - typer reads the annotations
-from packager.cli.cluster_arguments import OnlyOverlay, PackagePath, Program  # noqa: TC001 - the same
-from packager.cli.console import emit, emit_output, is_quiet, say
+from packager.base.values import Value
+from packager.cli.arguments import OnlyOverlay, PackagePath, Program, RegistryHost
+from packager.cli.commands import group
+from packager.cli.console import Output, emit, emit_output, say, state
+from packager.cli.host import host
+from packager.cli.lock import lock_images
+from packager.publish import builders as use_case
+from packager.publish.builders import ImagePlan, ImageRequest
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from packager.base.runner import Runner
-    from packager.publish.builders import ImagePlan
-
-Builders = Annotated[
-    str | None,
-    typer.Option("--with", metavar="PROGRAM", help="docker, podman or buildah; by default the first on PATH."),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands without running them.")]
 Extra = Annotated[list[str], typer.Argument(metavar="-- ARGUMENTS", help="More arguments for the program, after `--`.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs to `app`."""
-    group = typer.Typer(help="Build or push the package's image, with docker, podman or buildah.", no_args_is_help=True)
-    group.command()(build)
-    group.command()(push)
-    app.add_typer(group, name="image")
+class ImageOptions(Value, frozen=True):
+    """The options of both verbs."""
+
+    overlay: OnlyOverlay = None
+    registry: RegistryHost = None
+    program: Annotated[
+        str | None,
+        typer.Option("--with", metavar="PROGRAM", help="docker, podman or buildah; by default the first on PATH."),
+    ] = None
+    kubectl: Program = "kubectl"
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands without running them.")] = False
+    output: Output = None
+
+    def request(self, package: Path, arguments: Sequence[str]) -> ImageRequest:
+        """Return the request to build or push the image of a package."""
+        how = self.overlay, self.registry, self.program, self.kubectl, tuple(arguments)
+        return ImageRequest(package, host().runner, *how)
 
 
-def build(
-    ctx: typer.Context,
-    package: PackagePath,
-    arguments: Extra = [],  # noqa: B006 - typer copies it
-    overlay: OnlyOverlay = None,
-    registry: RegistryHost = None,
-    program: Builders = None,
-    kubectl: Program = "kubectl",
-    dry_run: DryRun = False,
-    output: Output = None,
-) -> None:
+def build(options: ImageOptions, package: PackagePath, arguments: Extra = []) -> None:
     """Build the package's image from its Dockerfile, with the name that the package uses. Prints the name."""
-    from packager.cli.host import host
-    from packager.publish import builders as use_case
-
-    runner = host(ctx).runner
-    request = use_case.ImageRequest(package, runner, overlay, registry, program, kubectl, tuple(arguments))
-    with use_case.build(request) as plan:
+    with use_case.build(options.request(package, arguments)) as plan:
         _tell(plan)
-        if not dry_run:
-            _run(runner, plan.commands[0])
-    if output is not None:
-        emit_output(plan.as_json(), plan.images, output, is_bounded=False)
-        return
-    for line in plan.shown if dry_run else plan.images:
-        emit(line)
+        if not options.dry_run:
+            _run(plan.commands[0])
+    lines = plan.shown if options.dry_run else plan.images
+    emit_output(plan.as_json(), plan.images, options.output, lines, is_bounded=False)
 
 
 def push(
-    ctx: typer.Context,
+    options: ImageOptions,
     package: PackagePath,
-    arguments: Extra = [],  # noqa: B006
-    overlay: OnlyOverlay = None,
-    registry: RegistryHost = None,
-    program: Builders = None,
-    kubectl: Program = "kubectl",
+    arguments: Extra = [],
     lock: Annotated[
         bool, typer.Option("--lock", help="Then lock the package to the digests that the registry has, in place.")
     ] = False,
-    dry_run: DryRun = False,
-    output: Output = None,
 ) -> None:
     """Push the image to the registry that the package pulls from. Prints the name."""
-    from packager.cli.host import host
-    from packager.publish import builders as use_case
-
-    runner = host(ctx).runner
-    plan = use_case.push(use_case.ImageRequest(package, runner, overlay, registry, program, kubectl, tuple(arguments)))
+    plan = use_case.push(options.request(package, arguments))
     _tell(plan)
     for image, command in zip(plan.images, plan.commands, strict=True):
-        if not dry_run:
-            _run(runner, command)
-        if output is None:
-            emit(shlex.join(command) if dry_run else image)
-    if lock and not dry_run:
-        from packager.cli.lock import lock_images
-
-        lock_images(ctx, package, registry, overlay, kubectl)
-    if output is not None:
-        emit_output(plan.as_json(), plan.images, output, is_bounded=False)
+        if not options.dry_run:
+            _run(command)
+        if options.output is None:
+            emit(shlex.join(command) if options.dry_run else image)
+    if lock and not options.dry_run:
+        lock_images(package, options.registry, options.overlay, options.kubectl)
+    emit_output(plan.as_json(), plan.images, options.output, (), is_bounded=False)
 
 
 def _tell(plan: ImagePlan) -> None:
@@ -105,8 +79,11 @@ def _tell(plan: ImagePlan) -> None:
         say(f"note: {image}, which {workload} uses, is not the package's image: build and push it elsewhere")
 
 
-def _run(runner: Runner, command: Sequence[str]) -> None:
+def _run(command: Sequence[str]) -> None:
     say(f"+ {shlex.join(command)}")
-    returncode = runner.run_in_terminal(command, stdout_to_stderr=True, quiet=is_quiet())
+    returncode = host().runner.run_in_terminal(command, stdout_to_stderr=True, quiet=state.is_quiet)
     if returncode != 0:
         raise ToolError(f"{command[0]} {command[1]} ended with exit code {returncode}")
+
+
+GROUP = group("Build or push the package's image, with docker, podman or buildah.", build=build, push=push)

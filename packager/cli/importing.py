@@ -3,31 +3,28 @@
 Tests: modelspec/importers/test_mlcube.py.
 """
 
-from __future__ import annotations
-
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from packager.base.errors import MlpackError, UsageError
+from packager.base.values import Value
 from packager.cli.arguments import SiteFile, announced_site
 from packager.cli.cluster_arguments import ClusterOptions
-from packager.cli.console import OutputFormat, emit_output, print_error, say
-from packager.cli.option_groups import with_options
+from packager.cli.commands import group
+from packager.cli.console import Form, emit_output, print_error, say
+from packager.modelspec import importing as use_case
+from packager.modelspec.importers.mlcube import Choices
+from packager.modelspec.importers.source import read_bytes
+from packager.modelspec.importing import Imported, ModelDestination
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from packager.modelspec.importing import Imported, ModelDestination
-
-_FORMS = {form.value for form in OutputFormat}
+_FORMS: tuple[Form, ...] = get_args(Form)
 
 
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
+class ImportOptions(Value, frozen=True):
     """The options of all imports."""
 
     output: Annotated[
@@ -38,7 +35,7 @@ class ImportOptions:
             metavar="DIR|json|yaml|name",
             help="The folder in which the model's folder is made; or the form of the result. Repeatable.",
         ),
-    ] = field(default_factory=list)
+    ] = []
     image: Annotated[
         str | None, typer.Option("--image", metavar="REF", help="The image to use instead of its own.")
     ] = None
@@ -48,81 +45,62 @@ class ImportOptions:
     @property
     def destination(self) -> ModelDestination:
         """The place for model folders, after the defaults of the site were read, which builds of them use."""
-        from packager.modelspec.importing import ModelDestination
-
-        site = announced_site(self.site_file)
+        has_defaults = announced_site(self.site_file) is not None
         folders = [Path(word) for word in self.output if word not in _FORMS]
-        has_defaults = site is not None
         return ModelDestination(folders[-1] if folders else Path(), self.force, self.site_file, has_defaults)
 
     @property
-    def form(self) -> OutputFormat | None:
+    def form(self) -> Form | None:
         """The form of the result that is named last; None for none."""
-        return next((OutputFormat(word) for word in reversed(self.output) if word in _FORMS), None)
+        return next((form for word in reversed(self.output) for form in _FORMS if form == word), None)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs to `app`."""
-    group = typer.Typer(help="Turn a workload of another system into a model folder.", no_args_is_help=True)
-    jobs = _import_jobs("kubeflow", "Import jobs of Kubeflow: PyTorchJob, TFJob, MPIJob, TrainJob.")
-    for verb in (jobs, _import_jobs("jobset", "Import JobSets."), mxjob, mlcube, intel):
-        group.command()(verb)
-    app.add_typer(group, name="import")
+class JobOptions(ImportOptions, frozen=True):
+    """The options of imports of jobs, which the cluster may have."""
 
+    from_cluster: Annotated[
+        str | None,
+        typer.Option("--from-cluster", metavar="KIND/NAME", help="Read this object of the cluster in place of a file."),
+    ] = None
 
-def _import_jobs(verb: str, help_text: str) -> Callable[..., None]:
-    """Return the verb that imports jobs of Kubeflow, or JobSets."""
-
-    @with_options("at", ClusterOptions)
-    @with_options("how", ImportOptions)
-    def run(
-        ctx: typer.Context,
-        at: ClusterOptions,
-        how: ImportOptions,
-        path: Annotated[
-            Path | None, typer.Argument(metavar="[FILE]", help="YAML, as `kubectl get -o yaml` prints it.")
-        ] = None,
-        from_cluster: Annotated[
-            str | None,
-            typer.Option(
-                "--from-cluster", metavar="KIND/NAME", help="Read this object of the cluster in place of a file."
-            ),
-        ] = None,
-    ) -> None:
-        from packager.modelspec.importers.source import read_bytes
-        from packager.modelspec.importing import import_jobs, read_cluster
-
-        if (path is None) is (from_cluster is None):
+    def print_jobs(self, at: ClusterOptions, path: Path | None, *, sets: bool) -> None:
+        """Import the jobs, or the JobSets, of a file or of the cluster."""
+        if (path is None) is (self.from_cluster is None):
             raise UsageError("expected either a file or --from-cluster KIND/NAME")
-        text = read_bytes(path, str(path)) if path else read_cluster(at.client(ctx), from_cluster or "")
-        name = str(path or from_cluster)
-        outcomes = import_jobs(text, name, how.destination, image=how.image, sets=verb == "jobset")
-        _print_each(outcomes, how)
-
-    run.__name__, run.__doc__ = verb, help_text
-    return run
+        named = str(path or self.from_cluster)
+        text = read_bytes(path, named) if path else use_case.read_cluster(at.client(), named)
+        _print_each(use_case.import_jobs(text, named, self.destination, image=self.image, sets=sets), self.form)
 
 
-@with_options("how", ImportOptions)
+Manifest = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="YAML, as `kubectl get -o yaml` prints it.")]
+
+
+def kubeflow(how: JobOptions, at: ClusterOptions, path: Manifest = None) -> None:
+    """Import jobs of Kubeflow: PyTorchJob, TFJob, MPIJob, TrainJob."""
+    how.print_jobs(at, path, sets=False)
+
+
+def jobset(how: JobOptions, at: ClusterOptions, path: Manifest = None) -> None:
+    """Import JobSets."""
+    how.print_jobs(at, path, sets=True)
+
+
 def mxjob(
     how: ImportOptions, path: Annotated[Path, typer.Argument(metavar="FILE", help="A manifest with an MxJob or MXJob.")]
 ) -> None:
     """Import a job of an MXNet operator (MxJob, MXJob), as a JobSet or a Job."""
-    from packager.modelspec.importing import import_mxjob
-
-    _print(import_mxjob(path, how.destination, image=how.image), how)
+    _print(use_case.import_mxjob(path, how.destination, image=how.image), how.form)
 
 
-@with_options("how", ImportOptions)
 def mlcube(
     how: ImportOptions,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A cube: its folder, or its mlcube.yaml.")],
     settings: Annotated[
         list[str], typer.Option("-P", metavar="KEY=VALUE", help="Set a key of the cube. Repeatable.")
-    ] = [],  # noqa: B006 - typer copies it
+    ] = [],
     parameters: Annotated[
         list[str], typer.Option("--param", metavar="[TASK.]NAME=PATH", help="Another path of a parameter. Repeatable.")
-    ] = [],  # noqa: B006
+    ] = [],
     tasks: Annotated[str | None, typer.Option("--task", metavar="A,B", help="These tasks only.")] = None,
     claim: Annotated[str | None, typer.Option(metavar="NAME", help="The claim that holds the workspace.")] = None,
     input_claim: Annotated[
@@ -131,13 +109,10 @@ def mlcube(
     parameter_claims: Annotated[
         list[str],
         typer.Option("--param-claim", metavar="[TASK.]NAME=CLAIM", help="The claim of a parameter. Repeatable."),
-    ] = [],  # noqa: B006
+    ] = [],
     gpus: Annotated[int | None, typer.Option(metavar="N", min=0, help="How many GPUs.")] = None,
 ) -> None:
     """Import an MLCube: each task becomes a Job."""
-    from packager.modelspec.importers.mlcube import Choices
-    from packager.modelspec.importing import import_mlcube
-
     choices = Choices(
         settings=tuple(settings),
         parameters=tuple(parameters),
@@ -148,10 +123,9 @@ def mlcube(
         parameter_claims=tuple(parameter_claims),
         gpus=gpus,
     )
-    _print(import_mlcube(path, how.destination, choices), how)
+    _print(use_case.import_mlcube(path, how.destination, choices), how.form)
 
 
-@with_options("how", ImportOptions)
 def intel(
     how: ImportOptions,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A spec in tools/docker/specs, or a folder of them.")],
@@ -164,12 +138,11 @@ def intel(
     ] = False,
 ) -> None:
     """Import specs of Intel's Model Zoo, each package as a model of its own."""
-    from packager.modelspec.importing import import_intel
+    imported = use_case.import_intel(path, how.destination, models=models, image=how.image, downloads=downloads)
+    _print_each(imported, how.form)
 
-    _print_each(import_intel(path, how.destination, models=models, image=how.image, downloads=downloads), how)
 
-
-def _print_each(outcomes: Iterable[Imported | MlpackError], how: ImportOptions) -> None:
+def _print_each(outcomes: Iterable[Imported | MlpackError], form: Form | None) -> None:
     """Print each model that was imported, or why it was not."""
     imported: list[Imported] = []
     errors: list[MlpackError] = []
@@ -179,22 +152,29 @@ def _print_each(outcomes: Iterable[Imported | MlpackError], how: ImportOptions) 
             print_error(outcome)
         else:
             imported.append(outcome)
-            if how.form is None:
-                _print(outcome, how)
-    if how.form is not None:
-        value = {"imported": [item.as_json() for item in imported], "errors": [item.as_json() for item in errors]}
-        emit_output(value, [str(path) for item in imported for path in item.files], how.form)
+            if form is None:
+                _print(outcome, form)
+    value = {"imported": [item.as_json() for item in imported], "errors": [item.as_json() for item in errors]}
+    emit_output(value, [path for item in imported for path in item.files], form, ())
     if errors:
         if imported or len(errors) > 1:
             say(f"{len(imported)} imported, {len(errors)} failed")
         raise typer.Exit(max(error.exit_code for error in errors))
 
 
-def _print(imported: Imported, how: ImportOptions) -> None:
-    emit_output(imported.as_json(), map(str, imported.files), how.form or OutputFormat.name)
-    for finding in imported.findings:
-        say(str(finding))
-    if imported.usual_size:
-        size = imported.usual_size
+def _print(imported: Imported, form: Form | None) -> None:
+    emit_output(imported.as_json(), imported.files, form)
+    say(*map(str, imported.findings))
+    if size := imported.usual_size:
         say(f"the workspace's claim requests {size}, the default: CLAIM_SIZE, here or in site.env, sets another size")
     say(f"build it with: {shlex.join(imported.build)}")
+
+
+GROUP = group(
+    "Turn a workload of another system into a model folder.",
+    kubeflow=kubeflow,
+    jobset=jobset,
+    mxjob=mxjob,
+    mlcube=mlcube,
+    intel=intel,
+)

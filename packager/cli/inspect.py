@@ -3,84 +3,63 @@
 Tests: cli/test_push.py.
 """
 
-from __future__ import annotations
-
-from enum import StrEnum
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from packager.cli.cluster_arguments import Program  # noqa: TC001 - typer reads the annotations
+from packager.base import yamlio
+from packager.cli.arguments import PackageOrBundle, Program
 from packager.cli.console import emit, emit_data, emit_json, progress, say
-from packager.cli.registry_arguments import PackageOrBundle, RegistryOptions, with_registry
-from packager.cli.signature_arguments import SignatureOptions, with_signatures
-
-if TYPE_CHECKING:
-    from packager.publish.inspect import Inspected
-    from packager.publish.load import BundleContents
+from packager.cli.host import host
+from packager.cli.registry_arguments import RegistryOptions, SignatureOptions
+from packager.publish import inspect as use_case
+from packager.publish.inspect import Inspected, is_locked
 
 
-class InspectFormat(StrEnum):
-    """The forms in which a description is printed."""
-
-    text = "text"
-    json = "json"
-    yaml = "yaml"
-    name = "name"
-    images = "images"
-    cyclonedx = "cyclonedx"
-
-
-@with_registry
-@with_signatures
 def inspect(
-    ctx: typer.Context,
-    at: RegistryOptions,
     signatures: SignatureOptions,
+    at: RegistryOptions,
     package: PackageOrBundle,
     output: Annotated[
-        InspectFormat,
+        Literal["text", "json", "yaml", "name", "images", "cyclonedx"],
         typer.Option(
             "-o",
             "--output",
             help="For people; as JSON or YAML; the name with the digest; the images alone; or the files and images as "
             "a bill of materials (SBOM).",
         ),
-    ] = InspectFormat.text,
+    ] = "text",
     kubectl: Program = "kubectl",
 ) -> None:
     """Describe a package: digests, overlays, images, edits, files, signatures; of one in a registry, without its layer.
 
     Of a bundle, everything is checked against its digest, and the images in it are listed with their sizes.
     """
-    from packager.base import yamlio
-    from packager.cli.host import host
-    from packager.publish import inspect as stage
-
     trust = signatures.trust()
-    inspected = stage.inspect(
-        package, at.access(ctx), Path(package), kubectl, host(ctx).runner, trust, progress=progress, tell=say
+    inspected = use_case.inspect(
+        package, at.access(), Path(package), kubectl, host().runner, trust, progress=progress, tell=say
     )
     match output:
-        case InspectFormat.json:
+        case "json":
             emit_json(inspected.as_json(), is_bounded=False)
-        case InspectFormat.yaml:
+        case "yaml":
             emit_data(yamlio.dump([inspected.as_json()]))
-        case InspectFormat.name:
+        case "cyclonedx":
+            emit_json(use_case.bill_of_materials(inspected), is_bounded=False)
+        case "name":
             emit(inspected.name)
-        case InspectFormat.images:
-            for image in inspected.facts.images:
-                emit(image)
-        case InspectFormat.cyclonedx:
-            emit_json(stage.bill_of_materials(inspected), is_bounded=False)
+        case "images":
+            emit(*inspected.facts.images)
         case _:
-            _show(inspected)
+            emit(*(f"{name + ':':16}{text}" for name, text in _rows(inspected)))
+            if inspected.files is None:
+                say("the files are not listed: mlpack pull shows them")
 
 
-def _show(inspected: Inspected) -> None:
-    from packager.publish.inspect import is_locked
-
+def _rows(inspected: Inspected) -> Iterator[tuple[str, str]]:
+    """Yield each fact about a package with its name."""
     facts = inspected.facts
     rows = [
         ("package", facts.package),
@@ -92,28 +71,15 @@ def _show(inspected: Inspected) -> None:
         ("overlays", ", ".join(facts.overlays)),
         ("options", ", ".join(inspected.options)),
     ]
-    for name, text in rows:
-        if text:
-            emit(f"{name + ':':16}{text}")
+    yield from (row for row in rows if row[1])
     for image in facts.images:
-        emit(f"{'image:':16}{image} ({'locked' if is_locked(image) else 'not locked'})")
-    if inspected.bundle is not None:
-        _show_bundle(inspected.bundle)
-    for path in facts.edited:
-        emit(f"{'edited:':16}{path}")
-    for signature in inspected.signatures or ():
-        emit(f"{'signature:':16}{signature}")
-    if inspected.signatures == ():
-        emit(f"{'signature:':16}none")
-    for path in inspected.files or ():
-        emit(f"{'file:':16}{path}")
-    if inspected.files is None:
-        say("the files are not listed: mlpack pull shows them")
-
-
-def _show_bundle(bundle: BundleContents) -> None:
-    """Print the images and sources in a bundle."""
-    for image in bundle.images:
-        emit(f"{'bundled:':16}{image.image} {image.digest}, {image.size:,} bytes")
-    for root in bundle.sources:
-        emit(f"{'sources:':16}{root.name} {root.blob.digest}")
+        yield "image", f"{image} ({'locked' if is_locked(image) else 'not locked'})"
+    if bundle := inspected.bundle:
+        for bundled in bundle.images:
+            yield "bundled", f"{bundled.image} {bundled.digest}, {bundled.size:,} bytes"
+        for root in bundle.sources:
+            yield "sources", f"{root.name} {root.blob.digest}"
+    yield from (("edited", path) for path in facts.edited)
+    if inspected.signatures is not None:
+        yield from (("signature", str(signature)) for signature in inspected.signatures or ("none",))
+    yield from (("file", path) for path in inspected.files or ())

@@ -1,26 +1,21 @@
 """`mlpack lock`: writes the digests of a package's images into the package."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
-from packager.cli.cluster_arguments import OnlyOverlay, PackagePath, Program  # noqa: TC001 - typer reads the annotations
-from packager.cli.console import emit_data, emit_output, say
+from packager.cli.arguments import OnlyOverlay, PackagePath, Program
+from packager.cli.console import Output, emit_data, emit_output, say
 from packager.cli.host import host
-from packager.cli.registry_arguments import RegistryOptions, with_registry
+from packager.cli.registry_arguments import RegistryOptions
+from packager.configure import configure
+from packager.publish import lock as use_case
+from packager.publish.lock import LockRequest
 
-if TYPE_CHECKING:
-    from packager.publish.lock import PreparedLock
 
-
-@with_registry
 def lock(
-    ctx: typer.Context,
     at: RegistryOptions,
     package: PackagePath,
     overlay: OnlyOverlay = None,
@@ -51,41 +46,27 @@ def lock(
     The digests come from the registry of each image. A folder is edited in place; for a tarball, a new one is written.
     Prints the paths of the written files.
     """
-    from packager.publish import lock as use_case
-
-    request = use_case.LockRequest(package, overlay, registry, platform, destination, kubectl)
-    with use_case.prepared(request, at.access(ctx), host(ctx).runner) as locked:
-        if output is not None:
-            emit_output(locked.as_json(), [f"{item.image}@{item.digest}" for item in locked.images], output)
-        for image in locked.images:
-            say(f"{image.overlay}: {image.image} is {image.digest}")
+    request = LockRequest(package, overlay, registry, platform, destination, kubectl)
+    with use_case.prepared(request, at.access(), host().runner) as locked:
+        names = [f"{item.image}@{item.digest}" for item in locked.images]
+        emit_output(locked.as_json(), names, output, ())
+        say(*(f"{image.overlay}: {image.image} is {image.digest}" for image in locked.images))
         if check:
             locked.check()
         elif not dry_run:
-            _write(locked, destination, force=force, is_shown=output is None)
-
-
-def _write(locked: PreparedLock, destination: Path | None, *, force: bool, is_shown: bool) -> None:
-    from packager.configure import configure
-
-    for path in configure.write(locked.edits, destination=destination, force=force, tell=say):
-        if is_shown:
-            emit_data(path)
-    if not locked.edits.changed:
-        say("nothing to change")
+            for path in configure.write(locked.edits, destination=destination, force=force, tell=say):
+                if output is None:
+                    emit_data(path)
+            if not locked.edits.changed:
+                say("nothing to change")
 
 
 def lock_images(
-    ctx: typer.Context,
-    package: Path,
-    registry: str | None = None,
-    overlay: str | None = None,
-    kubectl: str | None = None,
+    package: Path, registry: str | None = None, overlay: str | None = None, kubectl: str | None = None
 ) -> None:
     """Lock the images of a package in place, with the logins of docker or podman.
 
     Args:
-        ctx: The command.
         package: The package.
         registry: The registry that the images are pulled from, which is set in the package; None leaves it unchanged.
         overlay: The overlay; None for all overlays.
@@ -94,14 +75,9 @@ def lock_images(
     Raises:
         MlpackError: See `packager.publish.lock.prepared`.
     """
-    from packager.configure import configure
-    from packager.publish import lock as use_case
-
     destination = None if package.is_dir() else package
     program = kubectl or os.environ.get("KUBECTL", "kubectl")
-    request = use_case.LockRequest(package, overlay, registry, destination=destination, kubectl=program)
-    with use_case.prepared(request, RegistryOptions().access(ctx), host(ctx).runner) as locked:
-        for image in locked.images:
-            say(f"{image.overlay}: {image.image} is {image.digest}")
-        for _ in configure.write(locked.edits, destination=destination, force=True, tell=say):
-            pass
+    request = LockRequest(package, overlay, registry, destination=destination, kubectl=program)
+    with use_case.prepared(request, RegistryOptions().access(), host().runner) as locked:
+        say(*(f"{image.overlay}: {image.image} is {image.digest}" for image in locked.images))
+        list(configure.write(locked.edits, destination=destination, force=True, tell=say))

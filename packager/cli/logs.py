@@ -1,27 +1,18 @@
 """`mlpack logs`: prints the complete logs of a deployed package."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
 
+from packager.base import durations
 from packager.base.errors import UsageError
-from packager.cli.cluster_arguments import (
-    ClusterOptions,
-    OneWorkload,
-    OverlayOption,
-    PackageToRead,
-    Worker,
-    moment_of_since,
-    open_target,
-    with_cluster,
-)
+from packager.cli.arguments import OverlayOption, PackageToRead
+from packager.cli.cluster_arguments import ClusterOptions, OneWorkload, Worker, open_target
+from packager.cli.printing import print_parts
+from packager.cluster import logs as use_case
 
 
-@with_cluster
 def logs(
-    ctx: typer.Context,
     at: ClusterOptions,
     package: PackageToRead,
     overlay: OverlayOption = None,
@@ -51,16 +42,16 @@ def logs(
 
     Of a Job with an index for each pod, the logs of all pods.
     """
-    from packager.cli.printing import print_parts
-    from packager.cluster import logs as use_case
-
     if worker is not None and all_pods:
         raise UsageError("--worker and --all cannot be combined")
     if previous and follow:
         raise UsageError("--previous and --follow cannot be combined")
-    to_cluster = at.client(ctx)
-    begin = None if since is None else moment_of_since(since, to_cluster.runner.now())
+    client = at.client()
+    try:
+        begin = None if since is None else durations.moment(since, client.runner.now())
+    except ValueError as error:
+        raise UsageError(f"--since: {error}") from None
     part = use_case.LogRange(tail, begin, timestamps, previous)
-    with open_target(ctx, package, overlay, to_cluster, workload) as target:
+    with open_target(package, overlay, client, workload=workload) as target:
         feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods, container), part)
         print_parts(use_case.follow(feed) if follow else use_case.logs(feed))

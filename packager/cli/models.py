@@ -1,92 +1,140 @@
-"""`mlpack list` and `mlpack show`: list the models and describe one."""
+"""`mlpack init`, `list`, `show` and `lint`: make, list, describe and check models."""
 
-from __future__ import annotations
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from packager.base.errors import SpecError
-from packager.cli.arguments import Model, Output, Specs, folders
-from packager.cli.console import (
-    emit,
-    emit_lines,
-    emit_output,
-    emit_table,
-    print_error,
-)
+from packager.builder import init as use_case
+from packager.cli.arguments import Specs, folders
+from packager.cli.console import Output, emit, emit_output, print_error, say, table
+from packager.modelspec.catalog import InvalidModel, Model, models
+from packager.modelspec.catalog import model as find_model
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs to `app`."""
-    app.command("list")(list_models)
-    app.command()(show)
+def _any_of(names: Sequence[str]) -> str:
+    return " or ".join((", ".join(names[:-1]), names[-1]))
 
 
-def list_models(
-    specs: Specs = [],  # noqa: B006 - typer copies it
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The model's name.")],
+    destination: Annotated[
+        Path, typer.Option("-d", "--destination", metavar="DIR", help="Where to create the model's folder.")
+    ] = Path(),
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help=f"The kind of its overlay on several nodes: {_any_of(use_case.kinds())}.",
+        ),
+    ] = None,
+    rendezvous: Annotated[
+        str | None,
+        typer.Option(
+            "--rendezvous",
+            metavar="NAME",
+            help="; ".join(
+                f"How the pods of a {kind} find each other: {_any_of(ways)}" for kind, ways in use_case.ways().items()
+            )
+            + ".",
+        ),
+    ] = None,
     output: Output = None,
 ) -> None:
-    """List the models, their variants and aliases."""
-    from packager.modelspec.catalog import InvalidModel, Model, models
+    """Create a folder with a commented spec, a script and a Dockerfile that builds without changes."""
+    folder = destination / name
+    files = [str(path) for path in use_case.init(name, destination, kind, rendezvous)]
+    emit_output({"folder": str(folder), "files": files}, files, output)
+    say(f"build it with: {shlex.join(['mlpack', 'build', str(folder) if folder.is_absolute() else f'./{folder}'])}")
 
+
+def list_models(specs: Specs = [], output: Output = None) -> None:
+    """List the models, their variants and aliases."""
     answers = list(models(folders(specs)))
     valid = [answer for answer in answers if isinstance(answer, Model)]
     invalid = [answer for answer in answers if isinstance(answer, InvalidModel)]
     for failure in invalid:
         print_error(failure.error)
-    if output is not None:
-        summaries = [*(answer.summary_as_json() for answer in valid), *(answer.summary_as_json() for answer in invalid)]
-        emit_output(summaries, [answer.spec.name for answer in valid], output, is_bounded=False)
-    else:
-        rows: list[tuple[str, ...]] = [("NAME", "VERSION", "VARIANTS", "ALIASES", "TITLE")]
-        group = ""
-        for answer in valid:
-            spec = answer.spec
-            if answer.group != group:
-                group = answer.group
-                rows.append((f"{group}:",))
-            name = f"  {spec.name}" if group else spec.name
-            variants = ", ".join(variant.label for variant in spec.variants)
-            rows.append((name, spec.version or "-", variants, ", ".join(spec.aliases) or "-", spec.title))
-        emit_table(rows)
+    summaries = [*(answer.summary_as_json() for answer in valid), *(answer.summary_as_json() for answer in invalid)]
+    names = [answer.spec.name for answer in valid]
+    emit_output(summaries, names, output, table(_rows(valid), gap="   "), is_bounded=False)
     if invalid:
         raise typer.Exit(SpecError.exit_code)
 
 
+def _rows(found: Sequence[Model]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("NAME", "VERSION", "VARIANTS", "ALIASES", "TITLE")]
+    group = ""
+    for answer in found:
+        spec = answer.spec
+        if answer.group != group:
+            group = answer.group
+            rows.append((f"{group}:",))
+        name = f"  {spec.name}" if group else spec.name
+        variants = ", ".join(variant.label for variant in spec.variants)
+        rows.append((name, spec.version or "-", variants, ", ".join(spec.aliases) or "-", spec.title))
+    return rows
+
+
 def show(
-    model: Model,
-    specs: Specs = [],  # noqa: B006 - typer copies it
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.")],
+    specs: Specs = [],
     output: Output = None,
 ) -> None:
     """Show a model: what it is, its variants, overlays and parameters."""
-    from packager.base.fields import Parameter, text
-    from packager.modelspec.catalog import model as find
-
-    answer = find(model, folders(specs))
-    spec = answer.spec
+    answer = find_model(model, folders(specs))
     if output is not None:
-        emit_output(answer.as_json(), [spec.name], output, is_bounded=False)
+        emit_output(answer.as_json(), [answer.spec.name], output, is_bounded=False)
         return
+    spec = answer.spec
     emit(f"{spec.name}{f' {spec.version}' if spec.version else ''}: {spec.title}")
     if spec.description:
-        emit_lines(f"\n{spec.description.strip()}")
+        emit("", *spec.description.strip().split("\n"))
     rows = [("VARIANT", "PACKAGE", "OVERLAYS", "SCRIPT")]
     for variant in spec.variants:
         overlays = ", ".join(variant.overlays or spec.overlays)
         rows.append((variant.label, spec.package_name(variant), overlays, ", ".join(variant.run.scripts) or "-"))
-    emit("")
-    emit_table(rows)
-    if spec.environment:
-        emit("")
-        parameters = [("PARAMETER", "VALUE", "WHAT IT DOES")]
-        for key, entry in spec.environment.items():
-            parameter = entry if isinstance(entry, Parameter) else Parameter(value=entry)
-            parameters.append((key, text(parameter.value), parameter.description))
-        emit_table(parameters)
-    emit("")
+    emit("", *table(rows, gap="   "), *_parameters(answer), "")
     images: dict[str, list[str]] = {}
     for variant in spec.variants:
         image = spec.image_of(variant)
         images.setdefault(f"{image.registry}/{image.reference}", []).append(variant.label)
+    has_several = len(images) > 1
     for name, labels in images.items():
-        emit(f"image {name} ({', '.join(labels)})" if len(images) > 1 else f"image {name}")
+        emit(f"image {name} ({', '.join(labels)})" if has_several else f"image {name}")
     emit(f"spec  {answer.path}")
+
+
+def _parameters(answer: Model) -> Iterator[str]:
+    """Yield a table of the environment of a model, after an empty line; nothing if it has none."""
+    from packager.base.fields import Parameter, text
+
+    rows = [("PARAMETER", "VALUE", "WHAT IT DOES")]
+    for key, entry in answer.spec.environment.items():
+        parameter = entry if isinstance(entry, Parameter) else Parameter(value=entry)
+        rows.append((key, text(parameter.value), parameter.description))
+    if len(rows) > 1:
+        yield ""
+        yield from table(rows, gap="   ")
+
+
+def lint(
+    models: Annotated[list[str], typer.Argument(metavar="SPEC...", help="Paths of specs, or models' names.")],
+    specs: Specs = [],
+    output: Output = None,
+) -> None:
+    """Check specs and print one line for each problem; prints nothing when there are none."""
+    from packager.modelspec.lint import lint as check
+
+    answer = check(models, folders(specs), tell=say)
+    files = dict.fromkeys(problem.file for problem in answer.problems)
+    emit_output(answer.as_json(), files, output, map(str, answer.problems))
+    if output is None:
+        say(*(f"warning: {warning}" for warning in answer.warnings))
+    if answer.problems:
+        say(f"{len(answer.problems)} problem{'s' if len(answer.problems) > 1 else ''}")
+        raise typer.Exit(answer.exit_code)

@@ -1,34 +1,21 @@
 """`mlpack overlay`: writes an overlay of one's own outside of a package."""
 
-from __future__ import annotations
-
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from packager.cli import completing
-from packager.cli.arguments import Output  # noqa: TC001
-from packager.cli.console import emit_data, emit_output, say
+from packager.cli.arguments import Theirs, Yours
+from packager.cli.console import Output, emit_data, emit_output, say
+from packager.configure.overlay import Choice, write
 
 
 def overlay(
     package: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a package.")],
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder that contains the overlays.")],
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--overlay", metavar="NAME", help="The overlay; by default all.", autocompletion=completing.overlays
-        ),
-    ] = None,
-    yours: Annotated[
-        list[Path],
-        typer.Option(metavar="FILE", help="Keep your version where this file conflicts. Repeatable."),
-    ] = [],  # noqa: B006 - typer copies it
-    theirs: Annotated[
-        list[Path],
-        typer.Option(metavar="FILE", help="Take the new version where this file conflicts. Repeatable."),
-    ] = [],  # noqa: B006
+    name: Annotated[str | None, typer.Option("--overlay", metavar="NAME", help="The overlay; by default all.")] = None,
+    yours: Yours = [],
+    theirs: Theirs = [],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the result.")] = False,
     output: Output = None,
 ) -> None:
@@ -38,14 +25,11 @@ def overlay(
     folder is not edited. For a newer build, replace that folder and run the same command again: your edits are carried
     over, and new values are named. Exit code 9 where both changed the same place: then nothing is written.
     """
-    from packager.configure.overlay import Choice, write
-
-    choices = dict.fromkeys(yours, Choice.yours) | dict.fromkeys(theirs, Choice.theirs)
+    choices = {Path(file): Choice.yours for file in yours} | {Path(file): Choice.theirs for file in theirs}
     written = write(package, to, name, choices, dry_run=dry_run)
     if output is not None:
-        emit_output([one.as_json() for one in written], [str(one.folder) for one in written], output)
+        emit_output([one.as_json() for one in written], [one.folder for one in written], output)
         return
     for one in written:
         emit_data(str(one.folder))
-        for key in one.new_keys:
-            say(f"new value: {key}")
+        say(*(f"new value: {key}" for key in one.new_keys))

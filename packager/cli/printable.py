@@ -1,7 +1,5 @@
 """Escapes control characters and others that a terminal would act on or not show."""
 
-from __future__ import annotations
-
 import unicodedata
 
 # Control characters, format characters (bidirectional overrides among them), surrogates, separators of lines.

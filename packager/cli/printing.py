@@ -1,21 +1,27 @@
-"""Prints the parts of a log and the applied objects, for several verbs. Tests: cli/test_results.py."""
+"""Prints logs, applied objects, copied results, findings and curves, for several verbs. Tests: cli/test_results.py."""
 
-from __future__ import annotations
-
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
-from packager.cli.console import emit_log, say
+from packager.cli.console import emit, emit_log, say, table
+from packager.cluster.admission import AdmissionChange
+from packager.cluster.deploy import Deployed
+from packager.cluster.logs import Part
+from packager.cluster.results import Results
+from packager.cluster.status import PodStatus, drawn, number
+from packager.kubernetes.verdict import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from packager.diagnosis.curves.points import Curve
 
-    from packager.cluster.admission import AdmissionChange
-    from packager.cluster.deploy import Deployed
-    from packager.cluster.logs import Part
-    from packager.cluster.results import Results
+MAX_PODS = 12
+"""The most pods that a view lists; a job may have thousands. Findings report failed pods beyond these."""
 
 _MAX_NAMES = 20
+_CURVE_ROWS = 8
+_MOST_COLUMNS = 100
 
 
 def print_parts(parts: Iterable[Part]) -> None:
@@ -30,21 +36,18 @@ def print_parts(parts: Iterable[Part]) -> None:
 def print_deployed(deployed: Deployed) -> None:
     """Print the applied objects, the deleted ones, and the changes that the cluster has made."""
     print_changes(deployed.changes)
-    for warning in deployed.warnings:
-        say(f"the server warns: {warning}")
-    for removed in deployed.removed:
-        say(f"{removed} is deleted: the overlay does not contain it any more")
+    say(*(f"the server warns: {warning}" for warning in deployed.warnings))
+    say(*(f"{removed} is deleted: the overlay does not contain it any more" for removed in deployed.removed))
     verb = "are" if ", " in deployed.workload else "is"
     say(f"{deployed.workload} {verb} deployed in the namespace {deployed.namespace}")
 
 
 def print_changes(changes: Iterable[AdmissionChange]) -> None:
     """Print the changes that the cluster makes to applied objects."""
-    for change in changes:
-        say(f"note: {change}")
+    say(*(f"note: {change}" for change in changes))
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str = "file") -> str:
     """Return a number with its noun: `1 file`, `2 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -55,9 +58,9 @@ def print_results(results: Results) -> ClusterError | None:
     print_names("not read", results.unread)
     print_names("changed while it was read, and may be inconsistent", results.changed)
     print_names("removed or renamed before it was read", results.gone)
-    count = counted(results.files, "file")
-    unchanged = f"; {counted(results.unchanged, 'file')} had arrived before" if results.unchanged else ""
-    say(f"copied {count}, {results.size:,} bytes, from {results.pod}:{results.path} to {results.folder}{unchanged}")
+    unchanged = f"; {counted(results.unchanged)} had arrived before" if results.unchanged else ""
+    source = f"{results.pod}:{results.path}"
+    say(f"copied {counted(results.files)}, {results.size:,} bytes, from {source} to {results.folder}{unchanged}")
     if results.is_complete:
         return None
     counts = (
@@ -73,7 +76,55 @@ def print_results(results: Results) -> ClusterError | None:
 
 def print_names(what: str, names: Sequence[str], unnamed: int = 0) -> None:
     """Print a message for the first few of `names`, and one for the number of the others."""
-    for name in names[:_MAX_NAMES]:
-        say(f"{what}: {name}")
+    say(*(f"{what}: {name}" for name in names[:_MAX_NAMES]))
     if (more := max(len(names) - _MAX_NAMES, 0) + unnamed) > 0:
         say(f"{what}: {more:,} more")
+
+
+def print_finding(finding: Finding) -> None:
+    """Print a finding with its hint and log."""
+    say(*finding_lines(finding))
+
+
+def finding_lines(finding: Finding, *, log: bool = True) -> list[str]:
+    """Return a finding as lines for a person, with or without its log."""
+    lines = [str(finding), *(log_lines(finding) if log else ())]
+    if finding.next_try:
+        lines.append(f"  {next_try(finding)}")
+    return [*lines, f"  hint: {finding.hint}"] if finding.hint else lines
+
+
+def log_lines(finding: Finding) -> list[str]:
+    """Return the log of a finding as lines for a person."""
+    return [f"  | {line}" for line in finding.log]
+
+
+def next_try(finding: Finding) -> str:
+    """Return when a finding's pod is tried again, in words."""
+    return f"next try: not before {finding.next_try:%H:%M:%S} UTC"
+
+
+def pod_rows(pods: Sequence[PodStatus]) -> list[tuple[str, str, str]]:
+    """Return name, state and restarts of at most MAX_PODS pods, below a heading."""
+    listed = [(pod.name, pod.state, str(pod.restarts)) for pod in pods[:MAX_PODS]]
+    if len(pods) > MAX_PODS:
+        listed.append((f"and {len(pods) - MAX_PODS} more", "", ""))
+    return [("POD", "STATE", "RESTARTS"), *listed]
+
+
+def print_curves(curves: Sequence["Curve"]) -> None:
+    """Print a drawing of each name's curves, as wide as the terminal, and a table of all curves."""
+    columns = min(max(shutil.get_terminal_size().columns, 20), _MOST_COLUMNS)
+    for name in dict.fromkeys(curve.name for curve in curves):
+        emit(name)
+        emit(*(drawn([curve for curve in curves if curve.name == name], columns, _CURVE_ROWS)))
+    emit(*curve_lines(curves))
+
+
+def curve_lines(curves: Sequence["Curve"]) -> Iterator[str]:
+    """Return the lines of a table of the last, lowest and highest values."""
+    rows = [("NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST")]
+    for curve in curves:
+        last = (f"{curve.last[0]:,}", number(curve.last[1])) if curve.last else ("-", "-")
+        rows.append((curve.name, curve.pod, *last, number(curve.lowest), number(curve.highest)))
+    return table(rows)

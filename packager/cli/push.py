@@ -1,53 +1,48 @@
 """`mlpack push`: pushes a package to a registry."""
 
-from __future__ import annotations
-
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from packager.base.errors import missing_extra
-from packager.cli.arguments import Output, source_date_epoch
-from packager.cli.cluster_arguments import (  # noqa: TC001 - typer reads the annotations
-    Allow,
-    PackagePath,
-    PodSecurity,
-    Program,
-)
-from packager.cli.console import emit, emit_output, progress, say
-from packager.cli.registry_arguments import RegistryOptions, with_registry
+from packager.cli.arguments import AcceptOptions, PackagePath, Program, source_date_epoch
+from packager.cli.asking import password_of
+from packager.cli.console import Output, emit_output, progress, say
+from packager.cli.host import host
+from packager.cli.registry_arguments import RegistryOptions
+from packager.publish.artefact import chosen_annotations
+from packager.publish.push import PushedPackage, PushRequest
+from packager.publish.push import push as push_package
+from packager.publish.reference import parse
+from packager.verify import Checks
 
 if TYPE_CHECKING:
     from packager.publish.keys import Signer
-    from packager.publish.push import PushedPackage
 
 
-@with_registry
 def push(
-    ctx: typer.Context,
+    accept: AcceptOptions,
     at: RegistryOptions,
     package: PackagePath,
     reference: Annotated[
         str,
         typer.Argument(metavar="REFERENCE", help="Where to push it: oci://HOST/REPOSITORY:TAG."),
     ],
-    tag: Annotated[list[str], typer.Option(metavar="TAG", help="One more tag. Repeatable.")] = [],  # noqa: B006 - typer copies it
+    tag: Annotated[list[str], typer.Option(metavar="TAG", help="One more tag. Repeatable.")] = [],
     source: Annotated[str | None, typer.Option(metavar="URL", help="The address of the sources, for others.")] = None,
     revision: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="The revision of the sources, such as main@sha1:…."),
     ] = None,
-    annotation: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="One more annotation. Repeatable.")] = [],  # noqa: B006
+    annotation: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="One more annotation. Repeatable.")] = [],
     sign_key: Annotated[
         list[Path],
         typer.Option(metavar="FILE", help="Sign it with this private key. Repeatable."),
-    ] = [],  # noqa: B006
+    ] = [],
     platform: Annotated[
         str, typer.Option(metavar="OS/ARCH", help="The platform that the artefact names.")
     ] = "linux/amd64",
-    pod_security: PodSecurity = None,
-    allow: Allow = [],  # noqa: B006
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Push only a package that `verify` accepts.")
     ] = True,
@@ -64,24 +59,12 @@ def push(
     the signatures, so no one sees a part of a push. The password of a key is asked for, or read from
     MLPACK_KEY_PASSWORD. Exit code 5 if `verify` would not accept the package, or a tag names another artefact.
     """
-    from packager.cli.host import host
-    from packager.publish.artefact import chosen_annotations
-    from packager.publish.push import PushRequest
-    from packager.publish.push import push as push_package
-    from packager.publish.reference import parse
-    from packager.verify import Checks
-    from packager.verify.command import allowed_words, level
-
+    allowed, level = accept.accepted(with_site=False)
+    checks = Checks(kubectls=(kubectl,), level=level, allowed=allowed, has_notes=False, runner=host().runner)
     request = PushRequest(
         package,
         parse(reference),
-        Checks(
-            kubectls=(kubectl,),
-            level=level(pod_security),
-            allowed=allowed_words(tuple(allow)),
-            has_notes=False,
-            runner=host(ctx).runner,
-        ),
+        checks,
         tags=tuple(tag),
         platform=platform,
         annotations=chosen_annotations(annotation, source, revision),
@@ -91,20 +74,15 @@ def push(
         dry_run=dry_run,
         signers=_signers(sign_key),
     )
-    pushed = push_package(request, at.access(ctx), tell=say, progress=progress)
-    if output is not None:
-        emit_output(pushed.as_json(), [pushed.pinned], output, is_bounded=False)
-    else:
-        emit(pushed.pinned)
+    pushed = push_package(request, at.access(), tell=say, progress=progress)
+    emit_output(pushed.as_json(), [pushed.pinned], output, is_bounded=False)
     _explain(pushed)
 
 
-def _signers(files: list[Path]) -> tuple[Signer, ...]:
+def _signers(files: list[Path]) -> "tuple[Signer, ...]":
     """Return the private keys in files. Raises ToolError if the extra `sign` is missing."""
     if not files:
         return ()
-    from packager.cli.signature_arguments import password_of
-
     try:
         from packager.publish.keys import signers
     except ModuleNotFoundError as error:
@@ -116,8 +94,7 @@ def _explain(pushed: PushedPackage) -> None:
     say(f"package {pushed.facts.package} {pushed.facts.digest}")
     layer = pushed.artefact.layer
     say(f"layer {layer.name} {layer.blob.digest}, {layer.blob.size:,} bytes")
-    for fingerprint in pushed.signed_by if pushed.sent is not None else ():
-        say(f"signed by {fingerprint}")
+    say(*(f"signed by {fingerprint}" for fingerprint in (pushed.signed_by if pushed.sent is not None else ())))
     if pushed.sent is None:
         say("dry run: nothing was sent")
     elif not pushed.is_new:

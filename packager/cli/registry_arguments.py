@@ -1,62 +1,38 @@
-"""Arguments and options of the verbs that use registries of packages."""
-
-from __future__ import annotations
+"""Options of the verbs that use registries of packages and check signatures. Tests: cli/test_registry_arguments.py."""
 
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from packager.base import workfolder
 from packager.base.errors import UsageError
-from packager.cli.arguments import cache_folder
+from packager.base.values import Value
+from packager.cli.arguments import cache_folder, site_path
 from packager.cli.console import progress, say, show_as
-from packager.cli.option_groups import with_options
+from packager.cli.host import host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from packager.base.limits import Limits
     from packager.publish.client import Access
     from packager.publish.load import BundleContents
+    from packager.publish.reference import PackageReference
     from packager.publish.signatures import Trust
 
 _PASSWORD_BYTES = 64 << 10
-
-PackageSource = Annotated[
-    str,
-    typer.Argument(metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG."),
-]
-PackageOrBundle = Annotated[
-    str,
-    typer.Argument(
-        metavar="PACKAGE",
-        help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG; or a file of `mlpack bundle`.",
-    ),
-]
-RemotePackage = Annotated[
-    str,
-    typer.Argument(
-        metavar="REFERENCE",
-        help="The package in a registry: oci://HOST/REPOSITORY:TAG, or @sha256:… for :TAG.",
-    ),
-]
+_KEYS = "MLPACK_KEYS"
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryOptions:
+class RegistryOptions(Value, frozen=True):
     """The options for the access to a registry."""
 
     username: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The user, with --password-stdin; by default the login of docker or podman.",
-        ),
+        typer.Option(metavar="NAME", help="The user, with --password-stdin; by default the login of docker or podman."),
     ] = None
     password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the password from stdin.")] = False
     plain_http: Annotated[
@@ -68,9 +44,8 @@ class RegistryOptions:
     ] = None
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each request to the registry.")] = False
 
-    def access(self, ctx: typer.Context) -> Access:
+    def access(self) -> "Access":
         """Return the access to registries. Raises UsageError if the options do not go together."""
-        from packager.cli.host import host
         from packager.publish.client import access
 
         if (self.username is not None) != self.password_stdin:
@@ -79,35 +54,54 @@ class RegistryOptions:
         if self.username is not None:
             password = sys.stdin.buffer.read(_PASSWORD_BYTES).decode(errors="replace")
             user = self.username, password.rstrip("\r\n")
+        show = (lambda line: say(f"+ {line}")) if self.verbose else (lambda _: None)
         return access(
             os.environ,
             user,
             plain_http=self.plain_http,
             ca_file=self.ca_file,
-            show=self._show,
+            show=show,
             tell=say,
-            runner=host(ctx).runner,
+            runner=host().runner,
         )
 
-    def _show(self, line: str) -> None:
-        if self.verbose:
-            say(f"+ {line}")
+
+class SignatureOptions(Value, frozen=True):
+    """The options that name trusted keys."""
+
+    key: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Require a signature by this public key. Repeatable: one of them suffices."),
+    ] = None
+    require_signature: Annotated[
+        bool,
+        typer.Option(
+            "--require-signature", help="Require a signature by a key of MLPACK_KEYS or ~/.config/mlpack/keys/*.pub."
+        ),
+    ] = False
+
+    def trust(self) -> "Trust":
+        """Return the trusted keys."""
+        from packager.publish.signatures import trust
+
+        usual = [Path(path) for path in os.environ.get(_KEYS, "").split(os.pathsep) if path]
+        folder = site_path().with_name("keys")
+        usual += [folder] if folder.is_dir() else []
+        return trust(self.key or [], usual, is_required=self.require_signature)
 
 
-with_registry = with_options("at", RegistryOptions)
-"""Gives a verb the options for the access to a registry: they are passed together, as `at`."""
+def is_remote(package: Path | str) -> bool:
+    """Return whether a package is named by a reference `oci://…`; as a path, it has one slash less."""
+    return str(package).startswith("oci:/")
 
 
-_REFERENCE = "oci:/"
-"""The beginning of a reference as a path, which has joined the slashes of `oci://`."""
+def _reference(package: Path | str) -> "PackageReference":
+    from packager.publish.reference import parse
+
+    return parse(f"oci://{str(package).removeprefix('oci:').lstrip('/')}")
 
 
-def is_remote(package: Path) -> bool:
-    """Return whether a path is a reference `oci://…`."""
-    return str(package).startswith(_REFERENCE)
-
-
-def local_package(ctx: typer.Context, package: Path, trust: Trust | None = None) -> Path:
+def local_package(package: Path, trust: "Trust | None" = None) -> Path:
     """Return the path of a package, which is pulled into the cache first if the user has named `oci://…`.
 
     Messages then name the reference, and not the path in the cache. The login of docker or podman is used. Signatures
@@ -121,11 +115,9 @@ def local_package(ctx: typer.Context, package: Path, trust: Trust | None = None)
             check_file(package, trust, tell=say)
         return package
     from packager.publish.pull import local
-    from packager.publish.reference import parse
 
-    reference = parse(f"oci://{str(package).removeprefix(_REFERENCE)}")
-    access = RegistryOptions().access(ctx)
-    path = local(reference, access, cache_folder(), tell=say, progress=progress, trust=trust)
+    reference = _reference(package)
+    path = local(reference, RegistryOptions().access(), cache_folder(), tell=say, progress=progress, trust=trust)
     show_as(path, str(reference))
     return path
 
@@ -134,26 +126,22 @@ def tag_of(package: Path) -> str | None:
     """Return the tag by which a package of a registry is named; None with a digest, and for a path."""
     if not is_remote(package):
         return None
-    from packager.publish.reference import parse
-
-    reference = parse(f"oci://{str(package).removeprefix(_REFERENCE)}")
+    reference = _reference(package)
     return None if reference.digest else reference.tag
 
 
 @contextmanager
 def package_or_bundled(
-    ctx: typer.Context, package: Path, trust: Trust, limits: Limits
-) -> Iterator[tuple[Path, BundleContents | None]]:
+    package: Path, trust: "Trust", limits: "Limits"
+) -> Iterator[tuple[Path, "BundleContents | None"]]:
     """Yield a package as `local_package` returns it; that of a bundle is unpacked until the block ends.
 
-    The second value is the bundle; None without one.
-
-    Messages then name the bundle.
+    The second value is the bundle; None without one. Messages then name the bundle.
     """
     from packager.publish.reference import is_bundle
 
     if is_remote(package) or not is_bundle(package):
-        yield local_package(ctx, package, trust), None
+        yield local_package(package, trust), None
         return
     from packager.publish import load as bundle_contents
 

@@ -1,38 +1,21 @@
 """`mlpack results`: copies OUTPUT_DIR of a deployed package into a local folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
-from packager.cli.cluster_arguments import (
-    ClusterOptions,
-    OneWorkload,
-    OverlayOption,
-    PackageToRead,
-    Worker,
-    open_target,
-    seconds,
-    with_cluster,
-)
-from packager.cli.console import OutputFormat, emit_output, say
+from packager.cli.arguments import OverlayOption, PackageToRead
+from packager.cli.cluster_arguments import ClusterOptions, OneWorkload, Worker, open_target, seconds
+from packager.cli.console import Form, Output, emit_output, say
 from packager.cli.printing import print_results
-
-if TYPE_CHECKING:
-    from packager.cluster.results import Results
-
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to copy to; created when missing.")]
+from packager.cluster.results import Results, copied, copied_by_index
 
 
-@with_cluster
 def results(
-    ctx: typer.Context,
     at: ClusterOptions,
     package: PackageToRead,
-    folder: Folder,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to copy to; created when missing.")],
     overlay: OverlayOption = None,
     workload: OneWorkload = None,
     worker: Worker = None,
@@ -47,11 +30,8 @@ def results(
     replaced, and nothing is removed; what has arrived before, by its digest, is not read again. Exit code 7 when a file
     could not be read or changed during the copy; 8 after --timeout.
     """
-    from packager.cluster.results import copied, copied_by_index
-
     patience = seconds(timeout)
-    to_cluster = at.client(ctx)
-    with open_target(ctx, package, overlay, to_cluster, workload) as target:
+    with open_target(package, overlay, at.client(), workload=workload) as target:
         has_copied = False
         for answer in copied_by_index(target, folder, patience=patience, tell=say) if worker is None else ():
             _print(answer, output)
@@ -61,10 +41,9 @@ def results(
                 _print(answer, output)
 
 
-def _print(answer: Results, output: OutputFormat | None) -> None:
-    """Print what was copied."""
+def _print(answer: Results, output: Form | None) -> None:
+    """Print what was copied. Raises ClusterError if the copy is incomplete."""
     error = print_results(answer)
-    if output is not None:
-        emit_output(answer.as_json(), [str(answer.folder)], output)
+    emit_output(answer.as_json(), [answer.folder], output, ())
     if error:
         raise error

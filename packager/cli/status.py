@@ -1,30 +1,33 @@
-"""`mlpack status`: shows the state of a deployed package and the reasons for it."""
+"""`mlpack status` and `mlpack history`: show the state of a deployed package and the reasons, and its deployments."""
 
-from __future__ import annotations
-
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from packager.base.errors import UsageError
-from packager.cli.arguments import Output  # noqa: TC001 - typer reads the annotations
-from packager.cli.cluster_arguments import ClusterOptions, OverlayOption, open_target, with_cluster
-from packager.cli.console import OutputFormat, emit, emit_output, emit_table, say
-from packager.cli.history import deployed_rows
-from packager.cli.plots import print_curves
+from packager.cli.arguments import OverlayOption, PackageToRead, runs_folder
+from packager.cli.cluster_arguments import ClusterOptions, open_target
+from packager.cli.console import Form, Output, emit, emit_output, say, table
+from packager.cli.printing import finding_lines, pod_rows, print_curves
+from packager.cli.registry_arguments import local_package
+from packager.cli.watching import report_end, warn_unseen, watch_and_record
+from packager.cluster import status as use_case
+from packager.cluster.follow import follow_all
+from packager.cluster.history import Deployment, History, deployments
+from packager.cluster.history import history as find_deployments
+from packager.cluster.status import Status
+from packager.cluster.target import Target
+from packager.kubernetes.verdict import Phase
 
 if TYPE_CHECKING:
-    from packager.cluster.status import Status
-    from packager.cluster.target import Target
     from packager.kubernetes.kubectl.client import Kubectl
 
 _EXAMPLE = '{"step": 10, "loss": 2.5}'
 
 
-@with_cluster
 def status(
-    ctx: typer.Context,
     at: ClusterOptions,
     package: Annotated[
         Path | None,
@@ -47,85 +50,125 @@ def status(
 
     Exit code 0 while all is well; 7 when it has failed, cannot run, or does not exist.
     """
-    from packager.cli.watching import report_end, warn_unseen, watch_and_record
-    from packager.kubernetes.verdict import Phase
-
     if watch and plot:
         raise UsageError("--watch and --plot cannot be combined")
-    to_cluster = at.client(ctx)
+    client = at.client()
     if package is None:
         if watch or plot or overlay:
             raise UsageError("--watch, --plot and --overlay need a package")
-        _list_all(to_cluster, output, everywhere=everywhere)
+        _list_all(client, output, everywhere=everywhere)
         return
     if everywhere:
         raise UsageError("--all-namespaces lists packages: leave out the package")
-    with open_target(ctx, package, overlay, to_cluster) as target:
+    with open_target(package, overlay, client) as target:
         if watch and output is None:
             ended, _ = watch_and_record(target)
             for one, verdict in ended:
                 report_end(one, verdict)
             return
-        answers = _answers(target, output, watch=watch, plot=plot)
+        answers = _watched(target, output or "json") if watch else _answers(target, output, plot=plot)
     for unseen in dict.fromkeys(answer.unseen for answer in answers):
         warn_unseen(unseen)
     if any(answer.verdict.phase in (Phase.FAILED, Phase.STUCK, Phase.ABSENT) for answer in answers):
         raise typer.Exit(7)
 
 
-def _answers(target: Target, output: OutputFormat | None, *, watch: bool, plot: bool) -> list[Status]:
-    """Print the state of each workload, again and again with `watch`, and return the last ones."""
-    from packager.cluster import status as use_case
-    from packager.cluster.follow import follow_all
-
-    if watch:
-        for update in follow_all(target):
-            parts = zip(target.per_workload, update.per_workload or (update,), strict=True)
-            answers = [use_case.status_from(one, part.snapshot, part.verdict) for one, part in parts]
-            emit_output(use_case.as_json(answers), [answer.workload for answer in answers], output or OutputFormat.json)
-        return answers
-    answers = [use_case.status(one, with_curves=plot) for one in target.per_workload]
-    if output is not None:
+def _watched(target: Target, output: Form) -> list[Status]:
+    """Print the state of each workload after each change, and return the last ones."""
+    for update in follow_all(target):
+        parts = zip(target.per_workload, update.per_workload or (update,), strict=True)
+        answers = [use_case.status_from(one, part.snapshot, part.verdict) for one, part in parts]
         emit_output(use_case.as_json(answers), [answer.workload for answer in answers], output)
-        return answers
-    for one, answer in zip(target.per_workload, answers, strict=True):
+    return answers
+
+
+def _answers(target: Target, output: Form | None, *, plot: bool) -> list[Status]:
+    """Print the state of each workload, and return it."""
+    answers = [use_case.status(one, with_curves=plot) for one in target.per_workload]
+    emit_output(use_case.as_json(answers), [answer.workload for answer in answers], output, ())
+    for one, answer in zip(target.per_workload, answers, strict=True) if output is None else ():
         _show(one, answer)
     return answers
 
 
-def _list_all(kubectl: Kubectl, output: OutputFormat | None, *, everywhere: bool) -> None:
-    """List what mlpack has deployed in the namespace, or in all."""
-    from packager.cluster.history import deployments
-
-    rows, unseen = deployments(kubectl, everywhere=everywhere)
-    for resource, why in unseen.items():
-        say(f"{resource} are not among these: {why}")
-    if output is not None:
-        answer = {"deployments": [row.as_json() for row in rows], "unseen": unseen}
-        emit_output(answer, [row.workload for row in rows], output)
-    elif rows:
-        emit_table(deployed_rows(rows), gap="  ")
-    else:
-        say("nothing is deployed" if everywhere else "nothing is deployed in this namespace; -A looks in all")
-
-
 def _show(target: Target, status: Status) -> None:
-    from packager.cli.progress import lines, rows
-    from packager.cluster.status import with_logs
-
-    emit(f"{status.workload}  {status.verdict.phase}: {status.verdict.summary}")
-    if status.version:
-        emit(f"version {status.version}")
-    if status.note:
-        emit(f"note: {status.note}")
-    if status.pods:
-        emit_table([("POD", "STATE", "RESTARTS"), *rows(status.pods)], gap="  ")
-    for item in status.beside:
-        emit(f"{item.shown}  {item.state}")
+    lines = [f"{status.workload}  {status.verdict.phase}: {status.verdict.summary}"]
+    lines += [f"version {status.version}"] if status.version else []
+    lines += [f"note: {status.note}"] if status.note else []
+    lines += table(pod_rows(status.pods)) if status.pods else []
+    lines += [f"{item.shown}  {item.state}" for item in status.beside]
+    emit(*lines)
     for finding in status.verdict.findings:
-        for line in lines(with_logs(target, finding)):
-            emit(line)
+        emit(*finding_lines(use_case.with_logs(target, finding)))
     if status.curves:
         print_curves(status.curves)
     elif status.curves is not None:
         say(f"no numbers in the log of {status.workload}: expected lines of JSON with a step, such as {_EXAMPLE}")
+
+
+def _list_all(kubectl: "Kubectl", output: Form | None, *, everywhere: bool) -> None:
+    """List what mlpack has deployed in the namespace, or in all."""
+    rows, unseen = deployments(kubectl, everywhere=everywhere)
+    say(*(f"{resource} are not among these: {why}" for resource, why in unseen.items()))
+    answer = {"deployments": [row.as_json() for row in rows], "unseen": unseen}
+    emit_output(answer, [row.workload for row in rows], output, _deployed(rows))
+    if not rows and output is None:
+        say("nothing is deployed" if everywhere else "nothing is deployed in this namespace; -A looks in all")
+
+
+def history(
+    at: ClusterOptions,
+    package: PackageToRead,
+    everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Look in every namespace.")] = False,
+    results: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="The folder of runs that deploy --results has recorded. Other runs are kept in MLPACK_RUNS.",
+        ),
+    ] = Path("results"),
+    output: Output = None,
+) -> None:
+    """List the deployments of a package: when, by whom, and whether of this build; and its recorded runs.
+
+    Recorded runs are listed also if the cluster does not answer, before that error.
+    """
+    client = at.client()
+    kept = runs_folder()
+    records = (results, kept) if kept else (results,)
+    answer = find_deployments(client, local_package(package), everywhere=everywhere, records=records)
+    if output is None:
+        say(*(f"{resource} are not among these: {why}" for resource, why in answer.unseen.items()))
+    lines = [*_deployed(answer.deployments, answer.digest), *_recorded(answer)]
+    emit_output(answer.as_json(), [item.workload for item in answer.deployments], output, lines)
+    if answer.error is not None:
+        raise answer.error
+    if not answer.deployments and output is None:
+        say(f"nothing of {answer.package} is deployed")
+
+
+def _deployed(deployments: Sequence[Deployment], digest: str | None = None) -> list[str]:
+    """Return the lines of a table, if there is a row; `digest` is that of the build that the user named."""
+    rows: list[tuple[str, ...]] = [("DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY")]
+    for item in deployments:
+        when = item.created.astimezone().strftime("%Y-%m-%d %H:%M")
+        build = _build(item.digest, item.version, digest)
+        rows.append((when, item.namespace, item.workload, item.ended or "-", build, item.deployed_by or "-"))
+    return [*table(rows)] if deployments else []
+
+
+def _recorded(answer: History) -> list[str]:
+    """Return the lines of a table of recorded runs, if there is one."""
+    rows: list[tuple[str, ...]] = [("CREATED", "WORKLOAD", "ENDED", "BUILD", "RECORD")]
+    for run in answer.records:
+        build = _build(run.digest, run.version, answer.digest)
+        rows.append((run.created, run.workload, run.phase, build, str(run.folder)))
+    return [*table(rows)] if answer.records else []
+
+
+def _build(digest: str | None, version: str | None, named: str | None) -> str:
+    """Return a build in words, and whether it is the one that the user named."""
+    if digest is None:
+        return "applied by kubectl"
+    shown = f"{version} " if version else ""
+    return shown + digest.removeprefix("sha256:")[:12] + (" (this one)" if digest == named else "")

@@ -1,38 +1,68 @@
-"""`mlpack task templates|definitions`: shows, registers and removes them. Tests: cli/test_task.py."""
+"""The commands of `mlpack task templates|definitions`: shows, registers and removes them. Tests: cli/test_task.py."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from packager.base.errors import UsageError
-from packager.cli.arguments import Output, content_of
-from packager.cli.asking import confirm_deletion
-from packager.cli.cluster_arguments import Yes
-from packager.cli.console import OutputFormat, emit, emit_json, emit_output, emit_table, say
-from packager.cli.task_arguments import ServerOptions, with_server
+from packager.base.errors import TimedOutError, UsageError, unreadable
+from packager.base.rest import RestServer
+from packager.base.rest import server as connect
+from packager.base.values import Value
+from packager.base.yamlio import MAX_BYTES
+from packager.cli.arguments import Yes, content_of
+from packager.cli.asking import confirm_deletion, limited
+from packager.cli.cluster_arguments import seconds
+from packager.cli.commands import command
+from packager.cli.console import Form, Output, emit, emit_json, emit_output, say, table
+from packager.tasks import registry as use_case
+from packager.tasks.registry import Kind, Registered
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+_MAX_TOKEN_FILE = 16 << 10
 
-    from packager.base.rest import RestServer
-    from packager.tasks.registry import Kind, Registered
 
-Revision = Annotated[int | None, typer.Option(metavar="N", min=1, max=1_000_000_000, help="An earlier revision.")]
-File = Annotated[
-    str,
-    typer.Option(
-        "-f",
-        "--file",
-        metavar="FILE",
-        help="What to register: YAML, perhaps in several documents, or JSON; - for stdin.",
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Register nothing; check it, and say what would be done.")]
-Template = Annotated[str, typer.Argument(metavar="NAME", help="The template.")]
-Definition = Annotated[str, typer.Argument(metavar="NAME", help="The definition.")]
+class ServerOptions(Value, frozen=True):
+    """The options that name the server. Without a token file, the token is in the environment."""
+
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="URL", envvar="MLPACK_SERVER", help="The address of the server.")
+    ] = None
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file with the token; by default $MLPACK_TOKEN.")
+    ] = None
+    insecure: Annotated[bool, typer.Option("--insecure", help="Send the token over http to another machine.")] = False
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How long to wait at most; by default 1m for the server, and without limit for a log or the end of a"
+            " job.",
+        ),
+    ] = None
+
+    @contextmanager
+    def connected(self, limit: str | None = None) -> Iterator[RestServer]:
+        """Give a client of the server, whose requests end after `limit`, --timeout or a minute."""
+        if not self.server:
+            raise UsageError("a server is missing: --server URL, or MLPACK_SERVER in the environment")
+        limit = limit or self.timeout or "1m"
+        shown = self.server.rpartition("@")[2]
+        error = TimedOutError(f"{shown} has not answered after {limit}", hint="--timeout waits longer")
+        with limited(seconds(limit), error):
+            yield connect(self.server, self._token(), is_insecure=self.insecure)
+
+    def _token(self) -> str | None:
+        if self.token_file is None:
+            return os.environ.get("MLPACK_TOKEN") or None
+        try:
+            with self.token_file.open("rb") as stream:
+                return stream.read(_MAX_TOKEN_FILE).decode(errors="replace").strip()
+        except OSError as error:
+            raise unreadable(self.token_file, error) from None
 
 
 class _ShowsByDefault(TyperGroup):
@@ -45,145 +75,110 @@ class _ShowsByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def add_to(group: typer.Typer) -> None:
-    """Add the verbs to the group of `mlpack task`."""
-    templates = typer.Typer(help="Show, register and remove task templates.", cls=_ShowsByDefault)
-    for name, verb in (("show", show_templates), ("apply", apply_templates), ("delete", delete_template)):
-        templates.command(name=name)(verb)
-    group.add_typer(templates, name="templates")
-    definitions = typer.Typer(help="Show, register and remove task definitions.", cls=_ShowsByDefault)
-    for name, verb in (("show", show_definitions), ("apply", apply_definitions), ("delete", delete_definition)):
-        definitions.command(name=name)(verb)
-    group.add_typer(definitions, name="definitions")
-    group.command()(schema)
+def _group(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = "") -> typer.Typer:
+    """Return the commands for templates or definitions; the texts are added to their help."""
+    one = kind.removesuffix("s")
 
+    def show(
+        at: ServerOptions,
+        name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One {one}; by default all.")] = None,
+        revision: Annotated[
+            int | None, typer.Option(metavar="N", min=1, max=1_000_000_000, help="An earlier revision.")
+        ] = None,
+        output: Output = None,
+    ) -> None:
+        if revision is not None and name is None:
+            raise UsageError(f"--revision needs the name of one of the {kind}")
+        with at.connected() as to:
+            _show(kind, name, use_case.registered(to, kind, name, revision), output)
 
-@with_server
-def show_templates(
-    at: ServerOptions,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One template; by default all.")] = None,
-    revision: Revision = None,
-    output: Output = None,
-) -> None:
-    """List the task templates, or show one. `show` can be left out."""
-    with at.connected() as to:
-        _show(to, "templates", name, revision, output)
+    def apply(
+        at: ServerOptions,
+        file: Annotated[
+            str,
+            typer.Option(
+                "-f",
+                "--file",
+                metavar="FILE",
+                help="What to register: YAML, perhaps in several documents, or JSON; - for stdin.",
+            ),
+        ],
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Register nothing; check it, and say what would be done.")
+        ] = False,
+        output: Output = None,
+    ) -> None:
+        _apply(at, kind, file, output, send=use_case.trial if dry_run else use_case.apply)
 
+    def delete(
+        at: ServerOptions, name: Annotated[str, typer.Argument(metavar="NAME", help=f"The {one}.")], yes: Yes = False
+    ) -> None:
+        if not yes:
+            confirm_deletion(f"Delete {one}/{name}?")
+        with at.connected() as to:
+            use_case.delete(to, kind, name)
+        say(f"{one}/{name} deleted")
 
-@with_server
-def apply_templates(at: ServerOptions, file: File, dry_run: DryRun = False, output: Output = None) -> None:
-    """Register templates, or their next revisions where they differ from the registered ones.
+    group = typer.Typer(help=f"Show, register and remove task {kind}.", cls=_ShowsByDefault)
+    show.__doc__ = f"List the task {kind}, or show one{shown}. `show` can be left out."
+    apply.__doc__ = f"""Register {kind}, or their next revisions where they differ from the registered ones.
 
-    A file has the keys of POST /v1/templates, or is what `-o yaml` has printed of a template, edited.
+    A file has the keys of POST /v1/{kind}, or is what `-o yaml` has printed of a {one}, edited.{applied}
     """
-    _apply(at, "templates", file, output, is_trial=dry_run)
+    delete.__doc__ = f"Remove a {one}{deleted}. Jobs that were made with it stay."
+    for verb in (show, apply, delete):
+        group.command()(command(verb))
+    return group
 
 
-@with_server
-def delete_template(at: ServerOptions, name: Template, yes: Yes = False) -> None:
-    """Remove a template that no definition uses. Jobs that were made with it stay."""
-    _delete(at, "templates", name, is_sure=yes)
+def _show(kind: Kind, name: str | None, answer: Any, output: Form | None) -> None:
+    items: list[dict[str, Any]] = answer if isinstance(answer, list) else [answer]
+    if output is not None or name is not None:
+        names = [str(item.get("name")) for item in items]
+        emit_output(answer, names, output or "yaml", is_bounded=False)
+        return
+    has_template = kind == "definitions"
+    rows = [("NAME", "REVISION", *(("TEMPLATE",) if has_template else ()), "DESCRIPTION")]
+    for item in items:
+        description = str(item.get("description") or "-").split("\n")[0]
+        template = (str(item.get("task_template_name")),) if has_template else ()
+        rows.append((str(item.get("name")), str(item.get("revision")), *template, description))
+    if not items:
+        say(f"no {kind}")
+    emit(*(table(rows) if items else ()))
 
 
-@with_server
-def show_definitions(
-    at: ServerOptions,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One definition; by default all.")] = None,
-    revision: Revision = None,
-    output: Output = None,
-) -> None:
-    """List the task definitions, or show one: which values it takes, and an example. `show` can be left out."""
-    with at.connected() as to:
-        _show(to, "definitions", name, revision, output)
+def _apply(at: ServerOptions, kind: Kind, file: str, output: Form | None, *, send: Callable[..., Registered]) -> None:
+    done: list[Registered] = []
+    for source in use_case.registrations(kind, content_of(file, MAX_BYTES)):
+        with at.connected() as to:
+            applied = send(to, kind, source)
+        say(*(f"warning: {applied.name}: {warning}" for warning in applied.warnings))
+        say(*(f"warning: {problem}" for problem in applied.problems))
+        done.append(applied)
+        if output is None:
+            outcome: str = applied.outcome
+            if outcome != "unchanged":
+                is_trial = send is use_case.trial
+                outcome = f"would be {outcome}" if is_trial else f"{outcome}: revision {applied.answer.get('revision')}"
+            emit(f"{kind.removesuffix('s')}/{applied.name} {outcome}")
+    answers = [applied.answer for applied in done]
+    names = [applied.name for applied in done]
+    emit_output(answers if len(answers) > 1 else answers[0], names, output, (), is_bounded=False)
 
 
-@with_server
-def apply_definitions(at: ServerOptions, file: File, dry_run: DryRun = False, output: Output = None) -> None:
-    """Register definitions, or their next revisions where they differ from the registered ones.
-
-    A file has the keys of POST /v1/definitions, or is what `-o yaml` has printed of a definition, edited. Each example
-    is filled in as a trial.
-    """
-    _apply(at, "definitions", file, output, is_trial=dry_run)
-
-
-@with_server
-def delete_definition(at: ServerOptions, name: Definition, yes: Yes = False) -> None:
-    """Remove a definition. Jobs that were made with it stay."""
-    _delete(at, "definitions", name, is_sure=yes)
-
-
-@with_server
 def schema(
     at: ServerOptions,
     definition: Annotated[str, typer.Argument(metavar="DEFINITION", help="The definition.")],
 ) -> None:
     """Print the JSON Schema of the values that a definition takes."""
-    from packager.tasks.registry import schema as ask_schema
-
     with at.connected() as to:
-        emit_json(ask_schema(to, definition), is_bounded=False)
+        emit_json(use_case.schema(to, definition), is_bounded=False)
 
 
-def _show(to: RestServer, kind: Kind, name: str | None, revision: int | None, output: OutputFormat | None) -> None:
-    from packager.tasks.registry import registered
-
-    if revision is not None and name is None:
-        raise UsageError(f"--revision needs the name of one of the {kind}")
-    answer: Any = registered(to, kind, name, revision)
-    items: Sequence[dict[str, Any]] = answer if isinstance(answer, list) else [answer]
-    if output is not None or name is not None:
-        emit_output(answer, [str(item.get("name")) for item in items], output or OutputFormat.yaml, is_bounded=False)
-    elif items:
-        over = kind == "definitions"
-        rows = [("NAME", "REVISION", *(("TEMPLATE",) if over else ()), "DESCRIPTION")]
-        for item in items:
-            description = str(item.get("description") or "-").split("\n")[0]
-            template = (str(item.get("task_template_name")),) if over else ()
-            rows.append((str(item.get("name")), str(item.get("revision")), *template, description))
-        emit_table(rows, gap="  ")
-    else:
-        say(f"no {kind}")
-
-
-def _apply(at: ServerOptions, kind: Kind, file: str, output: OutputFormat | None, *, is_trial: bool) -> None:
-    from packager.base.yamlio import MAX_BYTES
-    from packager.tasks import registry as use_case
-
-    sources = use_case.registrations(kind, content_of(file, MAX_BYTES))
-    done: list[Registered] = []
-    for source in sources:
-        with at.connected() as to:
-            applied = use_case.trial(to, kind, source) if is_trial else use_case.apply(to, kind, source)
-        for warning in applied.warnings:
-            say(f"warning: {applied.name}: {warning}")
-        for problem in applied.problems:
-            say(f"warning: {problem}")
-        done.append(applied)
-        if output is None:
-            emit(_outcome(kind, applied, is_trial=is_trial))
-    answers = [applied.answer for applied in done]
-    if output is not None:
-        emit_output(
-            answers if len(answers) > 1 else answers[0], [applied.name for applied in done], output, is_bounded=False
-        )
-
-
-def _outcome(kind: Kind, applied: Registered, *, is_trial: bool) -> str:
-    what = f"{kind.removesuffix('s')}/{applied.name}"
-    if applied.outcome == "unchanged":
-        return f"{what} unchanged"
-    if is_trial:
-        return f"{what} would be {applied.outcome}"
-    return f"{what} {applied.outcome}: revision {applied.answer.get('revision')}"
-
-
-def _delete(at: ServerOptions, kind: Kind, name: str, *, is_sure: bool) -> None:
-    from packager.tasks.registry import delete
-
-    what = f"{kind.removesuffix('s')}/{name}"
-    if not is_sure:
-        confirm_deletion(f"Delete {what}?")
-    with at.connected() as to:
-        delete(to, kind, name)
-    say(f"{what} deleted")
+TEMPLATES = _group("templates", deleted=" that no definition uses")
+DEFINITIONS = _group(
+    "definitions",
+    shown=": which values it takes, and an example",
+    applied=" Each example\n    is filled in as a trial.",
+)

@@ -1,25 +1,20 @@
 """`mlpack upgrade`: replaces a package's folder by a newer build, and keeps the edits."""
 
-from __future__ import annotations
-
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from packager.cli.arguments import Output  # noqa: TC001
-from packager.cli.cluster_arguments import PodSecurity, Program  # noqa: TC001
-from packager.cli.console import OutputFormat, emit_data, emit_output, say
+from packager.cli.arguments import PodSecurity, Program, Theirs, Yours
+from packager.cli.console import Form, Output, emit_data, emit_output, say
 from packager.cli.host import host
-from packager.cli.signature_arguments import SignatureOptions, with_signatures
+from packager.cli.registry_arguments import SignatureOptions, local_package
+from packager.configure import upgrade as use_case
+from packager.configure.upgrade import PreparedUpgrade
+from packager.verify.command import level
 
-if TYPE_CHECKING:
-    from packager.configure.upgrade import PreparedUpgrade
 
-
-@with_signatures
 def upgrade(
-    ctx: typer.Context,
     signatures: SignatureOptions,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a package, with its edits.")],
     newer: Annotated[
@@ -28,14 +23,8 @@ def upgrade(
             metavar="NEW", help="A newer build of the package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG."
         ),
     ],
-    yours: Annotated[
-        list[str],
-        typer.Option(metavar="FILE", help="Keep your version where this file conflicts. Repeatable."),
-    ] = [],  # noqa: B006 - typer copies it
-    theirs: Annotated[
-        list[str],
-        typer.Option(metavar="FILE", help="Take the new version where this file conflicts. Repeatable."),
-    ] = [],  # noqa: B006
+    yours: Yours = [],
+    theirs: Theirs = [],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the result.")] = False,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Do not render and verify the result before it is written.")
@@ -50,15 +39,11 @@ def upgrade(
     place, it names the file and the line, changes nothing and ends with 9. A new package that needs a weaker Pod
     Security level than the present one needs --pod-security LEVEL. Prints the paths of changed files.
     """
-    from packager.cli.registry_arguments import local_package
-    from packager.configure import upgrade as use_case
-    from packager.verify.command import level
-
-    newer = local_package(ctx, newer, signatures.trust())
+    newer = local_package(newer, signatures.trust())
 
     def verify(prepared: PreparedUpgrade, result: Path) -> None:
         if not no_verify:
-            for fact in use_case.check(prepared, result, kubectl, host(ctx).runner, level(pod_security)):
+            for fact in use_case.check(prepared, result, kubectl, host().runner, level(pod_security)):
                 say(f"new: {fact}")
 
     with use_case.prepared(folder, newer, yours=yours, theirs=theirs) as prepared:
@@ -71,7 +56,7 @@ def upgrade(
                 emit_data(path)
 
 
-def _show(prepared: PreparedUpgrade, output: OutputFormat | None) -> None:
+def _show(prepared: PreparedUpgrade, output: Form | None) -> None:
     if output is not None:
         emit_output(prepared.as_json(), [file.path for file in prepared.files], output, is_bounded=False)
         return
@@ -83,9 +68,6 @@ def _show(prepared: PreparedUpgrade, output: OutputFormat | None) -> None:
         deleted = " (you deleted it)" if file.action == "kept" and file.mode is None else ""
         unexpected = " (not meant to be edited)" if file.path in prepared.unexpected else ""
         say(f"{file.action:8} {file.path}{deleted}{unexpected}")
-    for problem in prepared.problems(prepared.decided):
-        say(f"decided: {problem}")
-    for name in prepared.new_keys:
-        say(f"new value: {name}")
-    for name in prepared.new_options:
-        say(f"new option: {name}")
+    say(*(f"decided: {problem}" for problem in prepared.problems(prepared.decided)))
+    say(*(f"new value: {name}" for name in prepared.new_keys))
+    say(*(f"new option: {name}" for name in prepared.new_options))

@@ -4,49 +4,46 @@ A verb's module imports the types of its options, and typer reads its whole sign
 longer than building a package.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_group
 
-from packager.cli.console import be_quiet
+from packager.cli.console import state
 from packager.cli.examples import as_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Verb(NamedTuple):
     """The module below packager.cli that contains a verb, and the verb's line in `mlpack --help`.
 
-    The module has a function of the verb's name, or a function `register` for a verb with another name, or for a group.
+    The module has a function of the verb's name, or of the one given here; or a group of commands called GROUP.
     """
 
     module: str
     summary: str
+    function: str = ""
 
 
 GROUPS = {
     "Make a package": {
-        "init": Verb("init", "Create a folder with a commented spec, ready to build."),
-        "list": Verb("models", "List the models, their variants and aliases."),
+        "init": Verb("models", "Create a folder with a commented spec, ready to build."),
+        "list": Verb("models", "List the models, their variants and aliases.", "list_models"),
         "show": Verb("models", "Show a model: its variants, overlays and parameters."),
-        "lint": Verb("lint", "Check specs, and print one line for each problem."),
+        "lint": Verb("models", "Check specs, and print one line for each problem."),
         "build": Verb("build", "Build the package of a model: a tarball for kubectl alone."),
         "render": Verb("render", "Print the manifests of one overlay, as kubectl renders."),
         "import": Verb("importing", "Make a model of a workload of another system."),
-        "schema": Verb("schema", "Print the JSON Schema of specs."),
+        "schema": Verb("others", "Print the JSON Schema of specs."),
         "image": Verb("image", "Build or push a package's image."),
     },
     "Use a package": {
         "verify": Verb("verify", "Check a package, and print one line for each finding."),
         "configure": Verb("configure", "Set where a package is and which user runs it."),
-        "options": Verb("options", "List the options that fit a package, and what they read."),
+        "options": Verb("configure", "List the options that fit a package, and what they read."),
         "diff": Verb("diff", "Show what was edited in a package since it was built."),
         "upgrade": Verb("upgrade", "Upgrade a package to a newer build and keep its edits."),
         "overlay": Verb("overlay", "Write an overlay of your own outside of a package."),
@@ -62,7 +59,7 @@ GROUPS = {
         "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
         "results": Verb("results", "Copy what a package has written to a local folder."),
         "workspace": Verb("workspace", "Copy files to and from a package's storage."),
-        "history": Verb("history", "List the deployments of a package."),
+        "history": Verb("status", "List the deployments of a package."),
         "delete": Verb("delete", "Delete what a package has applied."),
         "operator": Verb("operator", "Install or look at an operator that workloads need."),
     },
@@ -72,15 +69,15 @@ GROUPS = {
         "inspect": Verb("inspect", "Describe a package in a registry without pulling it."),
         "key": Verb("key", "Make the keys that sign packages."),
         "bundle": Verb("bundle", "Write a package with its images into one file."),
-        "load": Verb("load", "Store a bundle in a registry."),
+        "load": Verb("bundle", "Store a bundle in a registry."),
     },
     "Task service": {
         "task": Verb("task", "Create and follow the jobs of a task service."),
         "serve": Verb("serve", "Serve the REST API of the task service."),
     },
     "Others": {
-        "completion": Verb("completion", "Print the completion script of a shell."),
-        "version": Verb("version", "Print the version of mlpack."),
+        "completion": Verb("others", "Print the completion script of a shell."),
+        "version": Verb("others", "Print the version of mlpack."),
     },
 }
 """Every verb, by what a person does, in the order of `mlpack --help`."""
@@ -94,8 +91,7 @@ class Verbs(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         stand_ins = {name: TyperCommand(name, help=verb.summary) for name, verb in VERBS.items()}
         super().__init__(**{**attributes, "commands": stand_ins})
-
-        self.params.append(_quiet(_QUIET))
+        self.params.append(_quiet())
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """Write the verbs of each group in a section of its own."""
@@ -131,17 +127,19 @@ def _with_side_of_dry_run(command: Any, arguments: list[str]) -> list[str]:
 
 def load(name: str) -> TyperCommand:
     """Import the verb `name` and return its command."""
+    from packager.cli.commands import command as make_command
+
     app = typer.Typer(rich_markup_mode=None)
     module = import_module(f"packager.cli.{VERBS[name].module}")
-    if hasattr(module, "register"):
-        module.register(app)
+    if hasattr(module, "GROUP"):
+        app.add_typer(module.GROUP, name=name)
     else:
-        app.command()(getattr(module, name))
+        app.command(name)(make_command(getattr(module, VERBS[name].function or name)))
     command = cast("TyperCommand", get_group(app).commands[name])
     command.epilog = as_text(name)
     for full_name, subcommand in leaves(name, command):
         subcommand.short_help = _first_clause(subcommand.help or "")  # in the list of a group, which cuts longer texts
-        subcommand.params.append(_quiet(_QUIET))
+        subcommand.params.append(_quiet())
         subcommand.epilog = as_text(full_name)
     return command
 
@@ -161,18 +159,14 @@ def leaves(name: str, command: TyperCommand) -> Iterator[tuple[str, TyperCommand
         yield from leaves(f"{name} {step}", subcommand)
 
 
-_QUIET = ["-q", "--quiet"]
-
-
-def _quiet(names: list[str]) -> TyperOption:
+def _quiet() -> TyperOption:
     """Return the option that mlpack and every verb has."""
 
     def take(_context: Any, _option: Any, is_asked: bool) -> None:
-        if is_asked:
-            be_quiet()
+        state.is_quiet = state.is_quiet or bool(is_asked)
 
     return TyperOption(
-        param_decls=names,
+        param_decls=["-q", "--quiet"],
         is_flag=True,
         expose_value=False,
         callback=take,

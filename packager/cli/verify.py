@@ -1,34 +1,26 @@
 """`mlpack verify`: checks whether a package can be trusted to run. Tests: verify/test_verify.py."""
 
-from __future__ import annotations
-
-import dataclasses
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from packager.base.errors import UsageError
 from packager.base.limits import DEFAULT, Limits
-from packager.cli.arguments import Output, cache_folder, folders, with_site
-from packager.cli.cluster_arguments import (
-    Allow,
-    ClusterOptions,
-    Expect,
-    PodSecurity,
-)
-from packager.cli.console import emit, emit_output, progress, say
-from packager.cli.option_groups import with_options
-from packager.cli.registry_arguments import PackageOrBundle  # noqa: TC001 - typer reads the annotations
-from packager.cli.signature_arguments import SignatureOptions, with_signatures
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from packager.verify.command import Further
-    from packager.verify.report import Report, Security
+from packager.base.quantity import parse as parse_quantity
+from packager.base.values import replace
+from packager.cli.arguments import AcceptOptions, Expect, PackageOrBundle, cache_folder, folders
+from packager.cli.cluster_arguments import ClusterOptions
+from packager.cli.console import Output, emit_output, progress, say
+from packager.cli.host import host
+from packager.cli.registry_arguments import SignatureOptions, package_or_bundled, tag_of
+from packager.verify import Checks
+from packager.verify.command import Further, expected_digest, kubernetes_versions
+from packager.verify.command import verify as judge
+from packager.verify.report import Report, Security
 
 _MOST_FILES = 200 * DEFAULT.files
 """Python cannot count the entries of a folder beyond sys.maxsize."""
@@ -36,30 +28,23 @@ _MOST_FILES = 200 * DEFAULT.files
 _MOST_EDITED = 500
 """How many edited files are listed."""
 
-Kubectls = Annotated[
-    list[str],
-    typer.Option(
-        metavar="PATH",
-        envvar="KUBECTL",
-        help="The kubectl that renders; several must give the same output. Repeatable.",
-    ),
-]
-KubernetesVersions = Annotated[
-    list[str], typer.Option(metavar="1.N", help="Check against this version of Kubernetes only. Repeatable.")
-]
 
-
-@with_options("at", ClusterOptions, without=("kubectl", "verbose"))
-@with_signatures
 def verify(
-    ctx: typer.Context,
-    at: ClusterOptions,
+    accept: AcceptOptions,
     signatures: SignatureOptions,
+    at: ClusterOptions,
     package: PackageOrBundle,
-    kubectl: Kubectls = ["kubectl"],  # noqa: B006 - typer copies it
-    kubernetes_version: KubernetesVersions = [],  # noqa: B006
-    pod_security: PodSecurity = None,
-    allow: Allow = [],  # noqa: B006
+    kubectl: Annotated[
+        list[str],
+        typer.Option(
+            metavar="PATH",
+            envvar="KUBECTL",
+            help="The kubectl that renders; several must give the same output. Repeatable.",
+        ),
+    ] = ["kubectl"],
+    kubernetes_version: Annotated[
+        list[str], typer.Option(metavar="1.N", help="Check against this version of Kubernetes only. Repeatable.")
+    ] = [],
     expect: Expect = None,
     require_locked: Annotated[
         bool, typer.Option("--require-locked", help="Refuse images that are named by a tag, which may move.")
@@ -89,32 +74,25 @@ def verify(
     Of a bundle, the layout and all digests are checked first, then the signature, and the package in it.
     Exit code 5 when something is wrong, 6 when nothing is wrong but something could not be checked.
     """
-    from packager.cli.host import host
-    from packager.cli.registry_arguments import package_or_bundled, tag_of
-    from packager.verify import Checks
-    from packager.verify.command import allowed_words, expected_digest, level
-    from packager.verify.command import verify as judge
-
     if (at.context or at.namespace or at.kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
-    limits = _limits(max_size, max_files, max_ratio)
-    cluster = dataclasses.replace(at, kubectl=kubectl[0]).client(ctx) if server else None
+    limits = Limits(_size(max_size), max_files, max_ratio)
+    allowed, level = accept.accepted()
     checks = Checks(
         kubectls=tuple(dict.fromkeys(kubectl)),
-        kubernetes=versions(kubernetes_version),
-        level=level(pod_security),
-        server=cluster,
+        kubernetes=_versions(kubernetes_version),
+        level=level,
+        server=replace(at, kubectl=kubectl[0]).client() if server else None,
         limits=limits,
-        allowed=allowed_words(with_site(allow)),
+        allowed=allowed,
         namespace=at.namespace,
         expected=expected_digest(expect),
         must_be_locked=require_locked,
-        runner=host(ctx).runner,
+        runner=host().runner,
     )
-    trust = signatures.trust()
     further: list[Further] = []
     tag = tag_of(Path(package))
-    with package_or_bundled(ctx, Path(package), trust, limits) as (local, bundle):
+    with package_or_bundled(Path(package), signatures.trust(), limits) as (local, bundle):
         if rebuild is not None:
             from packager.builder.rebuild import RebuildRequest
             from packager.builder.rebuild import rebuild as build_again
@@ -127,14 +105,8 @@ def verify(
             tag = bundle.package.tag
             further.append(lambda report: compared(bundle, report))
         report = judge(local, checks, further, tag)
-    if output is not None:
-        emit_output(report.as_json(), [report.package], output)
-    else:
-        for problem in report.problems:
-            emit(str(problem))
-    for line in report.proofs:
-        say(line)
-    _explain(report, verbose=verbose)
+    emit_output(report.as_json(), [report.package], output, map(str, report.problems))
+    say(*(*report.proofs, *_explanation(report, verbose=verbose)))
     if expect is not None and not report.problems:
         whole = "as it was sealed, without edits" if expect == report.digest else "as received, with its edits"
         say(f"{report.package} has the expected digest, {whole}")
@@ -145,54 +117,40 @@ def verify(
         raise typer.Exit(report.exit_code)
 
 
-def _show_edits(report: Report) -> None:
-    """Print each edited line, below its file."""
+def _explanation(report: Report, *, verbose: bool) -> Iterator[str]:
+    """Yield each edited line, below its file; then the notes, and what was checked."""
     for file in report.edits[:_MOST_EDITED]:
-        say(f"edited: {file}")
-        for change in report.changes:
-            if change.file == file:
-                say(f"  {change}")
+        yield f"edited: {file}"
+        yield from (f"  {change}" for change in report.changes if change.file == file)
     if len(report.edits) > _MOST_EDITED:
-        say(f"edited: {len(report.edits) - _MOST_EDITED:,} more files")
-
-
-def _explain(report: Report, *, verbose: bool) -> None:
-    _show_edits(report)
-    for note in report.notes:
-        say(f"note: {note}")
-    for reason in report.unchecked:
-        say(f"not checked: {reason}")
+        yield f"edited: {len(report.edits) - _MOST_EDITED:,} more files"
+    yield from (f"note: {note}" for note in report.notes)
+    yield from (f"not checked: {reason}" for reason in report.unchecked)
     if verbose:
-        _explain_checks(report)
+        yield from _checked(report)
     elif report.version:
-        say(f"{report.package} {report.version}")
+        yield f"{report.package} {report.version}"
 
 
-def _explain_checks(report: Report) -> None:
-    say(" ".join(filter(None, (report.package, report.version, report.digest))))
+def _checked(report: Report) -> Iterator[str]:
+    yield " ".join(filter(None, (report.package, report.version, report.digest)))
     if report.edits and report.received:
-        say(f"{report.package} {report.received} as received, with the edits above")
+        yield f"{report.package} {report.received} as received, with the edits above"
     kubernetes = report.kubernetes
     span = f"{kubernetes[0]} to {kubernetes[-1]}" if len(kubernetes) > 2 else " and ".join(kubernetes)
-    say(f"rendered by {', '.join(report.kubectls)}; schemas and levels of Kubernetes {span}")
+    yield f"rendered by {', '.join(report.kubectls)}; schemas and levels of Kubernetes {span}"
     for security in report.security:
-        say(f"{security.overlay} creates {_made(report, security.overlay)}")
+        yield f"{security.overlay} creates {_made(report, security.overlay)}"
     for overlay, images in report.images.items():
-        if locked := _locked(images):
-            say(f"{overlay}: {locked}")
+        by_tag = [image for image in images if "@sha256:" not in image]
+        if len(by_tag) < len(images):
+            how = f", but for {', '.join(by_tag)}" if by_tag else " by digest"
+            yield f"{overlay}: images locked{how}"
     for security in report.security:
-        say(f"{security.overlay}: Pod Security {_levels(security)}")
+        yield f"{security.overlay}: Pod Security {_levels(security)}"
         for field in security.exceeded:
             file, line, column = field.place
-            say(f"  {file}:{line}:{column}: {field.manifest}: {field.field}: {field.reason}")
-
-
-def _locked(images: Sequence[str]) -> str:
-    """Return a message about the images of an overlay that are named by digests; empty without any."""
-    by_tag = [image for image in images if "@sha256:" not in image]
-    if len(by_tag) == len(images):
-        return ""
-    return f"images locked, but for {', '.join(by_tag)}" if by_tag else "images locked by digest"
+            yield f"  {file}:{line}:{column}: {field.manifest}: {field.field}: {field.reason}"
 
 
 def _levels(security: Security) -> str:
@@ -213,22 +171,18 @@ def _made(report: Report, overlay: str) -> str:
     return ", ".join([*(f"{count} {kind}" for kind, count in kinds.items()), *named]) or "nothing"
 
 
-def _limits(size: str, files: int, ratio: int) -> Limits:
-    from packager.base.quantity import parse
-
+def _size(text: str) -> int:
     try:
-        number = int(parse(size))
+        number = int(parse_quantity(text))
     except (ValueError, OverflowError):
-        raise UsageError(f"--max-size {size}: expected bytes, or a quantity such as 512Mi or 64Gi") from None
+        raise UsageError(f"--max-size {text}: expected bytes, or a quantity such as 512Mi or 64Gi") from None
     if number < 1:
-        raise UsageError(f"--max-size {size}: expected at least 1")
-    return Limits(number, files, ratio)
+        raise UsageError(f"--max-size {text}: expected at least 1")
+    return number
 
 
-def versions(requested: list[str]) -> tuple[str, ...]:
+def _versions(requested: list[str]) -> tuple[str, ...]:
     """Return the versions of Kubernetes that the user names, as 1.N. Raises UsageError for one without schemas."""
-    from packager.verify.command import kubernetes_versions
-
     supported = kubernetes_versions()
     short = tuple(dict.fromkeys(re.sub(r"^v?(1\.\d+)(\.\d+)?$", r"\1", version) for version in requested))
     for version, argument in zip(short, requested, strict=False):

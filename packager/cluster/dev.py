@@ -119,6 +119,9 @@ def code_of(source: Path, spec: Path | None, target: Target, settings: Sequence[
     if spec is not None:
         values = target.package.inventory["spec"]
         return ModelCode(spec, tuple(map(parse_setting, settings)), (values["precision"], values["mode"]))
+    if overlay := target.package.outside:
+        message = f"{source} is an overlay outside of its package, and has no code"
+        raise UsageError(message, hint=f"name the package: {overlay.package}")
     if target.package.folder != target.package.source:
         raise UsageError(f"{source} is an archive, and its code cannot change", hint="name a model, or a folder")
     return PackageCode(target.package.folder)

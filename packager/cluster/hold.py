@@ -14,7 +14,7 @@ from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import at, mapping
 from packager.kubernetes.objects import annotation, is_running, main_container, name, uid
 from packager.kubernetes.snapshot import Snapshot
-from packager.workloads.indexed import ANNOTATION as INDEX
+from packager.workloads.launchers import INDEX_ANNOTATION as INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

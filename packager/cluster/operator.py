@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -206,7 +206,7 @@ def install(  # noqa: PLR0913 - an option each
     server_side = [] if dry_run == "client" else ["--server-side", f"--field-manager={FIELD_MANAGER}"]
     flags = ["--force-conflicts"] * force_conflicts + ([f"--dry-run={dry_run}"] if dry_run else [])
     with manifests.file() as path:
-        done = kubectl.run("apply", *server_side, *flags, f"--filename={path}")
+        done = replace(kubectl, namespace="").run("apply", *server_side, *flags, f"--filename={path}")
     if done.returncode != 0:
         raise explained_error(done.stderr)
     return AppliedOperator(kubectl, operator, manifests, str(done.stdout))

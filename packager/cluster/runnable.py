@@ -29,15 +29,6 @@ if TYPE_CHECKING:
 _CUBE = "mlcube.yaml"
 _FOLDER = "runs"
 
-
-_FLAGS = {
-    "precision": "--precision",
-    "mode": "--mode",
-    "settings": "--set",
-    "additions": "--add",
-    "components": "--with",
-    "site": "--site",
-}
 _ID_FLAGS = ("--uid", "--gid", "--fs-group")
 
 
@@ -61,7 +52,7 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
         return _of_cube(request, tell, progress)
     if spec := spec_of(path):
         return Runnable(path, _built(request, spec, tell, progress))
-    flags = [flag for name, flag in _FLAGS.items() if getattr(request.build, name)]
+    flags = [*request.build.flags]
     flags += [flag for value, flag in zip(request.ids, _ID_FLAGS, strict=True) if value is not None]
     if flags:
         message = f"{', '.join(flags)}: {path} is a package, which is built already"

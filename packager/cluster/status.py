@@ -12,9 +12,8 @@ from packager.cluster.observe import absent, released_pods
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, VERSION, key, look_up
 from packager.cluster.podwatch import LogKeeper
 from packager.diagnosis.admitted import released
-from packager.diagnosis.curves.figure import number
+from packager.diagnosis.curves.figure import drawn, number
 from packager.diagnosis.curves.points import added, lines_of
-from packager.diagnosis.curves.terminal import drawn
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import annotation, condition, name, restarts, sentence, shown

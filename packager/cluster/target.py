@@ -15,7 +15,7 @@ from packager.cluster.manifests import load
 from packager.cluster.observe import observe, selector_flag
 from packager.cluster.ownership import MANAGED_BY, PACKAGE, Identity
 from packager.kubernetes.kubectl.client import Kubectl
-from packager.kubernetes.kubectl.connection import Connection, pod_account
+from packager.kubernetes.kubectl.connection import Connection, pod_namespace
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import owners
 from packager.package import layout
@@ -100,27 +100,20 @@ class Target:
         return shlex.join(["mlpack", verb, argument(source or self.package.source), *arguments, *options])
 
 
-@contextmanager
 def reach(  # noqa: PLR0913 - an option each
     program: str,
     namespace: str | None,
     context: str | None,
     kubeconfig: Path | None,
     *,
-    default_kubeconfigs: Sequence[Path],
     environment: Mapping[str, str],
     show: Callable[[list[str]], None],
     runner: Runner,
-) -> Iterator[Kubectl]:
-    """Give a client of one cluster, which later changes of the kubeconfig do not affect; see `kubectl.client`.
-
-    `default_kubeconfigs` are the files that kubectl reads without `kubeconfig`, and `environment` are its variables.
-    """
-    files = [kubeconfig] if kubeconfig else default_kubeconfigs
+) -> Kubectl:
+    """Return a client of one cluster, which stays the same if the current context changes; see `kubectl.client`."""
     explicit = str(kubeconfig) if kubeconfig else None
-    pod = pod_account(environment)
-    with Connection(files, is_explicit=kubeconfig is not None, pod=pod) as connection:
-        yield Kubectl(program, namespace, context, explicit, show, runner=runner, connection=connection)
+    connection = Connection(pod_namespace(environment))
+    return Kubectl(program, namespace, context, explicit, show, runner=runner, connection=connection)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 The inventory has the digest of each component that the build could have made. So a later check
 recognizes the component of the build, whatever version of mlpack has added it.
 
-Tests: configure/test_additions.py, configure/test_options.py.
+Tests: configure/test_additions.py.
 """
 
 from __future__ import annotations
@@ -103,10 +103,6 @@ def carry(old: Package, new: Package) -> dict[str, bytes]:
 def completed(package: Package, entries: Mapping[str, tree.Entry]) -> tuple[Package, dict[str, bytes]]:
     """Return a package as if it had been built with the options that were added to it since, switched off.
 
-    Args:
-        package: The package.
-        entries: Its files, by path.
-
     Returns:
         The package with these options in its inventory; and the contents of files which they change in the build.
     """
@@ -149,13 +145,7 @@ def _added(files: Files, overlay: str) -> list[str]:
 
 
 def offer(files: Files, options: Mapping[str, Sequence[str]], values: bytes) -> None:
-    """Add options to overlays, switched off, as far as they fit and are not there.
-
-    Args:
-        files: The files of the package.
-        options: The names of the options, by overlay.
-        values: Values of options, whose order they are added in.
-    """
+    """Add options to overlays, switched off, as far as they fit and are not there, in the order of their `values`."""
     places = {key: number for number, key in enumerate(dict.fromkeys(envfile.keys(values)))}
     names = {name for listed in options.values() for name in listed if name in BY_NAME}
     order = {

@@ -28,7 +28,7 @@ from packager.package.layout import env
 from packager.package.options import KEYS, OPTIONS, PLACEMENT
 from packager.workloads import structures
 from packager.workloads.pods import BUILT_ELSEWHERE
-from packager.workloads.scripts import CHOICE, choices, wrong_choice
+from packager.workloads.program import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from packager.configure.settings import Files
     from packager.package.opened import Package
-    from packager.package.options import Option
 
 _VALUE_BYTES = 32 << 10
 
@@ -62,10 +61,7 @@ def assign(files: Files, overlays: Sequence[str], assignments: Sequence[Assignme
     absent = []
     for entry in assignments:
         _check_assignment(files.package, entry)
-        _check_reserved(files, overlays, entry)
-        _check_exported(files, overlays, entry)
-        if entry.key == CHOICE:
-            _check_choice(files, overlays, entry)
+        _check_workloads(files, overlays, entry)
         if entry.key == IMAGE and any(_has_image(files, overlay) for overlay in overlays):
             check_image(entry.value, entry.label)
         if entry.option == "--add":
@@ -106,18 +102,15 @@ def _unknown(files: Files, overlays: Sequence[str], absent: Sequence[Assignment]
         texts = [files.read(path) for path in _env_files(files, overlays, entry)]
         names = {key for text in texts for key in envfile.keys(text)} | placement.FIELDS.keys() | KEYS.keys()
         messages.append(f"{entry.label}: the package has no such value")
-        if readers := [option.name for option in OPTIONS if entry.key in _keys_of(option)]:
+        readers = [option.name for option in OPTIONS if entry.key in {key.name for key in option.keys}]
+        readers += [PLACEMENT] if entry.key in placement.FIELDS else []
+        if readers:
             hints.append(f"--with {' or '.join(readers)} adds it")
         elif nearest := similar(entry.key, names) or similar(entry.key.upper(), names):
             hints.append(nearest)
         elif entry.option == "--set":
             hints.append(f"--add {entry.key}=VALUE adds a variable")
     return UsageError("; ".join(messages), hint="; ".join(hints) or None)
-
-
-def _keys_of(option: Option) -> tuple[str, ...]:
-    """Return the keys by which an option's values are set."""
-    return (*(key.name for key in option.keys), *(placement.FIELDS if option.name == PLACEMENT else ()))
 
 
 def _has_key(text: bytes, key: str) -> bool:
@@ -146,32 +139,17 @@ def _check_assignment(package: Package, entry: Assignment) -> None:
         raise UsageError(message, hint=f"remove them: {shlex.join([entry.option, f'{key}={new[1:-1]}'])}")
 
 
-def _check_choice(files: Files, overlays: Sequence[str], entry: Assignment) -> None:
-    """Refuse to choose a script that is not one of the scripts of an overlay."""
-    for overlay in overlays:
-        for workload in workloads(files, overlay):
-            for pods in structures.pods(workload):
-                scripts = choices(pods)
-                if scripts and entry.value not in scripts:
-                    message, hint = wrong_choice(entry.value, scripts)
-                    raise UsageError(f"{entry.label}, for {overlay}: {message}", hint=hint)
-
-
-def _check_exported(files: Files, overlays: Sequence[str], entry: Assignment) -> None:
-    """Refuse a key that an env file sets as in a shell: kubectl reads another key there."""
-    for path in _env_files(files, overlays, entry):
-        for line in envfile.lines(files.read(path)):
-            if line.key.split() == ["export", entry.key]:
-                place = f"{files.package.shown(path)}:{line.number}"
-                message = f"{entry.label}: {place} sets {line.key!r}, which is another key"
-                raise UsageError(message, hint="remove `export ` there")
-
-
-def _check_reserved(files: Files, overlays: Sequence[str], entry: Assignment) -> None:
+def _check_workloads(files: Files, overlays: Sequence[str], entry: Assignment) -> None:
+    """Refuse a key that the kind of a workload sets, and a script that is not one of the scripts of an overlay."""
     for overlay in overlays:
         for workload in workloads(files, overlay):
             if reason := reserved(workload, entry.key):
                 raise UsageError(f"{entry.label}: it cannot be set for {overlay} ({workload.kind})", hint=reason)
+            for pods in structures.pods(workload) if entry.key == CHOICE else ():
+                scripts = choices(pods)
+                if scripts and entry.value not in scripts:
+                    message, hint = wrong_choice(entry.value, scripts)
+                    raise UsageError(f"{entry.label}, for {overlay}: {message}", hint=hint)
 
 
 def check_image(image: str, label: str = "--image") -> None:

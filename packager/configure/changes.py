@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from packager.base import envfile
 from packager.base.errors import UsageError, VerificationError
 from packager.base.masking import masked_line
 from packager.base.problems import similar
-from packager.base.values import replace
+from packager.base.values import Value, replace
 from packager.builder.selection import OwnComponent
 from packager.configure import additions, amounts
 from packager.configure.assignments import assign, assign_image
@@ -38,7 +39,8 @@ from packager.package import inventory, layout, placement, tree
 from packager.package.layout import INVENTORY, env
 from packager.package.options import BY_NAME, CLAIM_CLASS, OPTIONS, conflicts
 from packager.package.tree import Entry, Tree
-from packager.workloads import podannotations, structures
+from packager.workloads import structures
+from packager.workloads.pods import SITE_ANNOTATIONS, annotation_component
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -80,27 +82,13 @@ class Answers:
         return {key: value for key, value in ids.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A changed line: its file below the package's root, its number, the old text (None: a new line) and the new."""
+class Change(Value, frozen=True):
+    """A changed line, with possible secrets masked."""
 
-    path: str
+    path: str  # the file below the package's root
     line: int
-    before: str | None
-    after: str
-
-    @property
-    def shown_before(self) -> str | None:
-        """The old text for display, with possible secrets masked."""
-        return None if self.before is None else self._masked(self.before)
-
-    @property
-    def shown_after(self) -> str:
-        """The new text as it may be shown."""
-        return self._masked(self.after)
-
-    def _masked(self, text: str) -> str:
-        return masked_line(text.strip(), is_site=self.path.endswith(layout.site_env("")))
+    shown_before: str | None  # None: a new line
+    shown_after: str
 
 
 def configure(
@@ -165,29 +153,18 @@ def changes(files: Files) -> Iterator[Change]:
     for path, content in files.changed().items():
         if files.before(path) is None and layout.component_of(path):
             continue
-        before, after = map(_lines, (files.before(path) or b"", content))
-        for first, last, begin, end in _replaced_lines(before, after):
-            for offset, (old, new) in enumerate(itertools.zip_longest(before[first:last], after[begin:end])):
-                if old != new and (old is not None or new):  # a new blank line says nothing
-                    yield Change(path, begin + offset + 1, old, new or "")
-
-
-def _lines(text: bytes) -> list[str]:
-    """Return the lines of a text as editors count them: other separators, such as U+2028, are part of a line."""
-    return text.decode(errors="replace").removesuffix("\n").split("\n") if text else []
-
-
-def _replaced_lines(before: list[str], after: list[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the lines of a text that differ: their range before, and their range after."""
-    if len(before) == len(after):
-        yield 0, len(before), 0, len(after)
-        return
-    import difflib  # noqa: PLC0415 - only an edit that adds or removes lines needs it
-
-    for tag, *numbers in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag != "equal":
-            first, last, begin, end = numbers
-            yield first, last, begin, end
+        is_site = path.endswith(layout.site_env(""))
+        # Lines as editors count them: other separators, such as U+2028, are part of a line.
+        before, after = (
+            text.decode(errors="replace").removesuffix("\n").split("\n") if text else []
+            for text in (files.before(path) or b"", content)
+        )
+        for tag, first, last, begin, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+            lines = [*itertools.zip_longest(before[first:last], after[begin:end])] if tag != "equal" else []
+            for number, (old, new) in enumerate(lines, start=begin + 1):
+                if old is not None or new:  # a new blank line says nothing
+                    shown = None if old is None else masked_line(old.strip(), is_site=is_site)
+                    yield Change(path, number, shown, masked_line((new or "").strip(), is_site=is_site))
 
 
 def _annotating(files: Files, annotations: Mapping[str, str]) -> Iterator[OwnComponent]:
@@ -200,9 +177,9 @@ def _annotating(files: Files, annotations: Mapping[str, str]) -> Iterator[OwnCom
         for workload in workloads(files, overlay)
         for entry in structures.pods(workload)
     ]
-    content = podannotations.component(pods, annotations)
+    content = annotation_component(pods, annotations)
     entry = Entry(layout.KUSTOMIZATION, content, len(content))
-    yield OwnComponent(podannotations.NAME, (entry,))
+    yield OwnComponent(SITE_ANNOTATIONS, (entry,))
 
 
 def _add_component(files: Files, overlays: Sequence[str], component: OwnComponent) -> None:

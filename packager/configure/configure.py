@@ -135,18 +135,7 @@ def prepared(
 
 
 def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False, tell: Tell) -> Iterator[str]:
-    """Make the edits: in place in a folder; of an archive, a new one is written. Yield each path once it is written.
-
-    Args:
-        edits: The prepared edits.
-        destination: The new archive; None for a name beside the old one, or the old one if nothing changes.
-        force: Whether to replace an existing archive.
-        tell: Receives a note if the new archive already exists.
-
-    Raises:
-        UsageError: A file exists at the path of the new archive, and `force` is not set.
-        ToolError: A file cannot be written, or another program has changed one since it was read.
-    """
+    """Make the edits: in place in a folder; of an archive, a new one is written. Yield each path once it is written."""
     if edits.package.source.is_dir():
         if (overlay := edits.package.outside) and (
             foreign := [path for path in edits.changed if not overlay.is_own(path)]
@@ -203,9 +192,6 @@ def _pack(package: Package, changed: Mapping[str, bytes], destination: Path | No
     return path
 
 
-_ACCOUNT = "service-account"
-
-
 class Consent(Value, frozen=True):
     """The options with which a user accepts the edits of a package."""
 
@@ -219,28 +205,22 @@ def consent(files: Files) -> Consent:
 
     A change by hand of a manifest may need more: only `mlpack verify` renders it.
     """
-    new_options = {name for overlay in files.package.overlays for name in _new_options(files, overlay)}
-    with_capability = {option.name for option in components.OPTIONS if option.capabilities}
-    level = components.level(new_options - with_capability)
-    variables = [words.variable(key) for overlay in files.package.overlays for key in _new_keys(files, overlay)]
+    package = files.package
+    new_options: set[str] = set()
+    variables: list[str] = []
+    for overlay in package.overlays:
+        on = {name for name, is_on in settings.options(files, overlay).items() if is_on}
+        sealed = kustomization.components(package.sealed(layout.kustomization(overlay)) or b"")
+        new_options |= on - {component.name for component in sealed if component.on}
+        env = layout.env(overlay)
+        added = envfile.added(package.sealed(env) or b"", files.read(env))
+        variables += [words.variable(line.key) for line in added]
+    level = components.level(new_options - {option.name for option in components.OPTIONS if option.capabilities})
     allowed = [word for word in variables if words.is_word(word)]  # `verify` refuses the others in any case
-    if _ACCOUNT in new_options:
+    if "service-account" in new_options:
         allowed.append("ServiceAccount")
-    texts = [files.read(path) for path in settings.site_files(files.package)]
+    texts = [files.read(path) for path in settings.site_files(package)]
     values = {line.key: line.value for text in texts for line in envfile.lines(text)}
     if any(components.secret(name, values) for name in new_options):
         allowed.append("Secret")
     return Consent(None if level is Level.restricted else level, tuple(dict.fromkeys(allowed)))
-
-
-def _new_options(files: Files, overlay: str) -> Iterator[str]:
-    """Yield the options that are on, and were off when the package was sealed."""
-    sealed = files.package.sealed(layout.kustomization(overlay))
-    before = {component.name for component in kustomization.components(sealed or b"") if component.on}
-    yield from (name for name, is_on in settings.options(files, overlay).items() if is_on and name not in before)
-
-
-def _new_keys(files: Files, overlay: str) -> Iterator[str]:
-    """Yield the keys of an mlops.env that it was sealed without."""
-    path = layout.env(overlay)
-    yield from (line.key for line in envfile.added(files.package.sealed(path) or b"", files.read(path)))

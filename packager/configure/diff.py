@@ -14,9 +14,9 @@ from packager.configure.additions import completed
 from packager.package import integrity, layout, path_checks, tree
 from packager.package.layout import INVENTORY
 from packager.package.opened import opened
+from packager.package.path_checks import ContentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from packager.configure.edits import Edit
@@ -77,43 +77,44 @@ def read(package: Package) -> PackageEdits:
     patches: list[bytes] = []
     not_in_patch: dict[str, str] = {}
     for path in sorted({*package.inventory["files"], *integrity.unlisted(package, entries)}):
-        changes = _compared(package, path, entries.get(path))
-        if isinstance(changes, str):
-            not_in_patch[path] = changes
+        try:
+            before, now = _versions(package, path, entries.get(path))
+        except ContentError as error:
+            not_in_patch[path] = str(error)
             continue
-        before, now = changes
         patches.append(patch(path, before, now))
         if before is None and path in with_options.inventory["files"]:  # a part of an option
-            if (built := with_options.sealed(path)) is None:
-                continue
-            before = Version(built)
-        if before and now and before.content != now.content:
-            base = contents.get(path, before.content)
-            found = edits.read(path, base, now.content)
+            before = with_options.sealed(path)
+            before = now if before is None else before
+        if before is not None and now is not None and before != now:
+            base = contents.get(path, before)
+            found = edits.read(path, base, now)
             known += found
-            before = Version(edits.replayed(base, found), before.mode)
+            before = edits.replayed(base, found)
         others.append(_masked(path, patch(path, before, now)))
     return PackageEdits(package.name, package.digest, known, b"".join(others), b"".join(patches), not_in_patch)
 
 
-def _compared(package: Package, path: str, entry: tree.Entry | None) -> tuple[Version | None, Version | None] | str:
-    """Return a file as it was delivered and as it is, or why it is in no patch."""
+def _versions(package: Package, path: str, entry: tree.Entry | None) -> tuple[bytes | None, bytes | None]:
+    """Return a file as it was delivered and as it is. Raises ContentError if it is in no patch, and says why."""
     seal = package.inventory["files"].get(path)
     if entry and entry.size > MOST_BYTES and (not seal or package.sealed(path)):
-        return "too large for a patch"
+        raise ContentError("too large for a patch")
     if seal and entry and package.reader.digest(path) == seal["sha256"]:
-        return Version(b"", seal["mode"]), Version(b"", f"{entry.mode:04o}")
+        if f"{entry.mode:04o}" != seal["mode"]:
+            raise ContentError(f"its mode is {entry.mode:04o}, and was {seal['mode']}")
+        return b"", b""
     before = delivered(package, path) if seal else b""
     if before is None:
-        return "the package does not contain its delivered text" if entry else "deleted"
-    old = Version(before, seal["mode"]) if seal else None
-    if entry is None:
-        return old, None
-    now = package.reader.read(path, MOST_BYTES)
+        raise ContentError("the package does not contain its delivered text" if entry else "deleted")
+    now = package.reader.read(path, MOST_BYTES) if entry else b""
+    if b"\0" in before + now:
+        raise ContentError("not a text")
     if not merge.are_comparable(before, now):
-        return "too large for a patch"
-    is_binary = b"\0" in before + now  # to git
-    return "not a text" if is_binary else (old, Version(now, f"{entry.mode:04o}"))
+        raise ContentError("too large for a patch")
+    if not seal and not now:
+        raise ContentError("empty")
+    return (before if seal else None), (now if entry else None)
 
 
 def delivered(package: Package, path: str) -> bytes | None:
@@ -125,49 +126,17 @@ def delivered(package: Package, path: str) -> bytes | None:
     return text
 
 
-class Version(Value, frozen=True):
-    """One version of a file; its mode is 0644 or 0755, in octal."""
-
-    content: bytes
-    mode: str = "0644"
-
-
-def patch(path: str, before: Version | None, now: Version | None) -> bytes:
-    """Return the patch of one file as git writes it: `git apply` and `patch -p1` take it; empty if nothing differs."""
-    texts = [merge.split(version.content) if version else [] for version in (before, now)]
-    old, new = (_quoted(f"{end}/{path}") for end in "ab")
-    names = (
-        (f"{name}\t" if " " in name and name[0] != '"' else name)
-        if version
-        else "/dev/null"  # GNU's patch needs the tab
-        for name, version in ((old, before), (new, now))
+def patch(path: str, before: bytes | None, now: bytes | None) -> bytes:
+    """Return the patch of one file, which `git apply` and `patch -p1` take; empty if nothing differs."""
+    end = "\t" if " " in path else ""  # or GNU's patch reads the name up to the blank
+    names = ("/dev/null" if text is None else f"{side}/{path}{end}" for side, text in (("a", before), ("b", now)))
+    rows = diff_bytes(
+        unified_diff,
+        merge.split(before or b""),
+        merge.split(now or b""),
+        *(name.encode(errors="surrogateescape") for name in names),
     )
-    ends = [name.encode(errors="surrogateescape") for name in names]
-    body = [
-        line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
-        for line in diff_bytes(unified_diff, texts[0], texts[1], ends[0], ends[1])
-    ]
-    header = "".join(f"{line}\n" for line in _modes(before, now))
-    if not body and not header:
-        return b""
-    return f"diff --git {old} {new}\n{header}".encode(errors="surrogateescape") + b"".join(body)
-
-
-def _modes(before: Version | None, now: Version | None) -> Iterator[str]:
-    if before is None and now:
-        yield f"new file mode 10{now.mode}"
-    elif now is None and before:
-        yield f"deleted file mode 10{before.mode}"
-    elif before and now and before.mode != now.mode:
-        yield from (f"old mode 10{before.mode}", f"new mode 10{now.mode}")
-
-
-def _quoted(name: str) -> str:
-    """Return a path as git quotes it (git-config(1), core.quotePath, which is off here)."""
-    if not set(name) & set('"\\'):
-        return name
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return b"".join(row if row.endswith(b"\n") else row + b"\n\\ No newline at end of file\n" for row in rows)
 
 
 def _masked(path: str, text: bytes) -> bytes:

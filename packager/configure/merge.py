@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from packager.base import envfile
-from packager.base.errors import UsageError
+from packager.base.errors import UnansweredError, UsageError
 from packager.base.masking import masked_line, shortened
 from packager.base.values import Value
 from packager.configure import edits
@@ -21,7 +21,10 @@ from packager.configure.edits import Edit, EditKind
 from packager.package import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from packager.base.problems import Problem
 
 _SHOWN = 200
 """The most characters of a text in a message."""
@@ -85,6 +88,13 @@ class Merged(Value, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
 
 
+def unanswered(problems: Sequence[Problem], place: Path) -> UnansweredError:
+    """Return the error about conflicts without a choice, for which a folder was left as it is."""
+    count = f"{len(problems)} conflict{'s' if len(problems) > 1 else ''}"
+    hint = "--yours FILE keeps your version where it conflicts, --theirs FILE takes the new one"
+    return UnansweredError(f"{count}: {place} was left as it is", hint=hint, problems=problems)
+
+
 def are_comparable(before: bytes, after: bytes) -> bool:
     """Return whether two texts are short enough to be compared line by line."""
     return (before.count(b"\n") + 1) * (after.count(b"\n") + 1) <= _MOST_PAIRS
@@ -118,8 +128,8 @@ def merged(path: str, versions: Versions, choice: Choice | None = None) -> Merge
         else:
             content += new if choice is Choice.theirs else own
             if not any(conflict.line - 1 in range(line, line + len(own)) for conflict in conflicts):
-                shown = (b"".join(lines).decode(errors="replace") or None for lines in (old, own, new))
-                conflicts.append(Conflict(path, line + 1, *shown))
+                had, have, has = (b"".join(rows).decode(errors="replace") or None for rows in (old, own, new))
+                conflicts.append(Conflict(path, line + 1, had, have, has))
     return Merged(b"".join(content) + own_lines, tuple(conflicts))
 
 

@@ -7,13 +7,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, envfile, paths
-from packager.base.errors import UnansweredError, UsageError, VerificationError
+from packager.base.errors import UsageError, VerificationError
 from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.values import Value
 from packager.configure import additions, settings
-from packager.configure.merge import Choice, Conflict, Versions, merged
-from packager.configure.upgrade import with_folders
+from packager.configure.merge import Choice, Conflict, Versions, merged, unanswered
 from packager.package import integrity, kustomization, layout, outside, placement
 from packager.package.opened import chosen_overlays, opened
 from packager.package.outside import OutsideOverlay
@@ -49,33 +48,21 @@ def write(
     *,
     dry_run: bool = False,
 ) -> tuple[WrittenOverlay, ...]:
-    """Write overlays of a package to folders of their names; those that are there are carried over to the package.
-
-    Args:
-        path: The folder of the package.
-        folder: The folder that contains the overlays.
-        name: The overlay; None for all.
-        choices: The version to take where a file of an overlay conflicts.
-        dry_run: Whether nothing is written.
-
-    Raises:
-        UsageError: The path is no package in a folder, or a folder contains something else than such an overlay.
-        VerificationError: A file of the package is not as it was sealed.
-        UnansweredError: Both the overlay and the package changed the same place; nothing is written.
-    """
+    """Write overlays of a package to folders of their names; those that are there are carried over to the package."""
     if paths.is_file(path):
         raise UsageError(f"{path} is an archive, and an overlay names folders in its package", hint="unpack it first")
     with opened(path) as package:
         if package.outside:
             raise UsageError(f"{path} is itself an overlay of {package.outside.package}")
+        if any(layout.component(file) == (layout.SITE, layout.PLACEMENT) for file in package.inventory["files"]):
+            hint = "build it again, or edit it in its folder"
+            raise UsageError(f"{path} was built by mlpack 0.2.0 or before: it has no overlays outside", hint=hint)
         if problems := integrity.check(package, DEFAULT).problems:
             raise VerificationError(f"{path} is not as it was sealed", problems=problems)
         names = chosen_overlays(package, name)
         planned = [_planned(package, folder / overlay, overlay, choices) for overlay in names]
         if problems := [problem for overlay in planned for problem in overlay.conflicts]:
-            count = f"{len(problems)} conflict{'s' if len(problems) > 1 else ''}"
-            hint = "--yours FILE keeps your version where it conflicts, --theirs FILE takes the new one"
-            raise UnansweredError(f"{count}: {folder} was left as it is", hint=hint, problems=problems)
+            raise unanswered(problems, folder)
         return tuple(_write(package, overlay, dry_run=dry_run) for overlay in planned)
 
 
@@ -102,7 +89,10 @@ def _planned(package: Package, folder: Path, name: str, choices: Mapping[Path, C
             raise UsageError(f"{folder} contains something else than an overlay of {package.name}")
         return _Planned(folder, theirs)
     present = {path: content for path, content in old.files() if own.is_own(path)}
-    wanted, values = _wanted(old, present), b"".join(present[path] for path in present if _is_site(path))
+    wanted, values = (
+        _wanted(old, present),
+        b"".join(present[path] for path in present if path.endswith(layout.site_env(""))),
+    )
     delivered = {path: text.encode(errors="surrogateescape") for path, text in old.delivered.items()}
     files = settings.Files(package)
     for path, content in delivered.items():
@@ -114,29 +104,21 @@ def _planned(package: Package, folder: Path, name: str, choices: Mapping[Path, C
     additions.offer(files, {name: wanted}, values)
     theirs |= files.changed()
     new_keys = tuple(f"{own.place(path)}: {key}" for path, key in _new_keys(theirs, delivered, present))
-    for path in [path for path in present if path in theirs and _is_site(path)]:
-        before[path], present[path] = with_folders(before.get(path, b""), present[path], theirs[path], wanted)
     contents = dict(theirs)
     conflicts: list[Conflict] = []
-    placed = next(filter(layout.is_placement, theirs), None)
     for path, yours in present.items():
-        target = placed if placed and layout.is_placement(path) else path  # up to 0.2.0 it was in another place
-        base, new = before.get(path), theirs.get(target)
+        base, new = before.get(path), theirs.get(path)
         if base is None or new is None:
             is_of_option = new is not None and layout.component_of(path)  # which users do not edit
             if yours != base and not is_of_option:  # else the new package does not have it any more
                 contents[path] = yours
             continue
-        choice = choices.get(own.place(target))
-        result = merged(target, Versions(base, yours, new), choice)
-        contents[target] = result.content
+        choice = choices.get(own.place(path))
+        result = merged(path, Versions(base, yours, new), choice)
+        contents[path] = result.content
         conflicts += result.conflicts if choice is None else ()
     problems = tuple(Problem(str(own.place(it.path)), it.line, min(it.line, 1), it.message) for it in conflicts)
     return _Planned(folder, contents, new_keys, problems)
-
-
-def _is_site(path: str) -> bool:
-    return path.endswith(layout.site_env(""))
 
 
 def _wanted(overlay: OutsideOverlay, present: Mapping[str, bytes]) -> list[str]:

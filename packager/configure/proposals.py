@@ -13,7 +13,7 @@ from packager.builder.plan import Options, check_options
 from packager.configure import settings
 from packager.configure.changes import Answers
 from packager.kubernetes.mountpath import ROOT, root_fault
-from packager.package.ids import LARGEST_ID
+from packager.package.ids import LARGEST_ID, is_id
 from packager.package.image import registry_complaint
 from packager.package.layout import env
 
@@ -37,15 +37,24 @@ def proposal(package: Package, overlays: tuple[str, ...], *, uid: int, gid: int)
     """Return the values to propose for a package to a user with this user and group id."""
     files = settings.Files(package)
     problems = tuple(problem for overlay in overlays for problem in _invalid_values(files, overlay))
-    ids = {key: value for key, value in settings.ids(files, overlays[0]).items() if _is_id(value)}
+    ids = {key: value for key, value in settings.ids(files, overlays[0]).items() if is_id(value)}
     root, registry = settings.root(files, overlays[0]), settings.value(files, overlays[0], "REGISTRY")
-    group = _proposed_id(ids.get("runAsGroup"), gid)
+
+    def proposed_id(key: str, own: int) -> int:
+        """Return the current id if it differs from the delivered one, else that of the user.
+
+        The delivered package refuses root, so root's id is not proposed.
+        """
+        current = int(str(ids.get(key, _DELIVERED_ID)))
+        return own if own and current == _DELIVERED_ID else current
+
+    group = proposed_id("runAsGroup", gid)
     answers = Answers(
         root=root if root and not root_fault(root) else str(package.source.resolve().parent),
         registry=registry if registry and not registry_complaint(registry) else "docker.io",
-        uid=_proposed_id(ids.get("runAsUser"), uid),
+        uid=proposed_id("runAsUser", uid),
         gid=group,
-        fs_group=_proposed_id(ids.get("fsGroup"), group),
+        fs_group=proposed_id("fsGroup", group),
     )
     return Proposal(answers, problems)
 
@@ -80,16 +89,3 @@ def _invalid_values(files: settings.Files, overlay: str) -> Iterator[Problem]:
             message = f"{line.key}: {fault}, found {line.value!r}"
             yield Problem(files.package.shown(path), line.number, len(line.key) + 2, message)
     yield from settings.invalid_ids(files, overlay)
-
-
-def _is_id(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_ID
-
-
-def _proposed_id(current: object, user_id: int) -> int:
-    """Return the id to propose: the current one if it differs from the delivered id, else that of the user.
-
-    The delivered package refuses root, so root's id is not proposed.
-    """
-    is_delivered = current in (None, _DELIVERED_ID)
-    return user_id if user_id and is_delivered else int(str(current or _DELIVERED_ID))

@@ -18,7 +18,7 @@ from packager.package.layout import COMMON, env
 from packager.package.options import BY_NAME, KEYS, OPTIONS, faults, set_gpus
 from packager.rendering import kustomization as judged
 from packager.rendering.origins import Operations, Written
-from packager.workloads import accelerators, structures
+from packager.workloads import structures
 from packager.workloads.kinds import kinds
 from packager.workloads.pods import EPHEMERAL, LASTING, writes_to_claim
 
@@ -44,27 +44,22 @@ _MAX_BYTES = 1 << 20
 class Files:
     """A package's files, with the changes made so far."""
 
-    def __init__(self, package: Package, unchanged: dict[str, Sources] | None = None) -> None:
+    def __init__(self, package: Package) -> None:
         """Start without changes."""
         self.package = package
         self._before: dict[str, bytes | None] = {}
         self._changed: dict[str, bytes] = {}
-        self._unchanged: dict[str, Sources] = {} if unchanged is None else unchanged
         self._sources: dict[str, Sources] = {}
         self._earlier: dict[str, Sources] = {}
 
     @cached_property
     def original(self) -> Files:
         """The files without the changes."""
-        return Files(self.package, self._unchanged)
+        return Files(self.package)
 
     @cached_property
     def components(self) -> Components:
-        """The components that the package has, or could have.
-
-        Raises:
-            UsageError: This version of mlpack cannot plan the package from its spec.
-        """
+        """The components that the package has, or could have."""
         from packager.builder.rebuild import components  # noqa: PLC0415 - imports jinja2, which few edits need
 
         return components(self.package)
@@ -103,7 +98,7 @@ class Files:
         if content == before:
             return
         if not self._changed:
-            self._sources = {**self._unchanged}
+            self.original._sources.update(self._sources)  # noqa: SLF001 - it is of this class
         self._changed[path] = content
         for overlay, sources in [*self._sources.items()]:
             if path in sources.files or before is None:  # an overlay may name a new file
@@ -130,11 +125,10 @@ class Files:
 
     def sources(self, overlay: str) -> Sources:
         """Return the sources of an overlay with these changes; they are read again only after one has changed."""
-        sources = self._sources if self._changed else self._unchanged
-        if overlay not in sources:
-            earlier = self._earlier.get(overlay) or self._unchanged.get(overlay)
-            sources[overlay] = judged.read(self.edited_package(), layout.overlay(overlay), earlier)
-        return sources[overlay]
+        if overlay not in self._sources:
+            earlier = self._earlier.get(overlay)
+            self._sources[overlay] = judged.read(self.edited_package(), layout.overlay(overlay), earlier)
+        return self._sources[overlay]
 
     def edited_package(self) -> Package:
         """Return the package as it would be with these changes."""
@@ -246,7 +240,7 @@ def replaced_gpus(files: Files) -> Iterator[str]:
         names = [name for name, is_on in options(files, overlay).items() if is_on]
         if (resource := set_gpus(names, site)) is not None:
             for workload in workloads(files, overlay):
-                yield from accelerators.replaced(workload, overlay, *resource)
+                yield from structures.replaced_gpus(workload, overlay, *resource)
 
 
 def option_problems(files: Files, overlay: str) -> Iterator[tuple[str, Problem]]:

@@ -16,7 +16,6 @@ import posixpath
 import shutil
 from contextlib import contextmanager
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packager import verify as verification
@@ -28,17 +27,18 @@ from packager.base.runner import SYSTEM
 from packager.base.values import Value, replace
 from packager.configure import additions, lock
 from packager.configure.diff import MOST_BYTES, delivered
-from packager.configure.merge import Choice, Conflict, Versions, merged
+from packager.configure.merge import Choice, Conflict, Versions, merged, unanswered
 from packager.kubernetes.podsecurity import Level
 from packager.package import integrity, kustomization, layout, outside, tree
 from packager.package.layout import INVENTORY, is_added, is_editable
 from packager.package.opened import opened
 from packager.package.options import BY_NAME, VOLUME_FOLDERS
-from packager.package.reader import Reader
+from packager.package.tree import link
 from packager.verify.taken import newly_taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from packager.base.runner import Runner
     from packager.package.opened import Package
@@ -85,10 +85,8 @@ class PreparedUpgrade(Value, frozen=True):
     @property
     def title(self) -> str:
         """The versions before and after, for people."""
-        short = [package.digest.removeprefix("sha256:")[:12] for package in (self.old, self.new)]
         had, has = (
-            f"{package.version} ({digest})" if package.version else digest
-            for package, digest in zip((self.old, self.new), short, strict=True)
+            f"{it.version} ({it.digest[7:19]})" if it.version else it.digest[7:19] for it in (self.old, self.new)
         )
         return f"{self.old.name}: {had} -> {has}"
 
@@ -105,12 +103,7 @@ class PreparedUpgrade(Value, frozen=True):
     @property
     def error(self) -> UnansweredError:
         """The error about the undecided conflicts."""
-        count = len(self.conflicts)
-        return UnansweredError(
-            f"{count} conflict{'s' if count > 1 else ''}: {self.old.source} was left as it is",
-            hint="--yours FILE keeps your version where it conflicts, --theirs FILE takes the new one",
-            problems=self.problems(self.conflicts),
-        )
+        return unanswered(self.problems(self.conflicts), self.old.source)
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints; values that may be secret are masked."""
@@ -137,14 +130,7 @@ def _as_json(conflict: Conflict) -> dict[str, Any]:
 def prepared(
     folder: Path, newer: Path, *, yours: Sequence[str] = (), theirs: Sequence[str] = ()
 ) -> Iterator[PreparedUpgrade]:
-    """Open the packages and decide the result for each file; nothing is written.
-
-    Args:
-        folder: The folder of the user's package.
-        newer: The newer package: a folder or an archive.
-        yours: The files of which the user's version is taken where they conflict.
-        theirs: The files of which the new version is taken where they conflict.
-    """
+    """Open the packages and decide the result for each file; nothing is written."""
     if paths.is_file(folder):
         raise UsageError(f"{folder} is an archive, and an upgrade keeps the edits of a folder", hint="unpack it first")
     if overlay := outside.find(folder):
@@ -160,28 +146,11 @@ def prepared(
             yield PreparedUpgrade(old, new)
             return
         choices = _choices(old, yours, theirs)
-        with _with_files(new, additions.carry(old, new)) as with_options:
-            upgrade = _Planner(old, with_options, choices).upgrade()
-            if unused := choices.keys() - {conflict.path for conflict in upgrade.decided}:
-                path = min(unused)
-                raise UsageError(f"--{choices[path]} {path}: this file of the package has no conflict")
-            yield upgrade
-
-
-@contextmanager
-def _with_files(package: Package, files: Mapping[str, bytes]) -> Iterator[Package]:
-    """Yield a copy of a package with other contents of files, and with the options among them in its inventory."""
-    if not files:
-        yield package
-        return
-    with workfolder.temporary() as work:
-        folder = work / "package"
-        shutil.copytree(package.folder, folder)
-        for path, content in files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(content)
-        copied = replace(package, folder=folder, reader=Reader(folder, package.shown))
-        yield integrity.with_added_options(copied, {entry.path: entry for entry in tree.walk(folder)})[0]
+        upgrade = _Planner(old, new, choices).upgrade()
+        if unused := choices.keys() - {conflict.path for conflict in upgrade.decided}:
+            path = min(unused)
+            raise UsageError(f"--{choices[path]} {path}: this file of the package has no conflict")
+        yield upgrade
 
 
 def _choices(old: Package, yours: Sequence[str], theirs: Sequence[str]) -> dict[str, Choice]:
@@ -209,21 +178,26 @@ class _Planner:
     """Decides for each file what an upgrade does with it; changes nothing."""
 
     def __init__(self, old: Package, new: Package, choices: Mapping[str, Choice]) -> None:
-        self._user, self._new, self._choices = old, new, choices
+        self._user, self._choices = old, choices
         self._entries, entries = (
             {entry.path: entry for entry in tree.walk(package.folder) if entry.path != INVENTORY}
             for package in (old, new)
         )
         self._old, self._completed = additions.completed(old, self._entries)
+        # The new package has the options that are on in the old one.
+        self._carried = additions.carry(old, new)
+        entries |= {path: tree.Entry(path, content, len(content)) for path, content in self._carried.items()}
+        with_files = replace(new, reader=new.reader.edited(self._carried))
+        self._new, _ = integrity.with_added_options(with_files, entries)
         self._new_entries = {
-            path: entries[path] for path in (*new.inventory["files"], *integrity.unlisted(new, entries))
+            path: entries[path] for path in (*self._new.inventory["files"], *integrity.unlisted(self._new, entries))
         }
         # The sha256 in hex and the mode in octal of each file as it was delivered, and in the new package.
         self._base = {path: (seal["sha256"], seal["mode"]) for path, seal in self._old.inventory["files"].items()}
         for path, content in self._completed.items():
             self._base[path] = hashlib.sha256(content).hexdigest(), self._base[path][1]
         self._theirs = {
-            path: (new.reader.digest(path), f"{entry.mode:04o}") for path, entry in self._new_entries.items()
+            path: (self._new.reader.digest(path), f"{entry.mode:04o}") for path, entry in self._new_entries.items()
         }
         # What the user's files would be if the old package had the keys of the new one.
         self._yours_text: dict[str, bytes] = {}
@@ -235,6 +209,9 @@ class _Planner:
         self._keep_folders()
         own = integrity.unlisted(self._old, self._entries)
         results = {path: self._file(path) for path in sorted({*self._base, *self._theirs, *own})}
+        for path, content in self._carried.items():
+            if (file := results[path]) and file.action in (FileResult.added, FileResult.updated):
+                results[path] = replace(file, content=content)
         keys, options = self._additions(results)
         return PreparedUpgrade(
             self._user,
@@ -265,7 +242,7 @@ class _Planner:
         on = {component.name for path in paths for component in _components(self._read(path), path) if component.on}
         for path in [path for path in self._entries if path.endswith(layout.site_env(""))]:
             base, before = self._delivered(path) if path in self._base else None, self._read(path)
-            self._merge_base[path], kept = with_folders(base or b"", before, self._read_new(path), on)
+            self._merge_base[path], kept = _with_folders(base or b"", before, self._read_new(path), on)
             if kept != before:
                 self._yours_text[path] = kept
 
@@ -342,7 +319,7 @@ class _Planner:
         return keys, options
 
 
-def with_folders(base: bytes, yours: bytes, theirs: bytes, on: Iterable[str]) -> tuple[bytes, bytes]:
+def _with_folders(base: bytes, yours: bytes, theirs: bytes, on: Iterable[str]) -> tuple[bytes, bytes]:
     """Return delivered values of options and the user's, which keep the place of files on a volume.
 
     It is the volume's root where they have no folder yet, as if the delivered ones had that of the new package.
@@ -376,13 +353,6 @@ def check(
     accepted: Level | None = None,
 ) -> tuple[str, ...]:
     """Render and verify the package as it is and as it will be.
-
-    Args:
-        upgrade: The upgrade.
-        folder: The folder with its result.
-        kubectl: The kubectl that renders.
-        runner: Starts kubectl.
-        accepted: The weakest Pod Security level that the new package may need; None for that of the present one.
 
     Returns:
         The facts about what the new package takes from its surroundings, such as claims, and the present one does not.
@@ -431,11 +401,7 @@ def write(
     *,
     dry_run: bool = False,
 ) -> tuple[str, ...]:
-    """Write the upgrade: all of it, or nothing; return the paths of the changed files, for people.
-
-    Raises:
-        ToolError: A file cannot be written.
-    """
+    """Write the upgrade: all of it, or nothing; return the paths of the changed files, for people."""
     old = upgrade.old
     if dry_run:
         with workfolder.temporary() as folder:
@@ -448,9 +414,9 @@ def write(
         verify(upgrade, folder)
         for name in own:
             if (old.folder / name).is_dir():
-                shutil.copytree(old.folder / name, folder / name, copy_function=_link, symlinks=True)
+                shutil.copytree(old.folder / name, folder / name, copy_function=link, symlinks=True)
             else:
-                _link(old.folder / name, folder / name)
+                link(old.folder / name, folder / name)
         for path in [folder, *(path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink())]:
             before = old.folder / path.relative_to(folder)
             path.chmod(before.stat().st_mode & 0o7777 if before.is_dir() else 0o755)
@@ -478,7 +444,7 @@ def _write_package(upgrade: PreparedUpgrade, folder: Path) -> None:
         file = planned.get(path)
         if file is None or file.action is FileResult.kept:
             if path in present:
-                _link(old.folder / path, folder / path)
+                link(old.folder / path, folder / path)
         elif file.mode is not None:
             _write_file(file, old.folder / path, new.folder / path, folder / path)
     sealed = PlannedFile(INVENTORY, FileResult.updated, "0644")
@@ -496,12 +462,3 @@ def _write_file(file: PlannedFile, present: Path, new: Path, path: Path) -> None
         kept = present.stat().st_mode & 0o666
         mode = kept | (kept >> 2 & 0o111 if mode & 0o111 else 0)
     path.chmod(mode)
-
-
-def _link(source: str | Path, path: str | Path) -> None:
-    """Give a file another name, or copy it where that is not possible."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, path, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, path, follow_symlinks=False)

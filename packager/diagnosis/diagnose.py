@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packager.diagnosis.admitted import changed_images, relabelled, template_containers
-from packager.diagnosis.losses import LOST, VANISHED, losses
 from packager.diagnosis.obstacles import CRASH_LOOP, kept_running, lost_node, obstacles, without_held_by_group
-from packager.diagnosis.past import Past
+from packager.diagnosis.past import LOST, VANISHED, Past, losses
 from packager.diagnosis.queued import explained
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import (
@@ -43,23 +42,18 @@ _NO_PAST = Past()
 
 
 def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patience: float = NOTICE) -> Verdict:
-    """Return the verdict on a workload.
-
-    Args:
-        kind: The workload's kind.
-        snapshot: The current state of the workload in the cluster.
-        past: The facts from earlier snapshots.
-        patience: Seconds in which the workload's operator may yet see its end.
-    """
+    """Return the verdict on a workload, whose operator may yet see its end within `patience` seconds."""
     ending = kind.ending(snapshot) or _unreported_end(kind, snapshot, past, patience)
     if ending is not None:
         return _ended(kind, snapshot, past, ending)
     unnoticed = ignored_change(snapshot.workload, past.unnoticed_change)
     changed = [*relabelled(kind, snapshot), *changed_images(snapshot)]
-    own_findings = explained(
-        snapshot, [*kind.findings(snapshot), *changed, *without_held_by_group(list(_pods(kind, snapshot)))]
-    )
-    own = _without_past_tries(snapshot, own_findings)
+    own = [*kind.findings(snapshot), *changed, *without_held_by_group(list(_pods(kind, snapshot)))]
+    # A kubelet drops most of its many events, so the time of its next try may have passed.
+    own = [
+        replace(finding, next_try=None) if finding.next_try and finding.next_try < snapshot.now else finding
+        for finding in explained(snapshot, own)
+    ]
     findings = grouped([*unnoticed, *_without_another_run(kind, snapshot, own), *_removal(snapshot, past)])
     lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)
     blocking = [finding for finding in findings if finding.blocks]
@@ -117,7 +111,9 @@ def _ended(kind: Workload, snapshot: Snapshot, past: Past, ending: Verdict) -> V
     notes = [finding for finding in ending.findings if finding.reason == SILENT]
     causes = [*lost, *(finding for finding in ending.findings if finding not in notes)]
     reported = {finding.subject for finding in (*causes, *notes, *warnings)}
-    failures = [*kind.failures(snapshot), *_others(past.failures, snapshot)]
+    existing = {shown(pod) for pod in snapshot.pods}
+    earlier = [finding for finding in past.failures if finding.subject not in existing]
+    failures = [*kind.failures(snapshot), *earlier]
     unreported = [finding for finding in failures if finding.subject not in reported]
     summary = _summary(snapshot, lost) if lost else ending.summary
     if snapshot.namespace and is_being_deleted(snapshot.namespace):
@@ -139,13 +135,6 @@ def _without_another_run(kind: Workload, snapshot: Snapshot, findings: Iterable[
             yield replace(finding, remedy=wait) if replaces_pods else finding
 
 
-def _without_past_tries(snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the findings without the times of next tries that have passed: a kubelet drops most of its many events."""
-    for finding in findings:
-        is_past = finding.next_try is not None and finding.next_try < snapshot.now
-        yield replace(finding, next_try=None) if is_past else finding
-
-
 def _losses(kind: Workload, snapshot: Snapshot, past: Past) -> list[Finding]:
     return losses(kind, snapshot) if past.losses is None else list(past.losses)
 
@@ -154,11 +143,6 @@ def _summary(snapshot: Snapshot, lost: Sequence[Finding]) -> str:
     """Return the first loss as the reason of an end, with the name of its pod in a workload of many."""
     first = grouped(lost)[0]
     return first.message if first.subject == shown(snapshot.workload) else str(first)
-
-
-def _others(earlier: Sequence[Finding], snapshot: Snapshot) -> Iterator[Finding]:
-    pod_names = {shown(pod) for pod in snapshot.pods}
-    yield from (finding for finding in earlier if finding.subject not in pod_names)
 
 
 def _pods(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from packager.diagnosis import mounts
-from packager.diagnosis.backoff import failed_pulls, next_pull, next_start
 from packager.diagnosis.scheduling import unfit
 from packager.kubernetes.objects import (
     condition,
@@ -29,6 +28,7 @@ from packager.kubernetes.verdict import NEVER, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
+    from datetime import datetime
 
     from packager.kubernetes.objects import Object
 
@@ -64,6 +64,27 @@ _GROWTH_SECONDS = 600
 _NOT_READY = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}
 
 
+_FIRST_PAUSE = timedelta(seconds=10)
+_LONGEST_PAUSE = timedelta(minutes=5)
+"""The pauses before an image is pulled again, twice as long each time (pkg/kubelet: imageBackOffPeriod,
+MaxImageBackOff)."""
+
+_MOST_DOUBLINGS = 5
+
+# A kubelet's message about a container that it holds back (pkg/kubelet/kuberuntime: doBackOff), with a Go duration.
+_HELD_BACK = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)(?:\.\d+)?s)? restarting failed container")
+
+# What a kubelet says of a mount that failed (k8s.io/mount-utils, mount_linux.go), its lines made one. Where there is
+# systemd, that says something of its own first; mount(8) begins with its name and, often, with the place in the pod.
+_FAILED_MOUNT = re.compile(
+    r"Mounting arguments: .*?-t (?P<kind>\S+) (?:-o \S+ )?(?P<source>.+) /\S+ "
+    r"Output: (?:Running (?:scope )?as unit: \S+ )?(?:mount[.\w]*: )?(?:/\S+: )?(?P<why>.+)"
+)
+
+_MOUNT_RETRY_SECONDS = 150.0
+"""A kubelet tries again after at most two minutes: a volume without an event for longer is mounted."""
+
+
 def obstacles(
     pod: Object, events: Sequence[Object], nodes: Sequence[Object] = (), own: Container[str] = ()
 ) -> Iterator[Finding]:
@@ -72,14 +93,6 @@ def obstacles(
     A container that is not among those of its template (`own`, if known) was added by a webhook, and no value of the
     package helps it.
     """
-    for finding in _obstacles(pod, events, nodes):
-        container = _waiting_container(pod)
-        is_about = finding.reason in (*_IMAGE, *_CONFIG, CRASH_LOOP)
-        is_added = is_about and bool(own) and container is not None and container not in own
-        yield replace(finding, remedy=Remedy.of(Action.INSPECT_MUTATIONS)) if is_added else finding
-
-
-def _obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object]) -> Iterator[Finding]:
     if status(pod).get("phase") not in (None, "Pending", "Running", "Unknown"):
         return
     scheduled = condition(pod, "PodScheduled")
@@ -88,41 +101,38 @@ def _obstacles(pod: Object, events: Sequence[Object], nodes: Sequence[Object]) -
         return
     yield from lost_node(pod, nodes)
     for container in container_statuses(pod):
-        waiting = container["state"].get("waiting") or {}
-        reason, detail = waiting.get("reason", ""), sentence(waiting)
-        if reason in _IMAGE:
-            yield _image(pod, image_of(pod, container), reason, detail, events)
-            return
-        if reason in _CONFIG:
-            message = f"container {container['name']} cannot be created: {detail or reason}"
-            yield Finding(reason, shown(pod), message, _config_remedy(detail), final_after=CONFIG_PATIENCE)
-            return
-        if reason == CRASH_LOOP:
-            terminated = (container.get("lastState") or {}).get("terminated") or {}
-            image = image_of(pod, container)
-            pulls = failed_pulls(pod, image, events)
-            if pulls and last_seen(pulls[-1]) >= terminated.get("finishedAt", ""):
-                yield _image(pod, image, reason, "", events)  # it was removed since the container was started
-                return
-            end = termination(pod, container, terminated)
-            # A job may be lucky in its next attempt. What is to serve, or to run before it, has failed in the same way
-            # three times by then.
-            own = [main_container(pod), *(one["name"] for one in pod["spec"].get("initContainers") or ())]
-            is_service = pod["spec"].get("restartPolicy") == "Always" and container["name"] in own
-            patience = CRASH_PATIENCE if is_service else NEVER
-            message = f"{end.message}, again and again"
-            again = next_start(container)
-            yield Finding(reason, shown(pod), message, end.remedy, final_after=patience, log=end.log, next_try=again)
+        if finding := _waiting(pod, container, events):
+            is_added = bool(own) and container["name"] not in own
+            yield replace(finding, remedy=Remedy.of(Action.INSPECT_MUTATIONS)) if is_added else finding
             return
     yield from _mounts(pod, events)
 
 
-def _waiting_container(pod: Object) -> str | None:
-    """Return the name of the first container that cannot be started."""
-    for container in container_statuses(pod):
-        if (container["state"].get("waiting") or {}).get("reason") in (*_IMAGE, *_CONFIG, CRASH_LOOP):
-            return str(container["name"])
-    return None
+def _waiting(pod: Object, container: Object, events: Sequence[Object]) -> Finding | None:
+    """Return why a kubelet cannot start a container, from the container's status; None if it can, or has."""
+    waiting = container["state"].get("waiting") or {}
+    reason, detail = waiting.get("reason", ""), sentence(waiting)
+    if reason in _IMAGE:
+        return _image(pod, image_of(pod, container), reason, detail, events)
+    if reason in _CONFIG:
+        message = f"container {container['name']} cannot be created: {detail or reason}"
+        return Finding(reason, shown(pod), message, _config_remedy(detail), final_after=CONFIG_PATIENCE)
+    if reason != CRASH_LOOP:
+        return None
+    terminated = (container.get("lastState") or {}).get("terminated") or {}
+    image = image_of(pod, container)
+    pulls = _failed_pulls(pod, image, events)
+    if pulls and last_seen(pulls[-1]) >= terminated.get("finishedAt", ""):
+        return _image(pod, image, reason, "", events)  # it was removed since the container was started
+    end = termination(pod, container, terminated)
+    # A job may be lucky in its next attempt. What is to serve, or to run before it, has failed in the same way three
+    # times by then.
+    lasting = [main_container(pod), *(entry["name"] for entry in pod["spec"].get("initContainers") or ())]
+    is_service = pod["spec"].get("restartPolicy") == "Always" and container["name"] in lasting
+    patience = CRASH_PATIENCE if is_service else NEVER
+    message = f"{end.message}, again and again"
+    again = _next_start(container)
+    return Finding(reason, shown(pod), message, end.remedy, final_after=patience, log=end.log, next_try=again)
 
 
 def lost_node(pod: Object, nodes: Sequence[Object]) -> Iterator[Finding]:
@@ -206,7 +216,7 @@ def without_held_by_group(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _image(pod: Object, image: str, reason: str, detail: str, events: Sequence[Object]) -> Finding:
-    failed = failed_pulls(pod, image, events)
+    failed = _failed_pulls(pod, image, events)
     if failed and (not detail or detail.startswith("Back-off")):  # the kubelet's own words are in the event
         detail = sentence(failed[-1])
     cause = detail.rpartition("failed to do request: ")[2].removeprefix(f'Failed to pull image "{image}": ')
@@ -222,8 +232,35 @@ def _image(pod: Object, image: str, reason: str, detail: str, events: Sequence[O
         action = Action.REACH_REGISTRY
     message = f"the image {image} cannot be pulled{f': {cause}' if cause else ''}"
     patience = 0.0 if reason == "InvalidImageName" else IMAGE_PATIENCE
-    again = None if reason in _NEVER_PULLED else next_pull(failed)
+    again = None if reason in _NEVER_PULLED else _next_pull(failed)
     return Finding("ErrImagePull", shown(pod), message, Remedy.of(action), final_after=patience, next_try=again)
+
+
+def _next_start(container: Object) -> datetime | None:
+    """Return when a container in CrashLoopBackOff may start again; None if its kubelet does not say so."""
+    end = ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt")
+    pause = _HELD_BACK.match(sentence(container["state"].get("waiting") or {}))
+    if not (end and pause):
+        return None
+    hours, minutes, seconds = (int(number or 0) for number in pause.groups())
+    return moment(end) + timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+def _failed_pulls(pod: Object, image: str, events: Sequence[Object]) -> list[Object]:
+    """Return the events about failed pulls of an image for a pod since the last good one, the oldest first."""
+    about_pod = [(event, str(event.get("message") or "")) for event in events_about(events, pod)]
+    good = [last_seen(event) for event, text in about_pod if event.get("reason") == "Pulled" and f'"{image}"' in text]
+    failed = [event for event, text in about_pod if text.startswith(f'Failed to pull image "{image}"')]
+    return [event for event in failed if last_seen(event) > max(good, default="")]
+
+
+def _next_pull(failed: Sequence[Object]) -> datetime | None:
+    """Return the end of the pause of a kubelet after these failed pulls of an image; None without their events."""
+    if not failed:
+        return None
+    tries = sum(int(event.get("count") or 1) for event in failed)
+    pause: timedelta = min(_FIRST_PAUSE * 2 ** min(tries - 1, _MOST_DOUBLINGS), _LONGEST_PAUSE)
+    return moment(last_seen(failed[-1])) + pause
 
 
 def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
@@ -231,10 +268,8 @@ def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
     if started or status(pod).get("phase") != "Pending":
         return
     warnings = [event for event in events_about(events, pod) if event.get("reason") in _NOT_READY]
-    if refused := mounts.refused(warnings):
-        for mount in refused:
-            message = f"{mount.source} cannot be mounted: {mount.why}"
-            yield Finding("FailedMount", shown(pod), message, mount.remedy)
+    if refused := _refused_mounts(pod, warnings):
+        yield from refused
         return
     for event in reversed(warnings):
         detail = sentence(event)
@@ -244,6 +279,31 @@ def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
         patience = CONFIG_PATIENCE if missing else float("inf")
         yield Finding(str(event["reason"]), shown(pod), detail, _config_remedy(detail), final_after=patience)
         return
+
+
+def _refused_mounts(pod: Object, events: Sequence[Object]) -> list[Finding]:
+    """Return the volumes that the pod's node does not mount, in order, from the events about a pod, the newest last."""
+    if not events or events[-1]["reason"] != "FailedMount":
+        return []  # the mounts succeeded before a later failure, such as of a sandbox
+    newest = moment(last_seen(events[-1]))
+    refused = {}
+    for event in events:
+        failed = _FAILED_MOUNT.search(sentence(event))
+        if failed and (newest - moment(last_seen(event))).total_seconds() < _MOUNT_RETRY_SECONDS:
+            source, why = failed["source"], failed["why"].removesuffix(f" while mounting {failed['source']}")
+            message, remedy = f"{source} cannot be mounted: {why}", _mount_remedy(failed["kind"], why)
+            refused[source] = Finding("FailedMount", shown(pod), message, remedy)
+    return [refused[source] for source in sorted(refused)]
+
+
+def _mount_remedy(kind: str, why: str) -> Remedy | None:
+    if not kind.startswith("nfs"):
+        return None
+    if "unknown filesystem type" in why or "helper program" in why:
+        return Remedy.of(Action.INSTALL_NFS_CLIENT)
+    if re.search(r"denied|reason given by server|not a directory", why):
+        return Remedy.of(Action.EXPORT_FOLDER)
+    return Remedy.of(Action.REACH_NFS_SERVER)
 
 
 def _config_remedy(detail: str) -> Remedy | None:

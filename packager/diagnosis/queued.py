@@ -201,7 +201,13 @@ class _Held(Value, frozen=True):
 
 
 def _others(own: Object, queueing: Queueing) -> Iterator[str]:
-    holders = sorted(_owner(one) for one in queueing.workloads if one is not own and _uses(one, queueing.cluster_queue))
+    holders = sorted(
+        _owner(one)
+        for one in queueing.workloads
+        if one is not own
+        and text(at(one, ("status", "admission", "clusterQueue"))) == queueing.cluster_queue
+        and not true_condition(one, "Finished")
+    )
     if holders:
         more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
         yield f"in this namespace, {', '.join(holders[:3])}{more} {'use' if len(holders) > 1 else 'uses'} it"
@@ -209,11 +215,6 @@ def _others(own: Object, queueing: Queueing) -> Iterator[str]:
     yield (
         f"{ahead} {'is' if ahead == 1 else 'are'} ahead of it in its queue" if ahead else "it is the next in its queue"
     )
-
-
-def _uses(workload: Object, cluster_queue: str) -> bool:
-    admitted = text(at(workload, ("status", "admission", "clusterQueue")))
-    return admitted == cluster_queue and not true_condition(workload, "Finished")
 
 
 def _owner(workload: Object) -> str:

@@ -10,13 +10,9 @@ Tests: diagnosis/test_scheduling.py.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from packager.base.values import Value
 from packager.kubernetes.remedy import Action, Remedy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _OF_NODES = re.compile(r"0/(\d+) nodes are (?:un)?available: ?(.*)", re.DOTALL)
 
@@ -152,6 +148,25 @@ class Unfit(Value, frozen=True):
     of_group: bool = False  # whether the only reason is another pod of its group
 
 
+class _Part(Value, frozen=True):
+    """One reason in the scheduler's message."""
+
+    text: str  # the reason, after the number of nodes that it is about, if the scheduler counts them
+    cause: NodeReason | None = None  # None if it is not known
+    values: tuple[tuple[str, str], ...] = ()  # the groups of the cause's pattern, by name
+
+    def words(self, *, is_counted: bool) -> str:
+        """Return the meaning, after the number of nodes if these are counted; the text if the meaning is not known."""
+        count, _, _ = self.text.partition(" ")
+        if self.cause is None or (is_counted and not count.isdigit()):
+            return self.text
+        words = self.cause.words
+        if is_counted and count == "1":
+            words = self.cause.for_one or re.sub(r"^have\b", "has", re.sub(r"^are\b", "is", words))
+        words = words.format(**{name: _readable(value) for name, value in self.values})
+        return f"{count} {words}" if is_counted else words
+
+
 def unfit(answer: str) -> Unfit:
     """Return the meaning of the scheduler's message about a pod; a reason that is not known stays as it is."""
     if of_volcano := _OF_VOLCANO.fullmatch(answer):
@@ -160,64 +175,31 @@ def unfit(answer: str) -> Unfit:
     total, reasons = (int(of_nodes[1]), of_nodes[2]) if of_nodes else (0, answer)
     reasons = _REMARKS.sub("", reasons).strip(" .,")
     parts = [_part(reason) for reason in re.split(r", (?=\d+ )", reasons)]
-    matches = [(cause, match) for _, cause, match in parts if cause and match]
+    matches = [(part.cause, part) for part in parts if part.cause]
     first = min(matches, key=lambda pair: _CAUSES.index(pair[0]), default=None)
-    remedy = None if first is None else _remedy(*first)
+    remedy = None
+    if first and (action := first[0].action):
+        values = {"kind": "persistentvolumeclaim", **dict(first[1].values)} if action is Action.CREATE_OBJECT else {}
+        remedy = Remedy.of(action, **values)
     if any(cause.of_pod for cause, _ in matches) or not of_nodes or not reasons:
         of_group = bool(matches) and all(cause.of_group for cause, _ in matches)
-        return Unfit("; ".join(filter(None, (_words(0, *part[1:], part[0]) for part in parts))), remedy, of_group)
-    return Unfit(_counted(total, parts), remedy)
-
-
-_Part = tuple[str, "NodeReason | None", "re.Match[str] | None"]
+        return Unfit("; ".join(filter(None, (part.words(is_counted=False) for part in parts))), remedy, of_group)
+    *others, last = (part.words(is_counted=True) for part in parts)
+    listed = f"{', '.join(others)} and {last}" if others else last
+    if total == 1 and listed.startswith("1 "):
+        return Unfit(f"the only node {listed.removeprefix('1 ')}", remedy)
+    return Unfit(f"of {total} node{'s' if total > 1 else ''}, {listed}", remedy)
 
 
 def _part(reason: str) -> _Part:
-    """Return a reason, its cause and the match of the cause's pattern."""
     text = re.sub(r"^\d+ ", "", reason)
     for cause in _CAUSES:
         if match := re.fullmatch(cause.pattern, text):
-            return reason, cause, match
-    return reason, None, None
-
-
-def _counted(total: int, parts: Sequence[_Part]) -> str:
-    """Return the reasons with the number of nodes that each is about."""
-    phrases = list(_phrases(parts))
-    listed = phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
-    if total == 1 and listed.startswith("1 "):
-        return f"the only node {listed.removeprefix('1 ')}"
-    return f"of {total} node{'s' if total > 1 else ''}, {listed}"
-
-
-def _phrases(parts: Sequence[_Part]) -> Iterator[str]:
-    for reason, cause, match in parts:
-        count, _, _ = reason.partition(" ")
-        if cause is None or match is None or not count.isdigit():
-            yield reason
-        else:
-            yield f"{count} {_words(int(count), cause, match, reason)}"
-
-
-def _words(count: int, cause: NodeReason | None, match: re.Match[str] | None, reason: str) -> str:
-    if cause is None or match is None:
-        return reason
-    words = cause.words
-    if count == 1:
-        words = cause.for_one or re.sub(r"^have\b", "has", re.sub(r"^are\b", "is", words))
-    values = {name: _readable(value) for name, value in match.groupdict().items()}
-    return words.format(**values)
+            return _Part(reason, cause, tuple(match.groupdict().items()))
+    return _Part(reason)
 
 
 def _readable(value: str) -> str:
     """Return a taint `key: value` as people write it, and any other text as it is."""
     key, _, rest = value.partition(": ")
     return f"{key}={rest}" if rest else key.removesuffix(":")
-
-
-def _remedy(cause: NodeReason, match: re.Match[str]) -> Remedy | None:
-    if cause.action is None:
-        return None
-    if cause.action is Action.CREATE_OBJECT:
-        return Remedy.of(cause.action, kind="persistentvolumeclaim", name=match["name"])
-    return Remedy.of(cause.action)

@@ -100,9 +100,7 @@ _INT64 = (1 << 63) - 1
 def out_of_range(value: Any, limits: tuple[int, int | None]) -> str | None:
     """Return the expected and the actual value if `value` is a whole number outside of its limits; else None.
 
-    Args:
-        value: The value in the manifest; the check of the schema reports values that are not numbers.
-        limits: The least, and the most; None for as much as a number can be.
+    The check of the schema reports values that are not numbers. Without a limit, a number may be as large as it can be.
     """
     number, (least, most) = integer(value), limits
     if number is None or least <= number <= (most or _INT64):

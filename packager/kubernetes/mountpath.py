@@ -29,11 +29,7 @@ def normalized(path: str) -> str:
 
 
 def complaint(path: str) -> str | None:
-    """Return the reason why no volume of a package can be mounted at `path`; None if one can.
-
-    Args:
-        path: The path as written: absolute, or below ROOT, the placeholder for a folder that is not set yet.
-    """
+    """Return why no volume of a package can be mounted at `path`, absolute or below ROOT; None if one can."""
     if not path.startswith(("/", f"{ROOT}/")) or ":" in path or ".." in path.split("/") or path.strip("/ ") == "":
         return f"expected an absolute path (or one below ROOT) without ':' and '..', found {path!r}"
     if normalized(path) in _PACKAGE_FOLDERS:

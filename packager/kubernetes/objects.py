@@ -108,14 +108,15 @@ def image_of(pod: Object, container_status: Object) -> str:
     return str(next(images, None) or container_status["image"])
 
 
+def main_state(pod: Object) -> Object:
+    """Return the state of the pod's main container: `waiting`, `running` or `terminated`; empty before it has one."""
+    main = main_container(pod)
+    return next((dict(entry["state"]) for entry in container_statuses(pod) if entry["name"] == main), {})
+
+
 def is_running(pod: Object) -> bool:
     """Whether the pod's main container runs: only then can it be asked for anything."""
-    main = main_container(pod)
-    return any(
-        "running" in container_status["state"]
-        for container_status in container_statuses(pod)
-        if container_status["name"] == main
-    )
+    return "running" in main_state(pod)
 
 
 def restarts(pod: Object) -> int:

@@ -13,9 +13,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import (
-    container_statuses,
     is_being_deleted,
     main_container,
+    main_state,
     moment,
     name,
     sentence,
@@ -68,25 +68,25 @@ def stop_requested_at(pod: Object) -> datetime | None:
 
 def ended_at(pod: Object) -> datetime | None:
     """Return when the pod's main container ended; None if it has not, or the time is not known."""
-    terminated = _main_state(pod).get("terminated") or {}
+    terminated = main_state(pod).get("terminated") or {}
     return moment(terminated["finishedAt"]) if terminated.get("finishedAt") else None
 
 
 def started_at(pod: Object) -> datetime | None:
     """Return when the pod's main container was started, the last time; None when it was not."""
-    state = _main_state(pod)
+    state = main_state(pod)
     begin = (state.get("terminated") or state.get("running") or {}).get("startedAt")
     return moment(begin) if begin else None
 
 
 def has_ended(pod: Object) -> bool:
     """Whether the pod's main container has ended, or the pod as a whole."""
-    return "terminated" in _main_state(pod) or status(pod).get("phase") in ("Succeeded", "Failed")
+    return "terminated" in main_state(pod) or status(pod).get("phase") in ("Succeeded", "Failed")
 
 
 def _ended_first(pod: Object, snapshot: Snapshot) -> bool:
     """Whether the main container had ended by itself before the pod was told to stop."""
-    if "terminated" not in _main_state(pod) or any(_is_kill(event, pod) for event in snapshot.events):
+    if "terminated" not in main_state(pod) or any(_is_kill(event, pod) for event in snapshot.events):
         return False
     end, stop = ended_at(pod), stop_requested_at(pod)
     if end is None:
@@ -102,10 +102,8 @@ def _ended_first(pod: Object, snapshot: Snapshot) -> bool:
 
 def _is_kill(event: Object, pod: Object) -> bool:
     """Whether the kubelet says that it has stopped the pod's main container, which it does only of one that runs."""
-    is_about = event["involvedObject"].get("uid") == uid(pod)
-    return (
-        is_about and event.get("reason") == "Killing" and sentence(event).endswith(f" container {main_container(pod)}")
-    )
+    is_kill = event["involvedObject"].get("uid") == uid(pod) and event.get("reason") == "Killing"
+    return is_kill and sentence(event).endswith(f" container {main_container(pod)}")
 
 
 def _message(pod: Object, snapshot: Snapshot) -> str:
@@ -128,8 +126,3 @@ def deletion_cause(pod: Object, snapshot: Snapshot) -> str:
     if is_being_deleted(snapshot.workload) and uid(pod) != uid(snapshot.workload):
         return f"{shown(snapshot.workload)} is being deleted"
     return "it was deleted"
-
-
-def _main_state(pod: Object) -> Object:
-    main = main_container(pod)
-    return next((dict(entry["state"]) for entry in container_statuses(pod) if entry["name"] == main), {})

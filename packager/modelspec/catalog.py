@@ -84,11 +84,9 @@ def groups(folder: Path) -> list[ModelGroup]:
 
 
 def find(model: str, folders: Sequence[Path]) -> Path:
-    """Return the spec file that `model` means.
+    """Return the spec file of a path (with a slash, or ending in .yaml or .yml, or `.`), or of a name or an alias.
 
-    Args:
-        model: A path (it has a slash, ends in .yaml or .yml, or is `.`), or a name or alias.
-        folders: The folders to search for names; the first one with the name is used.
+    The first of `folders` that has the name is used.
     """
     if "/" in model or model in (".", "..") or model.endswith((".yaml", ".yml")):
         path = Path(model)

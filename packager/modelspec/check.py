@@ -43,8 +43,7 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     yield from requirements.check(spec, sources)
     yield from fetched_files.check(spec)
     longest = max((spec.package_name(variant) for variant in spec.variants), key=len, default="")
-    yield from _assets(spec.assets, sources.assets, longest)
-    yield from _downloads(spec, sources.assets, longest)
+    yield from _assets(spec, sources.assets, longest)
     yield from _documentation(spec)
     yield from environments.check(spec)
     yield from programs.check(spec)
@@ -112,16 +111,13 @@ def _variants(spec: Spec) -> Iterator[Fault]:
 
 def _names(spec: Spec) -> Iterator[Fault]:
     """Names that Kubernetes would refuse: a pod's and a Job's name is a DNS label of at most 63 characters."""
-    for index, variant in enumerate(spec.variants):
-        for name in variant.overlays or spec.overlays:
-            if name not in spec.overlays:
-                continue
-            longest = spec.overlays[name].longest_name(f"{spec.package_name(variant)}-{name}")
-            if len(longest) > 63:
-                message = f"the overlay {name!r} makes the name {longest!r}: {len(longest)} characters, the limit is 63"
-                fix = "shorten `package`, the overlay's name, precision or mode"
-                needs = (*_name_locations(index), ("variants", index, "overlays"), ("overlays", name))
-                yield Fault(("variants", index), message, fix, needs=needs)
+    for index, name in spec.pairs():
+        longest = spec.overlays[name].longest_name(f"{spec.package_name(spec.variants[index])}-{name}")
+        if len(longest) > 63:
+            message = f"the overlay {name!r} makes the name {longest!r}: {len(longest)} characters, the limit is 63"
+            fix = "shorten `package`, the overlay's name, precision or mode"
+            needs = (*_name_locations(index), ("variants", index, "overlays"), ("overlays", name))
+            yield Fault(("variants", index), message, fix, needs=needs)
 
 
 def _name_locations(variant: int) -> tuple[Location, ...]:
@@ -129,16 +125,28 @@ def _name_locations(variant: int) -> tuple[Location, ...]:
     return ("name",), ("package",), ("variants", variant, "precision"), ("variants", variant, "mode")
 
 
-def _assets(names: Sequence[str], files: Sequence[SourceFile], package: str) -> Iterator[Fault]:
-    """Check names that some systems cannot store or distinguish, or no archive of `package`, and its size."""
-    yield from _duplicates(names, ("assets",))
-    contents = Contents()
-    for file in files:
+def _assets(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[Fault]:
+    """Check names that some systems cannot store or distinguish, or no archive of `package`, and the size.
+
+    The paths of downloads are checked if the assets have no fault.
+    """
+    yield from _duplicates(spec.assets, ("assets",))
+    hints = [None if file.size >= DEFAULT.size else "rename it" for file in files]
+    entries = [(file.place, file.name, file.size, hint) for file, hint in zip(files, hints, strict=True)]
+    entries += [
+        (("downloads", index, "path"), download.path, 0, "use another path")
+        for index, download in enumerate(spec.downloads)
+    ]
+    contents, is_faulty = Contents(), False
+    for place, name, size, hint in entries:
+        if is_faulty and place[0] == "downloads":
+            return
         try:
-            path = composed(contents.add_file(f"assets/{file.name}", file.size))
-            archive.header(normalized(f"{package}/{path}"), file.size)
+            path = composed(contents.add_file(f"assets/{name}", size))
+            archive.header(normalized(f"{package}/{path}"), size)
         except ContentError as error:
-            yield Fault(file.place, str(error), "rename it" if file.size < DEFAULT.size else None)
+            yield Fault(place, str(error), hint)
+            is_faulty |= place[0] == "assets"
 
 
 def _merged_resources(spec: Spec) -> Iterator[Fault]:
@@ -155,22 +163,6 @@ def _merged_resources(spec: Spec) -> Iterator[Fault]:
                     message = f"with the resources of the variant {variant.label!r}: {fault.message}"
                     needs = (place, ("variants", index, "resources"))
                     yield Fault(place, message, fault.hint, at_key=True, needs=needs)
-
-
-def _downloads(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[Fault]:
-    """Paths of downloads that are taken, or that not every system can hold."""
-    contents = Contents()
-    for file in files:
-        try:
-            contents.add_file(f"assets/{file.name}", file.size)
-        except ContentError:  # said of the assets
-            return
-    for index, download in enumerate(spec.downloads):
-        try:
-            path = composed(contents.add_file(f"assets/{download.path}", 0))
-            archive.header(normalized(f"{package}/{path}"), 0)
-        except ContentError as error:
-            yield Fault(("downloads", index, "path"), str(error), "use another path")
 
 
 def _documentation(spec: Spec) -> Iterator[Fault]:

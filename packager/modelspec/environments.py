@@ -10,7 +10,7 @@ from packager.base.faults import Fault
 from packager.base.fields import Parameter, text
 from packager.kubernetes import configmap, mountpath
 from packager.kubernetes.environment import refusal_reason
-from packager.workloads.scripts import CHOICE
+from packager.workloads.program import CHOICE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

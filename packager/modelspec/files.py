@@ -90,7 +90,7 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
     root = folder.resolve()
 
     def add(name: str, location: Location) -> SourceFile | None:
-        source = _source_file(root, name)
+        source = source_file(root, name)
         if isinstance(source, SourceFile):
             return source
         faults.append(Fault(location, source, _similar_name_hint(root, name)))
@@ -105,9 +105,9 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
         is_pattern = location[0] != "assets" and ("*" in name or "?" in name)
         if not is_pattern and not _is_folder(root, name):
             hint = _similar_name_hint(root, name) if location[0] != "assets" else None
-            found: Iterable[SourceFile | str] = (_source_file(root, name),)
+            found: Iterable[SourceFile | str] = (source_file(root, name),)
         else:
-            hint, found = None, (_matched if is_pattern else _walk)(root, name, left_out)
+            hint, found = None, (_matched if is_pattern else walk)(root, name, left_out)
         for source in found:
             if isinstance(source, SourceFile):
                 yield source
@@ -188,7 +188,7 @@ def _usable(  # noqa: PLR0913, PLR0917 - what both ways to list files differ in
     """
     count, excluded_before = 0, len(left_out)
     for name, entry in names:
-        source = _source_file(root, name, entry)
+        source = source_file(root, name, entry)
         is_link = entry.is_symlink() if entry else (root / name).is_symlink()
         if active_part(name) or (is_link and _leads_to_excluded(source, root, top)):
             left_out.add(name)
@@ -200,7 +200,7 @@ def _usable(  # noqa: PLR0913, PLR0917 - what both ways to list files differ in
         yield f"expected files{nothing[2]}, {found}{nothing[1]}"
 
 
-def _source_file(root: Path, name: str, entry: os.DirEntry[str] | None = None) -> SourceFile | str:
+def source_file(root: Path, name: str, entry: os.DirEntry[str] | None = None) -> SourceFile | str:
     """Return the file `name` below `root`, or the reason why it cannot be used.
 
     Args:
@@ -223,19 +223,16 @@ def _source_file(root: Path, name: str, entry: os.DirEntry[str] | None = None) -
         return f"{name} cannot be read: {(getattr(error, 'strerror', None) or str(error)).lower()}"
     problem = None
     if may_leave and not real.is_relative_to(root):
-        problem = f"{name} is a link that leaves the spec's folder"
+        problem = f"{name} is a link that leaves the folder"
     elif stat.S_ISDIR(info.st_mode):
         problem = f"expected a file, found a folder: {name}"
     elif not stat.S_ISREG(info.st_mode):
         problem = f"expected a file, found a special file: {name}"
     elif not os.access(real, os.R_OK):
         problem = f"{name} cannot be read: permission denied"
-    return problem or SourceFile(_utf8(name), real, info.st_size, bool(info.st_mode & stat.S_IXUSR))
-
-
-def _utf8(name: str) -> str:
-    """Return the name that the file's bytes spell in UTF-8, whatever the locale took them for."""
-    return name if name.isascii() else os.fsencode(name).decode("utf-8", "surrogateescape")
+    # The name that the file's bytes spell in UTF-8, whatever the locale took them for.
+    in_utf8 = name if name.isascii() else os.fsencode(name).decode("utf-8", "surrogateescape")
+    return problem or SourceFile(in_utf8, real, info.st_size, bool(info.st_mode & stat.S_IXUSR))
 
 
 def _similar_name_hint(root: Path, name: str) -> str | None:
@@ -251,7 +248,7 @@ def _similar_name_hint(root: Path, name: str) -> str | None:
     return similar(name, [f"{above}/{entry}" if above else entry for entry in beside])
 
 
-def _walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | str]:
+def walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | str]:
     """Yield the files below the folder `name`, or errors; add excluded files to `left_out`."""
     top = (root / name).resolve()
     errors: list[OSError] = []

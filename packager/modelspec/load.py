@@ -57,13 +57,8 @@ class LoadedSpec(Value, frozen=True):
 def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = False) -> LoadedSpec:
     """Read the spec at `path` with `settings` applied, and check it and the files that it names.
 
-    Args:
-        path: The spec file.
-        settings: The changes by `--set`.
-        may_mount: Whether the option package-volume may be on, so that code need not fit into ConfigMaps.
-
-    Raises:
-        SpecError: The spec is not valid; `problems` lists everything that is wrong with it.
+    If the option package-volume may be on (`may_mount`), code need not fit into ConfigMaps. Raises SpecError with all
+    problems.
     """
     name = str(path)
     text, document, data, problems = _read(path, settings)
@@ -89,11 +84,7 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
 
 
 def parse(path: Path, settings: Sequence[Setting]) -> tuple[Spec, bytes]:
-    """Return the values of the spec at `path`, with `settings` applied, and its bytes; no file that it names is needed.
-
-    Raises:
-        SpecError: The spec does not have the types of a spec.
-    """
+    """Return the values of the spec at `path`, with `settings` applied, and its bytes; its files are not read."""
     text, document, data, problems = _read(path, settings)
     spec, faults, _ = completed(data, Spec, json_schema)
     problems.extend(_problem(document, settings, fault) for fault in faults)

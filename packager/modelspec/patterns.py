@@ -33,13 +33,7 @@ def is_excluded(name: str) -> bool:
 def matches(root: Path, pattern: str, left_out: set[str]) -> Iterator[str]:
     """Yield the paths below `root` that match, in the order of their names.
 
-    Args:
-        root: The folder to search. Its content may be anything.
-        pattern: A path below it with wildcards.
-        left_out: The excluded matches (`is_excluded`) are added to it, unless the pattern spells them.
-
-    Raises:
-        OSError: A folder cannot be read.
+    The excluded matches (`is_excluded`) are added to `left_out`, unless the pattern spells them.
     """
     steps = pattern.split("/")
     yield from _below(root, "", steps, _reached(steps, {0}), left_out)

@@ -10,8 +10,7 @@ from packager.base.problems import show, similar
 from packager.base.values import replace
 from packager.kubernetes import configmap
 from packager.package.layout import SCRIPTS
-from packager.workloads.program import references
-from packager.workloads.scripts import CHOICE
+from packager.workloads.program import CHOICE, references
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -183,18 +182,12 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
                 lists += [((*holder, *location), words, ()) for location, words in _of_init(init)]
         for location, words, role_variables in lists:
             variables = (*common, *role_variables)
-            for place, variable in _references(location, words):
-                if variable not in variables and (place, variable) not in seen:
+            named = [((*location, position), name) for position, word in enumerate(words) for name in references(word)]
+            for place, variable in named:
+                is_checked = variable.isidentifier() and variable.isupper() and not variable.startswith(_KUBERNETES)
+                if is_checked and variable not in variables and (place, variable) not in seen:
                     seen.add((place, variable))
                     hint = overlay.missing_reason(variable) or similar(variable, variables)
                     hint = hint or f"add it to `environment`, or write $$({variable}) to keep it"
                     needs = (place, ("environment",), ("variants", index), ("overlays", name))
                     yield Fault(place, f"no variable {variable!r} in mlops.env", hint, needs=needs)
-
-
-def _references(location: Location, words: Sequence[str]) -> Iterator[tuple[Location, str]]:
-    """Yield each variable that `words` name and that has to be one of a container's, and which word names it."""
-    for position, word in enumerate(words):
-        for variable in references(word):
-            if variable.isidentifier() and variable.isupper() and not variable.startswith(_KUBERNETES):
-                yield (*location, position), variable

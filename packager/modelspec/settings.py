@@ -14,7 +14,7 @@ from packager.kubernetes import mountpath
 from packager.kubernetes.environment import refusal_reason
 from packager.modelspec.schema import accepts
 from packager.package.path_checks import shown
-from packager.workloads.scripts import CHOICE
+from packager.workloads.program import CHOICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,12 +52,7 @@ class Setting(Value, frozen=True):
 
 
 def parse_setting(argument: str, example: str = "environment.STEPS=100", *, adds: bool = False) -> Setting:
-    r"""Read `a.b.0.c=VALUE`; a dot inside a key is written `\.`, as in `helm --set`.
-
-    Args:
-        argument: The text on the command line.
-        example: A valid argument, for the message.
-        adds: Whether the option is `--add`.
+    r"""Read `a.b.0.c=VALUE` of `--set`, or of `--add`; a dot inside a key is written `\.`, as in `helm --set`.
 
     Raises:
         UsageError: There is no `=`, a step of the path is empty, it is not UTF-8, or it adds no variable.

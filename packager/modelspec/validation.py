@@ -110,7 +110,8 @@ def _explain(error: Violation, schema: Rule) -> Iterator[SchemaFault]:
     elif error.validator == "required":
         for key in [key for key in error.schema["required"] if key not in error.instance]:
             rule = resolve(properties[key], schema)
-            what = _either(rule["enum"]) if "enum" in rule else _phrase(rule.get("description") or rule["title"])
+            sentence = rule.get("description") or rule.get("title") or key
+            what = _either(rule["enum"]) if "enum" in rule else sentence[0].lower() + sentence[1:].rstrip(".")
             yield SchemaFault((*location, key), f"the key {key!r} is missing", what, stand_in=_example(rule, schema))
     elif error.validator == "anyOf":
         yield from _explain_union(error, schema)
@@ -216,8 +217,3 @@ def _example(rule: Rule, schema: Rule) -> Any:
 
 def _either(forms: list[str]) -> str:
     return forms[0] if len(forms) == 1 else f"{', '.join(forms[:-1])} or {forms[-1]}"
-
-
-def _phrase(sentence: str) -> str:
-    """Return a description as part of another sentence."""
-    return sentence[0].lower() + sentence[1:].rstrip(".")

@@ -34,11 +34,7 @@ _MAX_SECRETS = 100
 
 
 def read(package: Package) -> Declared:
-    """Return everything.
-
-    Raises:
-        ToolError: The spec cannot be read.
-    """
+    """Return everything."""
     return Declared(package.name, values(package), frozenset(secrets(package)), _claims(package))
 
 
@@ -60,7 +56,7 @@ def values(package: Package) -> frozenset[tuple[str, str]]:
 def secrets(package: Package) -> dict[str, str]:
     """Return the names of the package's secrets with their descriptions, without invalid ones."""
     steps = [path.split(".") for path, _ in _settings(package)]
-    entries = {part[1]: {} for part in steps if part[0] == "secrets" and 2 <= len(part) <= 3}
+    entries: dict[str, Any] = {part[1]: {} for part in steps if part[0] == "secrets" and 2 <= len(part) <= 3}
     entries |= mapping(_spec(package).get("secrets"))
     names = [name for name in entries if re.fullmatch(envfile.NAME, str(name)) and len(str(name)) <= 100]
     return {str(name): _line(mapping(entries[name]).get("description")) for name in names[:_MAX_SECRETS]}

@@ -56,12 +56,7 @@ class _Inventory(Fields, frozen=True):
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Return the inventory of the package in `folder`.
-
-    Raises:
-        VerificationError: The inventory is missing, or not as `seal` writes it.
-        ToolError: The inventory cannot be read.
-    """
+    """Return the inventory of the package in `folder`."""
     return parsed(content(folder), folder)
 
 

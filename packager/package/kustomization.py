@@ -46,11 +46,7 @@ class _File(NamedTuple):
 
 @lru_cache(maxsize=64)
 def components(text: bytes, file: str = KUSTOMIZATION) -> tuple[Component, ...]:
-    """Return the components that a kustomization lists, however it is written, or offers behind a `#`.
-
-    Raises:
-        UsageError: The kustomization is not YAML.
-    """
+    """Return the components that a kustomization lists, however it is written, or offers behind a `#`."""
     document, source, data, entries = _read(text, file)
     if _KEY not in data:
         return ()
@@ -131,14 +127,7 @@ def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
 
 
 def offer(text: bytes, line: str, before: Collection[str], file: str = KUSTOMIZATION) -> bytes:
-    """Return a kustomization that offers one component more, behind a `#`.
-
-    Args:
-        text: The kustomization, whose components are not empty.
-        line: The entry of the component.
-        before: The names of the components that it comes after.
-        file: How messages name it.
-    """
+    """Return a kustomization that offers one component more, behind a `#`."""
     source = _read(text, file).source
     listed = components(text, file)
     earlier = [component for component in listed if component.name in before]

@@ -1,23 +1,26 @@
-"""Opens a package: a folder in place, or an archive, which is extracted for as long as it is used."""
+"""Opens a package: a folder in place, or an archive, which is extracted for as long as it is used.
+
+Its files are read so that every later step sees the same bytes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base import paths, workfolder
+from packager.base import paths, plainfiles, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason, show_paths, unreadable
 from packager.base.limits import DEFAULT
 from packager.base.problems import similar
 from packager.base.values import Value, replace
 from packager.package import archive, inventory, layout, outside, tree
-from packager.package.reader import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from packager.base.limits import Limits
@@ -29,6 +32,66 @@ _NO_PACKAGE_HINT = "`mlpack build MODEL` makes a package, and `mlpack list` show
 
 DEFAULT_OVERLAY = "multi-node"
 """The overlay to use if none is named, in a package that has it."""
+
+
+class Reader:
+    """The files of one package, each of which must not change after it was first read.
+
+    Files are judged, rendered and applied at different times. Digests are kept, and not contents: a package may
+    be larger than memory.
+    """
+
+    def __init__(
+        self, folder: Path, shown: Callable[[str], str], edited: Mapping[str, bytes] = MappingProxyType({})
+    ) -> None:
+        self.folder = folder  # the folder with the files
+        self.shown = shown  # returns the name of a path of the package for messages
+        self._edited = edited
+        self._digests: dict[str, str] = {}
+
+    def edited(self, contents: Mapping[str, bytes]) -> Reader:
+        """Return a reader of the same files, which must not change either, with other contents in some, by path."""
+        reader = Reader(self.folder, self.shown, contents)
+        reader._digests = self._digests
+        return reader
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The paths of files that are not there yet."""
+        return tuple(path for path in self._edited if not (self.folder / path).exists())
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        """Return the content of a file; of one that is longer than `max_bytes` bytes, a byte more than these.
+
+        Raises:
+            VerificationError: The file is not a plain one.
+            ToolError: The file cannot be read, or has changed since it was read first.
+        """
+        if path in self._edited:
+            return self._edited[path][: max_bytes + 1]
+        content = plainfiles.read_start(self.folder, path, self.shown(path), max_bytes + 1)
+        if len(content) <= max_bytes:
+            digest = hashlib.sha256(content).hexdigest()
+            if self._digests.setdefault(path, digest) != digest:
+                raise ToolError(
+                    f"{self.shown(path)} changed while the package was read",
+                    hint="try again when no program is writing to it",
+                )
+        return content
+
+    def digest(self, path: str) -> str:
+        """Return the sha256 of a file, in hex: of the bytes read first, if it was read before."""
+        if path in self._edited:
+            return hashlib.sha256(self._edited[path]).hexdigest()
+        if path not in self._digests:
+            try:
+                with plainfiles.open_below(self.folder, path) as stream:
+                    self._digests[path] = hashlib.file_digest(stream, "sha256").hexdigest()
+            except plainfiles.NotPlainError:
+                raise VerificationError(f"{self.shown(path)} is not a plain file") from None
+            except OSError as error:
+                raise unreadable(self.shown(path), error) from None
+        return self._digests[path]
 
 
 class Package(Value, frozen=True):
@@ -99,9 +162,6 @@ def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None
         path: A folder, or a link to one, or a tar.gz.
         limits: The limits of its contents.
         shown_as: The path in messages instead of `path`, if that is a temporary folder.
-
-    Raises:
-        ToolError: The path cannot be read, or there is no room to unpack it.
     """
     if not paths.exists(path):
         raise not_found(path)
@@ -164,21 +224,16 @@ def check_replaceable(path: Path) -> None:
     """Refuse to replace the content of `path` unless it is a package, an empty folder, or a link to a folder."""
     if not paths.is_folder(path):
         raise UsageError(f"{path} is not a folder")
-    if path.is_symlink() or _is_empty(path):
-        return
     try:
+        if path.is_symlink() or next(path.iterdir(), None) is None:
+            return
         inventory.read(path)
+    except OSError as error:
+        raise unreadable(path, error) from None
     except VerificationError as error:
         raise UsageError(
             f"{error}; it was left unchanged", hint="move it to another place, or build into another folder with -d"
         ) from None
-
-
-def _is_empty(folder: Path) -> bool:
-    try:
-        return next(folder.iterdir(), None) is None
-    except OSError as error:
-        raise unreadable(folder, error) from None
 
 
 @contextmanager
@@ -195,15 +250,10 @@ def _named_in_errors(folder: Path, path: Path) -> Iterator[None]:
 
 def not_found(path: Path) -> UsageError:
     """Return the error for a path of a package that does not exist."""
-    return UsageError(f"there is no {path}", hint=similar(path.name, _neighbours(path)) or _NO_PACKAGE_HINT)
-
-
-def _neighbours(path: Path) -> list[str]:
-    """Return the names beside a path; none where they cannot be read."""
-    try:
-        return [neighbour.name for neighbour in path.parent.iterdir()]
-    except OSError:
-        return []
+    neighbours: list[str] = []
+    with suppress(OSError):
+        neighbours = [neighbour.name for neighbour in path.parent.iterdir()]
+    return UsageError(f"there is no {path}", hint=similar(path.name, neighbours) or _NO_PACKAGE_HINT)
 
 
 @contextmanager

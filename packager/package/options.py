@@ -102,16 +102,6 @@ class Option(Value, frozen=True):
     since: str | None = None  # the oldest minor version of Kubernetes that has the fields that it makes; None for any
     excludes: tuple[tuple[str, str], ...] = ()  # the options that contradict it, each with the reason
 
-    @property
-    def storage(self) -> bool:
-        """Whether it says where results go."""
-        return "output" in self.places
-
-    @property
-    def serves(self) -> bool:
-        """Whether it is for workloads that serve, and for no others."""
-        return self.only == "serves"
-
 
 PLACES = {
     "output": "where results go",
@@ -518,23 +508,13 @@ CLAIM_CLASS = Option("claim-class", "its storage class, in place of the cluster'
 CLAIM_OPTIONS = ("output-pvc", "dataset-pvc")
 """The names of the options that a package contains, switched off, unless other ones are asked for."""
 
+# The names of options that other modules treat by themselves.
 PACKAGE_VOLUME = "package-volume"
-"""The name of the option that mounts the package from a registry."""
-
 GITOPS = "gitops"
-"""The name of the option for Flux and Argo CD."""
-
 GANG_OPTION = "gang"
-"""The name of the option for gang schedulers."""
-
 PLACEMENT = "placement"
-"""The name of the option that says where pods run."""
-
 DEVICE_CLAIM = "device-claim"
-"""The name of the option for devices by DRA."""
-
 GPU = "gpu"
-"""The name of the option that sets a number of GPUs."""
 
 BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
 KNOWN: Mapping[str, Option] = {**BY_NAME, **{part.name: part for part in (SECRETS, CLAIM, CLAIM_CLASS)}}
@@ -543,16 +523,14 @@ KNOWN: Mapping[str, Option] = {**BY_NAME, **{part.name: part for part in (SECRET
 KEYS: Mapping[str, Key] = {key.name: key for option in KNOWN.values() for key in option.keys}
 
 
-def gpus(site: Mapping[str, str]) -> tuple[str, str]:
-    """Return the resource and the number that the option `gpu` sets, by the values in `site.env`."""
-    values = {key.name: site.get(key.name, key.example) for key in BY_NAME[GPU].keys}
-    return f"{values['GPU_VENDOR']}/{values['GPU_RESOURCE']}", values["GPU_COUNT"]
-
-
 def set_gpus(names: Collection[str], site: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the resource and the number in place of the GPUs of a spec, both empty for a claim; None for no change."""
+    """Return the resource and the number in place of the GPUs of a spec, by the values in `site.env`.
+
+    Both are empty for a claim; None for no change.
+    """
     if GPU in names:
-        return gpus(site)
+        values = {key.name: site.get(key.name, key.example) for key in BY_NAME[GPU].keys}
+        return f"{values['GPU_VENDOR']}/{values['GPU_RESOURCE']}", values["GPU_COUNT"]
     return ("", "") if DEVICE_CLAIM in names else None
 
 

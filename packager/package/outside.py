@@ -23,8 +23,7 @@ import json
 import os
 import posixpath
 import re
-import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from packager.base.errors import VerificationError, unreadable
 from packager.base.paths import argument
 from packager.base.values import Value
 from packager.package import layout
+from packager.package.tree import link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,14 +61,6 @@ configMapGenerator: [{{name: {name}-site, behavior: replace, envs: [site.env]}}]
 generatorOptions: {{disableNameSuffixHash: true}}
 """
 
-_PLACEMENT = """\
-patches:
-  - target: {kind: PodTemplate}
-    patch: |-
-      - {op: remove, path: /template/spec/nodeSelector}
-  - path: placement.yaml
-"""
-
 
 class OutsideOverlay(Value, frozen=True):
     """An overlay outside of its package."""
@@ -86,8 +78,8 @@ class OutsideOverlay(Value, frozen=True):
         parent, name = posixpath.split(path)
         if parent == layout.overlay(self.name):
             return self.folder / name
-        if path in self._moved:
-            return self.folder / self._moved[path]
+        if path == layout.site_env(self._common):
+            return self.folder / _VALUES / name
         if layout.is_added(path):
             return self.folder / layout.SITE / path.removeprefix(f"{layout.ADDED}/")
         if path.startswith(f"{self._common}/") and self._is_own_component(path.split("/")[5]):
@@ -98,17 +90,10 @@ class OutsideOverlay(Value, frozen=True):
     def _common(self) -> str:
         return layout.common(self.framework)
 
-    @property
-    def _moved(self) -> dict[str, str]:
-        """The places in this folder of the files that all overlays of the package share, by their paths there."""
-        shared = (layout.site_env(self._common), f"{self._common}/{layout.SITE}/{layout.PLACEMENT}")
-        return {path: f"{_VALUES}/{posixpath.basename(path)}" for path in shared}
-
     def _is_own_component(self, name: str) -> bool:
         """Whether a component is in this folder: the package lacks it, or it has values or reads those of the site."""
         component = self.package / self._common / name
-        has_values = name != layout.SITE and (component / layout.PLACEMENT).is_file()
-        return has_values or not component.is_dir() or (component / "patch").is_dir()
+        return (component / layout.PLACEMENT).is_file() or not component.is_dir() or (component / "patch").is_dir()
 
     @property
     def _relative(self) -> str:
@@ -165,31 +150,24 @@ class OutsideOverlay(Value, frozen=True):
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yield the paths in the package, and the contents there, of the files in this folder."""
-        moved = {place: path for path, place in self._moved.items()}
         for file in sorted(self.folder.rglob("*")):
-            path = file.relative_to(self.folder).as_posix()
-            if path in moved:
-                path = moved[path]
+            place = path = file.relative_to(self.folder).as_posix()
+            if path == f"{_VALUES}/{layout.SITE}.env":
+                path = layout.site_env(self._common)
             elif path.startswith(f"{OPTIONS}/") and path.endswith((".yaml", ".env")):
                 path = f"{self._common}/{path.removeprefix(f'{OPTIONS}/')}"
             elif "/" not in path and path.endswith((".yaml", ".env")):
                 path = f"{layout.overlay(self.name)}/{path}"
             elif not layout.is_added(path := f"{layout.QUICKSTART}/{path}"):
                 continue
-            content = plainfiles.read(self.folder, file.relative_to(self.folder).as_posix(), str(file), _MAX_BYTES)
-            yield path, self.read(path, content)
+            yield path, self.read(path, plainfiles.read(self.folder, place, str(file), _MAX_BYTES))
 
     def extras(self, name: str) -> Iterator[tuple[Path, bytes]]:
         """Yield the files that have no place in the package `name`: the component with the values, and FILE."""
-        has_placement = (self.package / self._common / layout.SITE / layout.PLACEMENT).is_file()
-        component = _COMPONENT.format(name=name) + (_PLACEMENT if has_placement else "")
-        yield self.folder / _VALUES / layout.KUSTOMIZATION, component.encode()
-        yield self.folder / FILE, self._as_json()
-
-    def _as_json(self) -> bytes:
+        yield self.folder / _VALUES / layout.KUSTOMIZATION, _COMPONENT.format(name=name).encode()
         about = {"package": self._relative, "overlay": self.name, "framework": self.framework, "digest": self.digest}
         content = {**about, "version": self.version, "delivered": dict(sorted(self.delivered.items()))}
-        return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
+        yield self.folder / FILE, json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
 
     def mismatch(self, digest: str, version: str | None) -> VerificationError:
         """Return the error about another build of the package than that which the overlay was written for."""
@@ -231,7 +209,8 @@ def view(overlay: OutsideOverlay, sealed: Mapping[str, Any]) -> Iterator[Path]:
         try:
             for path in (*sealed["files"], layout.INVENTORY):
                 if not overlay.is_own(path):
-                    _link(overlay.package / path, work / path)
+                    with suppress(FileNotFoundError):
+                        link(overlay.package / path, work / path)
             for path, content in own.items():
                 (work / path).parent.mkdir(parents=True, exist_ok=True)
                 (work / path).write_bytes(content)
@@ -239,14 +218,3 @@ def view(overlay: OutsideOverlay, sealed: Mapping[str, Any]) -> Iterator[Path]:
         except OSError as error:
             raise unreadable(overlay.package, error) from None
         yield work
-
-
-def _link(source: Path, path: Path) -> None:
-    """Give a file of the package another name, or copy it; leave out a file that is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, path, follow_symlinks=False)
-    except FileNotFoundError:
-        pass
-    except OSError:
-        shutil.copy2(source, path, follow_symlinks=False)

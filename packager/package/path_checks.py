@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import re
 import unicodedata
 
@@ -18,14 +17,6 @@ class ContentError(Exception):
     """A file or path that is not allowed in a package; the message says which, and why."""
 
 
-class _As(enum.Enum):
-    """The role of a path: a parent is a folder that is only in the path of another one."""
-
-    FILE = enum.auto()
-    FOLDER = enum.auto()
-    PARENT = enum.auto()
-
-
 class Contents:
     """The files and folders of one package, taken one by one.
 
@@ -35,52 +26,45 @@ class Contents:
 
     def __init__(self, limits: Limits = DEFAULT) -> None:
         self._limits = limits
-        self._seen: dict[str, tuple[str, _As]] = {}
+        self._seen: dict[str, tuple[str, bool]] = {}  # each path, and whether it is a file's
         self._size = 0
 
     def add_folder(self, path: str) -> str:
         """Take the folder `path` and return its plain form. Raises ContentError."""
-        return self._add(path, _As.FOLDER)
+        plain = normalized(path)
+        self._take(plain, is_file=False)
+        return plain
 
     def add_file(self, path: str, size: int) -> str:
         """Take the file `path` and return its plain form. Raises ContentError."""
-        plain = self._add(path, _As.FILE)
+        plain = normalized(path)
+        if not plain:
+            raise ContentError("a file has no name")
+        self._take(plain, is_file=True)
         self._size += size
         if size < 0 or self._size > self._limits.size:
             raise ContentError(f"the files are larger than {self._limits.size:,} bytes in total")
         return plain
 
-    def _add(self, path: str, kind: _As) -> str:
-        plain = normalized(path)
-        if not plain and kind is _As.FILE:
-            raise ContentError("a file has no name")
-        self._take(plain, kind)
-        above = plain.rpartition("/")[0]
-        while above and self._take(above, _As.PARENT):
-            above = above.rpartition("/")[0]
-        return plain
-
-    def _take(self, path: str, kind: _As) -> bool:
-        """Take one step of a path, and return whether it is new."""
+    def _take(self, path: str, *, is_file: bool) -> None:
+        """Take a path, and the folders that lead to it."""
         key = _key(path)
-        earlier = self._seen.get(key)
-        if earlier is None:
-            self._seen[key] = (path, kind)
-            if len(self._seen) > self._limits.files:
-                raise ContentError(f"there are more than {self._limits.files:,} files and folders")
-            return True
-        known_path, known_kind = earlier
+        known_path, is_known_file = self._seen.get(key, (path, is_file))
         if known_path != path:
             is_visible = _visible(path) == path and _visible(known_path) == known_path
             why = "where case is ignored" if is_visible else "where invisible characters are ignored"
             raise ContentError(f"{shown(path)} and {shown(known_path)} are the same name {why}")
-        if (kind is _As.FILE) != (known_kind is _As.FILE):
+        if is_file != is_known_file:
             raise ContentError(f"{shown(path)} is both a file and a folder")
-        if kind is known_kind is not _As.PARENT:
-            raise ContentError(f"{shown(path) if path else 'the top-level folder'} occurs twice")
-        if kind is _As.FOLDER:
-            self._seen[key] = (path, kind)
-        return False
+        if key in self._seen:
+            if is_file:
+                raise ContentError(f"{shown(path)} occurs twice")
+            return
+        self._seen[key] = (path, is_file)
+        if len(self._seen) > self._limits.files:
+            raise ContentError(f"there are more than {self._limits.files:,} files and folders")
+        if above := path.rpartition("/")[0]:
+            self._take(above, is_file=False)
 
 
 def _key(path: str) -> str:
@@ -128,9 +112,6 @@ def composed(path: str) -> str:
     """Return `path`, which is in Unicode's form NFC.
 
     Some readers of archives, and some file systems, put names into that form, and others leave them.
-
-    Raises:
-        ContentError: The path is in another form.
     """
     if not unicodedata.is_normalized("NFC", path):
         raise ContentError(f"{path!a}: the name is not in Unicode form NFC, to which some readers convert it")

@@ -7,7 +7,9 @@ import itertools
 import json
 import os
 import re
+import shutil
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packager.base import plainfiles
@@ -20,7 +22,6 @@ from packager.package.path_checks import ContentError, Contents, inactive, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from packager.base.limits import Limits
 
@@ -69,10 +70,6 @@ def seal(tree: Tree, digests: Mapping[str, str]) -> Entry:
     """Return the inventory: the tree's own entries, sha256 and mode of every file, and the lines of some.
 
     These are the files that people edit; the lines show later what an edit has changed.
-
-    Args:
-        tree: The tree.
-        digests: The sha256 of each file, in hex, by path.
     """
     files = {entry.path: {"mode": f"{entry.mode:04o}", "sha256": digests[entry.path]} for entry in tree.entries}
     editable = {entry.path: lines for entry in tree.entries if (lines := _lines(entry, digests[entry.path]))}
@@ -108,21 +105,13 @@ def digest_of(entry: Entry) -> str:
 
 
 def component_digest(files: Mapping[str, str]) -> str:
-    """Return the digest of the component of an option, without values that people edit.
-
-    Args:
-        files: The sha256 of each of its files, in hex, by path.
-    """
+    """Return the digest of the component of an option, without values that people edit."""
     lines = (f"{files[path]}  {path}\n" for path in sorted(files) if not is_placement(path))
     return hashlib.sha256("".join(lines).encode(errors="surrogatepass")).hexdigest()
 
 
 def check(tree: Tree, limits: Limits) -> None:
-    """Check that all these files are allowed in a package, as it is checked again when the package is opened.
-
-    Raises:
-        ContentError: There are too many or too large ones, or a name that not every system can hold.
-    """
+    """Check that all these files are allowed in a package, as it is checked again when the package is opened."""
     contents = Contents(limits)
     contents.add_folder(tree.name)
     for path, size in (*((entry.path, entry.size) for entry in tree.entries), (INVENTORY, 0)):
@@ -149,12 +138,7 @@ def chunks(entry: Entry) -> Iterator[bytes]:
 
 
 def write(tree: Tree, folder: Path) -> Entry:
-    """Write the tree's files and its inventory into the empty `folder`, and return the inventory.
-
-    Raises:
-        ToolError: A file on disk cannot be read.
-        OSError: `folder` cannot be written.
-    """
+    """Write the tree's files and its inventory into the empty `folder`, and return the inventory."""
     digests = {entry.path: _write_file(folder, entry) for entry in tree.entries}
     inventory = seal(tree, digests)
     _write_file(folder, inventory)
@@ -178,11 +162,6 @@ def read(folder: Path, limits: Limits = DEFAULT) -> Tree:
     """Return the package in `folder`, its files left on disk; `.git` and files of tools are not part of it.
 
     No link is followed, and nothing but plain files and folders is taken.
-
-    Raises:
-        VerificationError: There is no inventory, or one that cannot be read; or something there is no file of a
-            package: a link, a device, a name that not every system can hold.
-        ToolError: A file cannot be read.
     """
     about = inventory.read(folder)
     entries = tuple(entry for entry in walk(folder, limits) if entry.path != INVENTORY and not is_of_tool(entry.path))
@@ -190,12 +169,7 @@ def read(folder: Path, limits: Limits = DEFAULT) -> Tree:
 
 
 def walk(folder: Path, limits: Limits = DEFAULT) -> list[Entry]:
-    """Return the files below `folder`, left on disk, in order of path; without a `.git` at its root.
-
-    Raises:
-        VerificationError: There is something else there than plain files and folders with names that every system
-            can hold, or more than `limits` allow.
-    """
+    """Return the files below `folder`, left on disk, in order of path; without a `.git` at its root."""
     return sorted(_walk(folder, limits), key=lambda entry: entry.path)
 
 
@@ -243,3 +217,14 @@ def make_folders(folder: Path, path: str) -> None:
         make_folders(folder, path.rpartition("/")[0])
         step.mkdir()
         step.chmod(0o755)  # whatever the umask
+
+
+def link(source: str | Path, path: str | Path) -> None:
+    """Give a file another name, or copy it where that is not possible."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, path, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copy2(source, path, follow_symlinks=False)

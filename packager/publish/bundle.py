@@ -34,7 +34,7 @@ from packager.publish.reference import is_digest, is_reference, parse
 from packager.publish.registry import Repository
 from packager.publish.signatures import bundles_beside, check_file, find, judge, referring
 from packager.verify import Checks
-from packager.workloads import scripts
+from packager.workloads import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from packager.publish.client import Access
     from packager.publish.layout import Copy
     from packager.publish.signatures import Trust
-    from packager.workloads.scripts import FetchedSource
+    from packager.workloads.program import FetchedSource
 
 SOURCES = "sources/"
 """How the repositories of the files that pods fetch begin."""
@@ -124,7 +124,7 @@ def _counted(copy: Copy, blob: Descriptor, advance: Callable[[int], object]) -> 
 def sources_of(inventory: Mapping[str, Any]) -> tuple[FetchedSource, ...]:
     """Return the sources that the pods of a package fetch, as it was built; each once."""
     commands = [command for document in _documents(inventory) for command in _lists(document)]
-    return tuple(dict.fromkeys(source for command in commands for _, source in scripts.fetched(command)))
+    return tuple(dict.fromkeys(source for command in commands for _, source in program.fetched(command)))
 
 
 def _documents(inventory: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from packager.base.envfile import Weight
     from packager.base.yamlio import Document
-    from packager.package.reader import Reader
+    from packager.package.opened import Reader
     from packager.rendering.images import ImagesEntry
     from packager.rendering.origins import Origin
 

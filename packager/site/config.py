@@ -1,4 +1,4 @@
-"""The types of site.yaml: a site's defaults.
+"""The types of site.yaml: a site's defaults; and the commented file that a user begins with.
 
 Tests: site/test_read.py.
 """
@@ -56,3 +56,48 @@ class SiteConfig(Fields, frozen=True, rename="camel"):
     tolerations: Annotated[list[TolerationConfig], Meta(max_length=100)] | None = None
     options: OptionValues = field(default_factory=dict)
     annotation_domains: Annotated[list[Domain], Meta(max_length=100)] = field(default_factory=list)
+
+
+TEXT = """\
+# The defaults of a site: what mlpack sets in every package here, unless the command line says otherwise.
+# `mlpack site show` prints what is in effect, `mlpack site check` asks the cluster whether it has all that is named.
+
+# Where images are pulled from.
+#registry: registry.example.com/team
+
+# The folder that contains the packages, as the pods see it.
+#root: /nfs/models
+
+# The user and the groups that pods run as.
+#ids: {uid: 1000, gid: 1000, fsGroup: 1000}
+
+# Where results, datasets and checkpoints are: options of storage, with their values.
+#storage:
+#  output-pvc: {OUTPUT_CLAIM: results}
+
+# The LocalQueue of Kueue, and the secret for pulling images.
+#queue: user-queue
+#pullSecret: registry
+
+# The nodes that pods run on, and the taints that they tolerate.
+#nodeSelector: {pool: train}
+#tolerations:
+#  - {key: train, operator: Exists, effect: NoSchedule}
+
+# Annotations of all pods, of those that `mlpack verify` allows, or of your own domains.
+#annotations: {prometheus.io/scrape: "true"}
+#annotationDomains: [example.com]
+
+# Other site options that are on, with their values.
+#options:
+#  shared-memory: {SHM_SIZE: 8Gi}
+"""
+"""The commented file that `mlpack site init` writes."""
+
+QUESTIONS = {
+    "registry": "Registry that images are pulled from",
+    "root": "Folder that contains the packages, as the pods see it",
+    "queue": "LocalQueue of Kueue",
+    "pullSecret": "Secret for pulling images",
+}
+"""The keys that a user may be asked for."""

@@ -1,11 +1,13 @@
-"""Finds and reads a site's file, the nearest one, and reports all its problems."""
+"""Writes, finds and reads a site's file, the nearest one, and reports all its problems."""
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
-from packager.base import paths, yamlio
-from packager.base.errors import UsageError, unreadable
+from packager.base import atomic, paths, yamlio
+from packager.base.errors import ToolError, UsageError, reason, unreadable
 from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
 from packager.base.values import Value, as_dict, as_plain
@@ -17,7 +19,7 @@ from packager.modelspec import conversion
 from packager.package.image import registry_complaint
 from packager.package.layout import INVENTORY
 from packager.package.options import BY_NAME, OPTIONS, PLACEMENT, conflicts
-from packager.site.config import SiteConfig
+from packager.site.config import TEXT, SiteConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -127,6 +129,27 @@ def parsed(path: Path, content: bytes) -> SiteSettings:
     if problems or config is None:
         raise UsageError(f"{path} is not valid", problems=ordered(problems))
     return SiteSettings(path, config, document)
+
+
+def text(values: Mapping[str, str]) -> str:
+    """Return the text of a new file, with the lines of some of QUESTIONS filled in."""
+    new = TEXT
+    for key, value in values.items():
+        line = f"{key}: {json.dumps(value)}".replace("\\", r"\\")
+        new = re.sub(rf"^#{key}: .*$", line, new, flags=re.MULTILINE)
+    return new
+
+
+def create(path: Path, values: Mapping[str, str], *, force: bool) -> None:
+    """Write a new, commented file; the folder is created."""
+    content = text(values).encode()
+    parsed(path, content)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ToolError(f"{path.parent} cannot be created: {reason(error)}") from None
+    with atomic.file(path, exists_hint=None if force else "--force replaces it") as stream:
+        stream.write(content)
 
 
 def nearest(folder: Path, config: Path) -> SiteSettings | None:

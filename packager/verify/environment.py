@@ -8,7 +8,7 @@ from packager.kubernetes.allowed import words
 from packager.kubernetes.environment import BUILT, refusal_reason
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.verify.objects import permits_hint
-from packager.workloads.scripts import CHOICE, choices, wrong_choice
+from packager.workloads.program import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
 
 if TYPE_CHECKING:

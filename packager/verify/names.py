@@ -62,7 +62,7 @@ def _reserved_names(overlay: RenderedOverlay, workload: Manifest) -> Iterator[Pr
     if structure is None:
         return
     for other in overlay.manifests:
-        if other is not workload and structure.makes_object(workload, other.kind, other.name):
+        if other is not workload and (other.kind, other.name) in structure.made_objects(workload):
             message = f"{structure.maker} creates a {other.kind} of this name for the {workload.kind}"
             yield overlay.problem(other, ("metadata", "name"), message, "give it another name")
 

@@ -12,8 +12,9 @@ from packager.package import layout
 from packager.package.options import CLAIMS, GITOPS, KEYS, KNOWN, PACKAGE_VOLUME, PLACEMENT, TRAITS, conflicts, faults
 from packager.package.options import GANG_OPTION as GANG
 from packager.rendering.origins import Operations, Position, Written, matches
-from packager.workloads import podgroups, structures
+from packager.workloads import structures
 from packager.workloads.kinds import kinds
+from packager.workloads.structure import gang
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -99,7 +100,7 @@ def check_gang(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a finding if the option gang names a scheduler that starts the pods of a workload one by one."""
     folder = switched_on(overlay.sources).get(GANG)
     for manifest in overlay.manifests if folder else ():
-        if manifest.kind == "JobSet" and podgroups.gang(manifest) == "kai":
+        if manifest.kind == "JobSet" and gang(manifest) == "kai":
             place = next(place for listed, place in overlay.sources.components if listed == folder)
             message = f"{GANG}: KAI has no groups for a JobSet, so it would start the pods of {manifest} one by one"
             yield Problem(*place, message, "set GANG to volcano or coscheduling")

@@ -19,8 +19,8 @@ from packager.package.image import IMAGE, REGISTRY
 from packager.package.path_checks import shown
 from packager.verify import security
 from packager.workloads import kueue
-from packager.workloads.podgroups import KAI_QUEUE
-from packager.workloads.scripts import fetched
+from packager.workloads.program import fetched
+from packager.workloads.structure import KAI_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,6 @@ from packager.kubernetes.kubectl.refusals import refusal
 from packager.kubernetes.manifest import at, listing, mapping
 from packager.kubernetes.objects import (
     created,
-    events_about,
     is_being_deleted,
     last_seen,
     name,
@@ -22,6 +21,7 @@ from packager.kubernetes.pods import LAST_LINES, failure
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.stopped import ended_at
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
+from packager.workloads.structures import is_suspended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
 
-
-CONTROLLER_SILENCE = 8.0
-"""Seconds in which a running controller has acted on its objects; it usually takes less than one."""
+SILENCE = 8.0
+"""Seconds in which a running controller or operator has acted on its objects; it usually takes less than one."""
 
 SILENT = "ControllerSilent"
 """The reason of a finding that a controller has not acted on its object."""
@@ -48,28 +47,23 @@ _MAX_PREFIX = 58
 def generated_prefix(prefix: str, index: str = "") -> str:
     """Return a generated name without its last five characters: the beginning of `prefix`, and the whole index.
 
-    Args:
-        prefix: The beginning that the controller asks for.
-        index: The part behind it, which is never cut (Kubernetes, pkg/controller/job: podGenerateNameWithIndex).
+    The index is never cut (Kubernetes, pkg/controller/job: podGenerateNameWithIndex).
     """
     return f"{prefix[: _MAX_PREFIX - len(index)]}{index}"
 
 
-def ignored_by_controller(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding if the controller of the workload's kind has not acted on it; a running one does at once."""
-    workload = snapshot.workload
-    is_known = status(workload) or snapshot.pods or snapshot.children or events_about(snapshot.events, workload)
-    if is_known or snapshot.age < CONTROLLER_SILENCE:
-        return
-    message = f"no controller has reacted: the {workload['kind']} controller is not running"
-    yield Finding(SILENT, shown(workload), message, START_CONTROLLER)
+def suspended(workload: Object) -> Finding | None:
+    """Return the finding that a queue or a user has suspended the workload; None if it is not."""
+    if not is_suspended(workload):
+        return None
+    return Finding("Suspended", shown(workload), "suspended, by a queue or a user")
 
 
 def ignored_change(workload: Object, seconds: float) -> Iterator[Finding]:
     """Yield a finding if the controller of the workload's kind has not acted on a change for `seconds`."""
-    if seconds < CONTROLLER_SILENCE:
+    if seconds < SILENCE:
         return
-    message = f"the {workload['kind']} controller has not acted on the change for more than {CONTROLLER_SILENCE:g} s"
+    message = f"the {workload['kind']} controller has not acted on the change for more than {SILENCE:g} s"
     yield Finding(SILENT, shown(workload), message, START_CONTROLLER)
 
 
@@ -156,7 +150,7 @@ def not_retried(snapshot: Snapshot, job: Object, who: str, pods: Sequence[Object
     failed = _failed(job, pods)
     if not (end and any(map(failure, pods))) or is_ending(job) or failed >= attempts:
         return
-    if snapshot.now - end > _pause(failed) + timedelta(seconds=CONTROLLER_SILENCE):
+    if snapshot.now - end > _pause(failed) + timedelta(seconds=SILENCE):
         message = f"{who} ended at {end:%H:%M:%S} UTC, and its Job has not created another one since"
         yield Finding("NotRetried", shown(job), message, Remedy.of(Action.INSPECT_OBJECT, object=shown(job)))
 
@@ -212,9 +206,10 @@ def disruptions(snapshot: Snapshot) -> int:
         creations.pop()
     failed: int = sum(status(pod).get("phase") == "Failed" for pod in counted(job, snapshot.pods))
     gone = len(set(creations) - set(deletions) - existing)
-    ended = [pod for pod in snapshot.pods if is_disrupted(pod) and _is_stopped(pod)]
+    stopped = [pod for pod in snapshot.pods if is_being_deleted(pod) or status(pod).get("phase") == "Failed"]
+    ended = sum(map(is_disrupted, stopped))
     deleted = max(0, int(status(job).get("failed") or 0) - failed)
-    return len(ended) + max(0, gone - deleted)
+    return ended + max(0, gone - deleted)
 
 
 def disrupted(subject: str, what: str, count: int) -> Finding:
@@ -222,10 +217,6 @@ def disrupted(subject: str, what: str, count: int) -> Finding:
     times = _TIMES.get(count, f"{count} times")
     message = f"{what} {times} after a drain, a preemption or a lost node, which does not count as a failure"
     return Finding("Disrupted", subject, message, blocks=False)
-
-
-def _is_stopped(pod: Object) -> bool:
-    return is_being_deleted(pod) or status(pod).get("phase") == "Failed"
 
 
 def _ignores(job: Object) -> bool:

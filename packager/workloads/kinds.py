@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from packager.workloads import OfEachKind
+from packager.workloads import of_each_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @cache
 def kinds() -> Mapping[str, Workload]:
     """Return the Workload of each kind, by kind."""
-    return OfEachKind("life")
+    return of_each_kind("life")
 
 
 def operators() -> dict[str, Operator]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.kubernetes.manifest import at, listing, mapping
+from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import labels
-from packager.workloads.structures import structures
+from packager.workloads.structures import is_suspended, structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,7 @@ def of(workload: Object) -> str | None:
 
 def is_held(workload: Object, pods: Iterable[Object] = ()) -> bool:
     """Whether Kueue holds a workload of the cluster, or some of its pods."""
-    if location := structures()[workload["kind"]].suspend:
-        return at(workload, location) is True
+    if structures()[workload["kind"]].suspend:
+        return is_suspended(workload)
     gates = (gate for item in (workload, *pods) for gate in listing(mapping(item.get("spec")).get("schedulingGates")))
     return any(mapping(gate).get("name") == _GATE for gate in gates)

@@ -22,6 +22,7 @@ from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.kubernetes.manifest import INT32
 from packager.workloads.amounts import Amount
+from packager.workloads.launchers import reserved_by
 from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script
 
 Deadline = Annotated[int, Meta(ge=1, le=INT32)]
@@ -125,7 +126,7 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     """How the README calls a workload of this kind."""
 
     unproven: ClassVar[str] = ""
-    """What neither the package nor `lint` checks; empty for nothing."""
+    """The note about what neither the package nor `lint` checks; empty for none."""
 
     serves: ClassVar[bool] = False
     """Whether it serves until it is deleted: a change of a ConfigMap then makes new pods, since each ConfigMap is
@@ -207,9 +208,14 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         """Yield the reasons why this overlay cannot run its scripts, or its command."""
         yield from ()
 
-    def reserved(self, key: str) -> str | None:  # noqa: ARG002 - for those that leave every name to the user
+    @property
+    def setters(self) -> tuple[str, ...]:
+        """The setters of variables in its pods, which no environment may set; see `reserved_by`."""
+        return ()
+
+    def reserved(self, key: str) -> str | None:
         """Return why the environment variable `key` must not be set in this overlay; None if it may be."""
-        return None
+        return reserved_by(key, *self.setters)
 
     def amounts(self, run: Run) -> Iterator[Amount]:  # noqa: ARG002 - for those whose numbers depend on what runs
         """Yield the numbers that mlops.env has and the manifest takes from there, if the overlay has `run`."""

@@ -8,8 +8,10 @@ those that are Kubernetes' own, or that a site brings as a component, are in the
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
+from packager.base import yamlio
 from packager.base.values import Value
 from packager.base.yamlio import MISREAD
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
@@ -17,7 +19,7 @@ from packager.kubernetes.objects import DEFAULT_CONTAINER
 from packager.kubernetes.resources import is_gpu_or_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
@@ -270,3 +272,33 @@ def writes_to_claim(spec: Mapping[str, Any]) -> bool:
     main = mapping(next(iter(listing(spec.get("containers"))), None))
     mounts = map(mapping, listing(main.get("volumeMounts")))
     return any(mount.get("name") in claims and not mount.get("readOnly") for mount in mounts)
+
+
+SITE_ANNOTATIONS = "site-annotations"
+"""The name of the component's folder."""
+
+_HEAD = """\
+# Annotations of the pods, from the defaults of the site. `mlpack build` and `mlpack configure` write this file.
+"""
+
+
+def annotation_component(pods: Iterable[tuple[Pods, str | None]], annotations: Mapping[str, str]) -> bytes:
+    """Return the kustomization of a component that adds annotations to pods."""
+    patches: dict[str, dict[str, Any]] = {}
+    for entry, label in pods:
+        target = {"kind": entry.manifest.kind, "name": entry.manifest.name}
+        if label is not None:
+            target["labelSelector"] = f"mlpack/overlay={label}"
+        patch = patches.setdefault(json.dumps(target), {"target": target, "operations": {}})
+        for key, value in annotations.items():
+            path = entry.annotation_pointer(key)
+            patch["operations"][path] = {"op": "add", "path": path, "value": value}
+    data = {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "patches": [
+            {"target": patch["target"], "patch": json.dumps(list(patch["operations"].values()))}
+            for patch in patches.values()
+        ],
+    }
+    return (_HEAD + yamlio.dump([data])).encode()

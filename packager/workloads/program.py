@@ -1,19 +1,37 @@
-"""Run and Program: the scripts or the command of an overlay, and the program of the main container."""
+"""Run and Program: the scripts or the command of an overlay, and the program of the main container.
+
+Also reads these from manifests: the user's choice of a script, and the sources that pods fetch.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from packager.base.faults import Fault
 from packager.base.fields import Folder, Parameter, RelativePath, Word
+from packager.base.problems import show, similar
 from packager.base.values import Fields, Meta, Value, replace
+from packager.kubernetes.manifest import mapping
 from packager.package.layout import SCRIPTS
-from packager.workloads.scripts import CHOICE, FETCH
+
+if TYPE_CHECKING:
+    from packager.workloads.pods import Pods
 
 # Kubernetes, third_party/forked/golang/expansion: `$$` means one `$`, whatever follows.
 _REFERENCES = re.compile(r"\$\$|\$\(([^)]*)\)")
 
+
+CHOICE = "SCRIPT"
+"""The variable that says which of several scripts runs."""
+
+_SCRIPTS = "mlpack/scripts"
+"""The annotation of pods that lists the scripts among which CHOICE chooses."""
+
+FETCH = "/etc/mlpack/runtime/sources.sh"
+"""The script that fetches files. Its arguments: five for each source, `--`, and the program that follows."""
+
+_WORDS, _NONE = 5, "-"
 
 Scripts = Annotated[
     Annotated[list[RelativePath], Meta(min_length=2)] | None,
@@ -125,26 +143,20 @@ def of_script(run: Run, starter: Sequence[str] = ()) -> Program:
 
 
 def installing(requirements: str, following: Program | None) -> Program:
-    """Return the program that installs Python packages, and then starts another one in its place.
-
-    Args:
-        requirements: The requirements file, below quickstart/scripts.
-        following: The program to start afterwards, with its command; None to start nothing.
-    """
-    command = ("/bin/sh", "/etc/mlpack/runtime/requirements.sh", requirements)
-    if following is None:
-        return Program(command, directory="/")
-    return replace(following, command=(*command, *following.command))
+    """Return the program that installs the Python packages of a file below quickstart/scripts before another one."""
+    return _before(("/bin/sh", "/etc/mlpack/runtime/requirements.sh", requirements), following)
 
 
 def fetching(files: Sequence[Sequence[str]], following: Program | None) -> Program:
-    """Return the program that fetches files, and then starts another one in its place.
+    """Return the program that fetches files before another one.
 
-    Args:
-        files: The URL, the path, the sha256, the size, and the variable with the token (or `-`) of each file.
-        following: The program to start afterwards, with its command; None to start nothing.
+    Each file is a URL, a path, the sha256, the size, and the variable with the token (or `-`).
     """
-    command = ("/bin/sh", FETCH, *(word for file in files for word in file), "--")
+    return _before(("/bin/sh", FETCH, *(word for file in files for word in file), "--"), following)
+
+
+def _before(command: tuple[str, ...], following: Program | None) -> Program:
+    """Return the program that runs a command, and then starts another program in its place, if there is one."""
     if following is None:
         return Program(command, directory="/")
     return replace(following, command=(*command, *following.command))
@@ -163,12 +175,7 @@ def references(word: str) -> Iterator[str]:
 
 
 def replaced_references(word: str, replacement: Callable[[str | None], str]) -> str:
-    """Return a word with other texts in place of its references.
-
-    Args:
-        word: The word.
-        replacement: Returns the text for the KEY of a `$(KEY)`, and for None, which is a `$$`.
-    """
+    """Return a word with other texts in place of its references: for each KEY of `$(KEY)`, and for None, a `$$`."""
     end = _end(word)
     before = _REFERENCES.sub(lambda match: replacement(match[1]), word[:end])
     return before + word[end:].replace("$$", replacement(None))
@@ -177,3 +184,34 @@ def replaced_references(word: str, replacement: Callable[[str | None], str]) -> 
 def _end(word: str) -> int:
     """Return the index behind the last `)`: after it, each `$(` would be compared with all that follows."""
     return word.rfind(")") + 1
+
+
+class FetchedSource(Value, frozen=True):
+    """A source that pods fetch, as the arguments of the script: words that an edit may have changed."""
+
+    address: str  # the place that it is fetched from
+    path: str  # the file or the folder that it becomes
+    sha256: str | None  # the digest of the file; None where the address names a commit or a digest
+    size: str  # the most bytes, and those of a file
+    secret: str | None  # the variable with the token; None without one
+
+
+def fetched(command: Sequence[str]) -> Iterator[tuple[int, FetchedSource]]:
+    """Yield the sources that the command of a container fetches, and the index of the first word of each."""
+    if FETCH not in command or "--" not in command:
+        return
+    for index in range(command.index(FETCH) + 1, command.index("--") - _WORDS + 1, _WORDS):
+        address, path, digest, size, secret = command[index : index + _WORDS]
+        sha256 = None if digest == _NONE else digest
+        yield index, FetchedSource(address, path, sha256, size, None if secret == _NONE else secret)
+
+
+def choices(pods: "Pods") -> tuple[str, ...]:
+    """Return the scripts among which the user of pods chooses by CHOICE; none where there is nothing to choose."""
+    listed = mapping(pods.metadata.get("annotations")).get(_SCRIPTS)
+    return tuple(str(listed).split()) if listed is not None else ()
+
+
+def wrong_choice(value: str, scripts: Sequence[str]) -> tuple[str, str | None]:
+    """Return the message for a value of CHOICE that is not one of `scripts`, and the fix if there is a similar one."""
+    return f"expected one of {', '.join(scripts)}, found {show(value)}", similar(value, scripts)

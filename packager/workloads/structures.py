@@ -5,14 +5,19 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from packager.workloads import OfEachKind, podgroups
+from packager.base.masking import shortened
+from packager.kubernetes.manifest import at, mapping
+from packager.kubernetes.resources import is_gpu_or_part
+from packager.workloads import of_each_kind
 from packager.workloads.pods import is_of_kubernetes, of_kubernetes
+from packager.workloads.structure import POD_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from packager.base.faults import Fault
     from packager.kubernetes.manifest import Manifest
+    from packager.kubernetes.objects import Object
     from packager.workloads.pods import Pods
     from packager.workloads.structure import Structure
 
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 @cache
 def structures() -> Mapping[str, Structure]:
     """Return the Structure of each kind, by kind."""
-    return OfEachKind("structure")
+    return of_each_kind("structure")
 
 
 def structure_of(manifest: Manifest) -> Structure | None:
@@ -41,11 +46,16 @@ def is_workload(manifest: Manifest) -> bool:
     return structure is not None and structure.is_of(manifest)
 
 
+def is_suspended(workload: Object) -> bool:
+    """Whether a queue or a user has suspended a workload; never for a kind that cannot be."""
+    location = structures()[workload["kind"]].suspend
+    return bool(location) and at(workload, location) is True
+
+
 def faults(manifest: Manifest) -> Iterator[Fault]:
     """Yield errors in a manifest that its kind's folder finds; nothing if the kind has no folder."""
     structure = structure_of(manifest)
     if structure:
-        yield from structure.value_faults(manifest)
         yield from structure.faults(manifest)
 
 
@@ -76,4 +86,28 @@ def added_variables(manifest: Manifest) -> tuple[str, ...]:
 
 def is_known(manifest: Manifest) -> bool:
     """Whether `pods` returns all pods that come of `manifest`."""
-    return is_of_kubernetes(manifest) or is_workload(manifest) or (manifest.api, manifest.kind) in podgroups.KINDS
+    return is_of_kubernetes(manifest) or is_workload(manifest) or (manifest.api, manifest.kind) in POD_GROUPS
+
+
+_LONGEST_NAME = 100
+
+
+def replaced_gpus(manifest: Manifest, overlay: str, resource: str, count: str) -> Iterator[str]:
+    """Yield a note for each number of GPUs of a pod template that the option `gpu` or `device-claim` replaces.
+
+    `manifest` is that before the option, which sets `count` of `resource`, such as nvidia.com/gpu; of an empty one for
+    `device-claim`.
+    """
+    for entry in pods(manifest):
+        limits = mapping(at(entry.spec, ("containers", 0, "resources", "limits"))) if entry.computes else {}
+        place = f"{overlay} ({shortened(entry.name, _LONGEST_NAME)})"
+        for name, amount in limits.items():
+            present = shortened(f"{name}: {amount}", _LONGEST_NAME)
+            if not is_gpu_or_part(str(name)) and name != resource:
+                continue
+            if not resource:
+                yield f"device-claim replaces {present} of {place}"
+            elif name != resource:
+                yield f"gpu replaces {present} of {place} by {resource}: {count}"
+            elif str(amount) != count:
+                yield f"gpu replaces {present} of {place} by {count}"

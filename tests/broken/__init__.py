@@ -1,4 +1,4 @@
-"""Sixty-one packages with one fault each, made from good ones: `python -m tests.broken DIR` writes them."""
+"""Fifty-two packages with one fault each, made from good ones: `python -m tests.broken DIR` writes them."""
 
 from __future__ import annotations
 

@@ -14,10 +14,8 @@ MODEL = "every-kind"
 
 SET = "quickstart/k8s/mlops/parameter-server"
 SHARDS = "quickstart/k8s/mlops/shards"
-SERVING = "quickstart/k8s/mlops/serving"
 JOBSET = f"{SET}/jobset.yaml"
 JOB = f"{SHARDS}/job.yaml"
-DEPLOYMENT = f"{SERVING}/deployment.yaml"
 
 _ROLE = "spec.replicatedJobs.[name=^{0}$].template.spec.template.spec.containers.[name=^{0}$]"
 COUNTED = [f"{_ROLE.format(role)}.env.[name=^DMLC_NUM_WORKER$].value" for role in ("scheduler", "server", "worker")]
@@ -43,19 +41,12 @@ def _service(package: Path) -> None:
     edit(f"{SET}/kustomization.yaml", "  - jobset.yaml\n", "  - jobset.yaml\n  - service.yaml\n")(package)
 
 
-def _order_twice(package: Path) -> None:
-    edit(JOBSET, "  replicatedJobs:\n", "  startupPolicy: {startupPolicyOrder: InOrder}\n  replicatedJobs:\n")(package)
-    depends = "      dependsOn: [{name: scheduler, status: Ready}]\n"
-    edit(JOBSET, "    - name: server\n", f"    - name: server\n{depends}")(package)
-
-
 _fault = partial(Fault, model=MODEL)
 _changed = partial(changed, model=MODEL)
 _appended = partial(appended, model=MODEL)
 
 FAULTS_OF_KINDS = (
     _fault("long-pod-name", "JobSet refuses the set", _rename, JOBSET, "name: every-kind-of-workload-here"),
-    _changed("success-of-no-role", "JobSet refuses the set", JOBSET, "      - worker\n", "      - workers\n"),
     _changed(
         "waits-for-a-later-role",
         "JobSet refuses the set",
@@ -63,15 +54,6 @@ FAULTS_OF_KINDS = (
         "    - name: scheduler\n",
         "    - name: scheduler\n      dependsOn: [{name: worker, status: Ready}]\n",
         line="dependsOn:",
-    ),
-    _fault("ordered-twice", "JobSet refuses the set", _order_twice, JOBSET, "dependsOn:"),
-    _changed(
-        "more-pods-than-a-number-holds",
-        "JobSet refuses the set",
-        JOBSET,
-        "    - name: server\n      replicas: 1 ",
-        "    - name: server\n      replicas: 2000000000 ",
-        line="replicas: 2000000000",
     ),
     _changed("misspelt-operator", "the API server refuses the set", JOBSET, "operator: All", "operator: all"),
     _changed(
@@ -119,7 +101,6 @@ FAULTS_OF_KINDS = (
     _appended(
         "variable-of-the-rendezvous", "the pods ignore a value that was set", f"{SET}/mlops.env", "DMLC_NUM_WORKER=8\n"
     ),
-    _changed("job-without-end", "the API server refuses the Job", JOB, "restartPolicy: Never", "restartPolicy: Always"),
     _changed(
         "job-without-a-log",
         "the failed pod is deleted, and its log with it",
@@ -127,40 +108,7 @@ FAULTS_OF_KINDS = (
         "restartPolicy: Never",
         "restartPolicy: OnFailure",
     ),
-    _fault(
-        "array-without-a-size",
-        "the API server refuses the Job",
-        edits(
-            (f"{SHARDS}/wiring.yaml", "- spec.completions\n", "- spec.parallelism\n"),
-            (JOB, "  completions: 4 # COMPLETIONS in mlops.env\n", ""),
-        ),
-        JOB,
-        "completionMode: Indexed",
-    ),
     _appended(
         "index-for-all", "the pods ignore a value that was set", f"{SHARDS}/mlops.env", "JOB_COMPLETION_INDEX=0\n"
-    ),
-    _changed(
-        "selector-of-other-pods",
-        "the API server refuses the Deployment",
-        DEPLOYMENT,
-        "instance: every-kind-serving",
-        "instance: every-kind-server",
-    ),
-    _changed(
-        "no-room-to-roll",
-        "the API server refuses the Deployment",
-        DEPLOYMENT,
-        "maxSurge: 1",
-        "maxSurge: 0",
-        line="maxUnavailable: 0",
-    ),
-    _changed("probe-of-no-port", "no pod ever becomes ready", DEPLOYMENT, "port: http\n", "port: htpp\n"),
-    _changed(
-        "service-to-no-port",
-        "no request reaches the pods",
-        f"{SERVING}/service.yaml",
-        "targetPort: http",
-        "targetPort: htpp",
     ),
 )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Build = Callable[..., dict[str, dict[str, Any]]]
 
-REST = [option.name for option in offered(()) if not option.storage and not option.needs]
+REST = [option.name for option in offered(()) if not option.places and not option.needs]
 
 
 def jobset(*roles: str) -> JobSet:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,14 +15,15 @@ from packager.base import process
 from packager.base.errors import HungError, TimedOutError
 from packager.cli import asking
 from packager.cli.asking import limited
+from packager.cli.host import Host
+from tests.cli.test_opening import VERBS
+from tests.life import Life
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.conftest import Outcome
-
-    Mlpack = Callable[..., Outcome]
+    from tests.conftest import Mlpack
 
 
 @pytest.fixture
@@ -124,3 +126,58 @@ def test_signal_during_start_of_program_ends_program_and_verb(
     done = mlpack("status", "hello-mpi", "--kubectl", hanging)
     assert (done.code, done.stderr) == (128 + number, f"mlpack: stopped by {number.name}\n")
     assert [child.returncode for child in started] == [-signal.SIGKILL]
+
+
+MOST_CALLS = 12
+"""The most calls of kubectl at which a command gets a signal."""
+
+COMMANDS = ("deploy", "doctor", "results", "run", "workspace pull")
+"""Commands of which each calls kubectl in another way."""
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class Signalled(Life):
+    """A cluster during one of whose requests the command gets a signal."""
+
+    def at(self, number: int, call: int) -> Signalled:
+        numbers = count()
+
+        def first(_argv: Sequence[str]) -> None:
+            if next(numbers) == call:
+                self.is_sent = True
+                signal.raise_signal(number)
+
+        self.is_sent = False
+        self.first = first
+        return self
+
+
+@pytest.mark.parametrize(
+    "command", [COMMANDS[0], *(pytest.param(name, marks=pytest.mark.thorough) for name in COMMANDS[1:])]
+)
+def test_command_ends_at_a_signal_during_any_call_of_kubectl(
+    command: str, life: Life, mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    package = _files(tmp_path / "hello-mpi")
+    sent = 0
+    for call in range(MOST_CALLS):
+        number = (signal.SIGINT, signal.SIGTERM)[call % 2]
+        cluster = Signalled().at(number, call)
+        mlpack.host = Host(cluster)
+        done = mlpack(*VERBS[command])
+        if not cluster.is_sent:
+            break
+        sent += 1
+        assert done.code == 128 + number, (call, done)
+        assert done.stderr.splitlines()[-1] == f"mlpack: stopped by {number.name}"
+        assert "Traceback" not in done.stderr
+        assert _files(temporary) == {}
+        assert _files(tmp_path / "hello-mpi") == package
+    assert sent > 0
+    assert life.calls == []

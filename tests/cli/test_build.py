@@ -1,8 +1,7 @@
-"""Tests of `mlpack build` as its users run it: its outputs, messages, and the files that it keeps."""
+"""Tests of `mlpack build` and `mlpack render`: their outputs, messages, and the files that they keep."""
 
 from __future__ import annotations
 
-import os
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,9 @@ import pytest
 from tests import demo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.conftest import Outcome
-
-    Mlpack = Callable[..., Outcome]
+    from tests.conftest import Mlpack
 
 NAME = "demo-fp32-training"
 
@@ -105,34 +101,6 @@ def test_build_all_builds_valid_models_beside_invalid_spec(mlpack: Mlpack, specs
     ]
 
 
-@pytest.mark.thorough
-def test_build_all_builds_bundled_models_by_default(mlpack: Mlpack) -> None:
-    done = mlpack("build", "--all")
-    assert done.stdout.splitlines() == [
-        "cifar10-mxnet-training.tar.gz",
-        "hello-mpi.tar.gz",
-        "jax-gpt-cpu.tar.gz",
-        "llm-finetune-cpu.tar.gz",
-        "llm-finetune-cuda.tar.gz",
-        "llm-serving-cpu.tar.gz",
-        "llm-serving-cuda.tar.gz",
-        "resnet50v1-5-fp32-training.tar.gz",
-        "resnet50v1-5-bf16-training.tar.gz",
-        "resnet50v1-5-fp32-inference.tar.gz",
-        "resnet50v1-5-fp32-serving.tar.gz",
-        "resnet50v1-5-pytorch-fp32-training.tar.gz",
-        "resnet50v1-5-pytorch-bf16-training.tar.gz",
-        "xgboost-tabular-cpu.tar.gz",
-    ]
-
-
-def test_build_all_reports_folder_without_models(mlpack: Mlpack, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    done = mlpack("build", "--all", "--specs", "empty")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == "error: no models found in empty\nhint: a model is a folder there with a spec.yaml\n"
-
-
 def test_build_all_refuses_two_models_with_same_package_name(mlpack: Mlpack, tmp_path: Path) -> None:
     demo.write(tmp_path / "specs" / "a")
     demo.write(tmp_path / "specs" / "b")
@@ -163,15 +131,6 @@ def snapshot(path: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files if file.is_file()}
 
 
-def test_build_treats_dangling_symlink_as_existing_output(mlpack: Mlpack, tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "demo")
-    (tmp_path / f"{NAME}.tar.gz").symlink_to("nowhere")
-    assert mlpack("build", spec).code == 2
-    assert mlpack("build", spec, "--force").code == 0
-    assert not (tmp_path / f"{NAME}.tar.gz").is_symlink()
-    assert not (tmp_path / "nowhere").exists()
-
-
 def test_force_does_not_replace_folder_by_file_or_file_by_folder(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     (tmp_path / f"{NAME}.tar.gz").mkdir()
@@ -193,31 +152,6 @@ def test_force_keeps_folder_that_is_not_a_package(mlpack: Mlpack, tmp_path: Path
         "hint: move it to another place, or build into another folder with -d\n"
     )
     assert snapshot(tmp_path / NAME) == {"thesis.tex": b"x"}
-
-
-def test_force_keeps_named_pipe(mlpack: Mlpack, tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "demo")
-    os.mkfifo(tmp_path / f"{NAME}.tar.gz")
-    done = mlpack("build", spec, "--force")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == (
-        f"error: {NAME}.tar.gz is not a plain file and was left unchanged\nhint: choose another destination\n"
-    )
-
-
-def test_build_writes_settings_root_and_registry_to_env_file(mlpack: Mlpack, tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "demo")
-    flags = ["--add", "environment.STEPS=7", "--root", "/nfs/me", "--registry", "localhost:5000", "--format", "dir"]
-    assert mlpack("build", spec, *flags).code == 0
-    env = (tmp_path / NAME / "quickstart/k8s/mlops/single-node/mlops.env").read_text().splitlines()
-    assert [line for line in env if line and not line.startswith("#")] == [
-        "REGISTRY=localhost:5000",
-        "IMAGE=demo:1.0",
-        "DATASET_DIR=/dataset",
-        f"MODEL_DIR=/nfs/me/{NAME}",
-        f"OUTPUT_DIR=/nfs/me/{NAME}/output",
-        "STEPS=7",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -248,18 +182,6 @@ def test_build_refuses_invalid_arguments(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_build_of_invalid_spec_writes_nothing(mlpack: Mlpack, tmp_path: Path) -> None:
-    demo.write(tmp_path / "demo", demo.changed("title: Demo => title: 3", "colour: red"))
-    done = mlpack("build", "./demo", "-d", "out")
-    assert (done.code, done.stdout) == (3, "")
-    assert done.stderr.splitlines() == [
-        'demo/spec.yaml:2:8: expected one line of text, found the number 3 (quote it: "3")',
-        done.stderr.splitlines()[1],
-        "error: demo/spec.yaml is not a valid spec: 2 problems",
-    ]
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("value", ["1.5", "999999999999"])
 def test_build_refuses_invalid_source_date_epoch(
     mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
@@ -281,3 +203,29 @@ def test_build_takes_times_from_source_date_epoch(
         with tarfile.open(path) as archive:
             assert {member.mtime for member in archive} == {int(seconds or 0)}
     assert path.read_bytes()[4:8] == b"\0\0\0\0"  # the gzip header has no time
+
+
+def test_render_prints_manifests_of_variant(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
+    spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
+    done = mlpack("render", spec, "multi-node", "--kubectl", kubectl, "--precision", "bf16")
+    assert (done.code, done.stderr) == (0, "")
+    assert "kind: MPIJob\n" in done.stdout
+    assert "name: demo-bf16-training-multi-node\n" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+
+
+def test_render_reports_unknown_overlay_and_missing_kubectl(mlpack: Mlpack, tmp_path: Path) -> None:
+    spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
+    done = mlpack("render", spec, "multi-nod", "--mode", "inference")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == "error: demo-fp32-inference has no overlay 'multi-nod'; it has: single-node\n"
+    done = mlpack("render", spec, "single-node", "--kubectl", "./no-kubectl")
+    assert (done.code, done.stdout) == (6, "")
+    assert done.stderr.startswith("error: ./no-kubectl: program not found\n")
+
+
+def test_render_prints_overlay_of_a_package_in_a_folder(mlpack: Mlpack, kubectl: Path) -> None:
+    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
+    done = mlpack("render", "./hello-mpi", "single-node", "--kubectl", kubectl)
+    assert (done.code, "kind: Pod\n" in done.stdout) == (0, True), done.stderr
+    assert mlpack("render", "./hello-mpi", "single-node", "--mode", "training", "--kubectl", kubectl).code == 2

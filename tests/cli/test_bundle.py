@@ -164,24 +164,6 @@ def test_bundle_of_an_unsigned_file_is_refused_if_a_signature_is_required(
 
 
 @pytest.mark.thorough
-def test_bundle_has_the_same_bytes_every_time(mlpack: Mlpack, pushed: str) -> None:
-    for name in ("one.tar", "two.tar"):
-        assert mlpack("bundle", pushed, "-d", name).code == 0
-    assert Path("one.tar").read_bytes() == Path("two.tar").read_bytes()
-    assert mlpack("bundle", pushed, "-d", "one.tar").code == 2
-    assert mlpack("bundle", pushed, "-d", "one.tar", "--force").code == 0
-
-
-@pytest.mark.thorough
-def test_loading_again_sends_nothing(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
-    assert mlpack("bundle", pushed).code == 0
-    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
-    before = len(other.requests)
-    assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host).code == 0
-    assert {method for method, _, _ in other.requests[before:]} == {"GET", "HEAD"}
-
-
-@pytest.mark.thorough
 def test_bundle_of_a_file_has_the_artefact_that_push_stores(
     mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
 ) -> None:
@@ -473,13 +455,6 @@ def test_inspect_of_a_bundle_lists_images_and_signatures(mlpack: Mlpack, bundle:
     assert (value["package"], value["bundle"]["path"]) == ("hello-mpi", str(bundle))
     assert mlpack("inspect", bundle, "-o", "name").stdout == f"hello-mpi@{value['digest']}\n"
     assert mlpack("inspect", bundle, "-o", "images").stdout == f"{image['image']}\n"
-
-
-@pytest.mark.thorough
-def test_verify_of_a_bundle_names_missing_images(mlpack: Mlpack, registry: FakeRegistry, pushed: str) -> None:
-    assert mlpack("bundle", pushed, "--no-images").code == 0
-    done = mlpack("verify", "hello-mpi.bundle.tar")
-    assert (done.code, f"the bundle has no image {registry.host}/{IMAGE}:openmpi\n" in done.stderr) == (0, True)
 
 
 def contents(path: Path) -> tuple[layout.Layout, dict[Descriptor, bytes]]:

@@ -9,12 +9,9 @@ import pytest
 from tests.life import at_a_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.conftest import Outcome
-
-    Mlpack = Callable[..., Outcome]
+    from tests.conftest import Mlpack
 
 ENV = "quickstart/k8s/mlops/multi-node/mlops.env"
 NO_ROOT = "--root relative: expected an absolute path without ':' and '..'"
@@ -82,8 +79,6 @@ def spoil(package: Path, user: str) -> Path:
     ("user", "shown"),
     [
         ("abc", "'abc'"),
-        ("true", "true"),
-        ("2147483648", "the number 2147483648"),
         ("9" * 5000, None),
         ("", "nothing"),
     ],
@@ -102,25 +97,13 @@ def test_configure_reports_invalid_user_id_with_its_position(
         assert len(done.stderr) < 20_000
 
 
-def test_configure_reports_invalid_user_id_and_asks_at_terminal(
-    mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = spoil(package, "abc")
-    at_a_terminal(monkeypatch, typed="/x\nr.example\n5\n6\n7\n")
-    done = mlpack("configure", package)
-    assert done.code == 0
-    assert "runAsUser: expected a whole number from 0 to 2147483647, found 'abc' (--uid N sets it)\n" in done.stderr
-    assert "runAsUser: 5\n" in path.read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("typed", "code", "error"),
     [
         ("/x\nr.example\n", 1, "error: nothing was done: the input ended before an answer"),
         ("/x\nr.example\n" + "abc\n" * 99, 2, "error: no valid answer in 5 attempts; nothing was changed"),
-        ("/x\nr.example\n" + "9" * 9999 + "\n", 1, "error: nothing was done: the input ended before an answer"),
     ],
-    ids=["an end", "no number", "a long number"],
+    ids=["an end", "no number"],
 )
 def test_configure_stops_at_end_of_input_or_after_five_invalid_answers(
     mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch, typed: str, code: int, error: str
@@ -130,15 +113,3 @@ def test_configure_stops_at_end_of_input_or_after_five_invalid_answers(
     done = mlpack("configure", package)
     assert (done.code, done.stderr.splitlines()[-1]) == (code, error)
     assert (package / PATCH).read_bytes() == before
-
-
-def test_configure_reports_invalid_folder_with_its_position(mlpack: Mlpack, package: Path) -> None:
-    path = package / ENV
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("MODEL_DIR=ROOT/", "MODEL_DIR=a:b/"), encoding="utf-8")
-    done = mlpack("configure", package, "-y")
-    assert done.code == 5
-    assert (
-        f"{ENV}:33:11: MODEL_DIR: expected an absolute path without ':' and '..', found 'a:b/hello-mpi'\n"
-        in done.stderr
-    )

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-from packager.base.errors import HungError
 from tests.fake_cluster import item
 from tests.life import JOB, worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tests.conftest import Outcome
+    from tests.conftest import Mlpack
     from tests.life import Life
-
-    Mlpack = Callable[..., Outcome]
 
 MPIJOB = f"mpijob/{JOB}"
 DELETE = ("delete", "hello-mpi", "-n", "team")
-
-
-def test_delete_reports_deletion_when_complete(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    done = mlpack(*DELETE)
-    assert (done.code, done.stderr) == (0, f"{MPIJOB} is deleted\n")
-    assert life.objects == []
 
 
 def test_delete_dry_run_prints_the_objects_and_deletes_nothing(mlpack: Mlpack, life: Life) -> None:
@@ -62,43 +50,7 @@ def test_delete_no_wait_reports_that_deletion_continues(mlpack: Mlpack, life: Li
     assert sum(call.startswith("delete ") for call in life.calls[last_look:]) == 4
 
 
-def test_delete_waits_for_pod_created_after_deletion_request(mlpack: Mlpack, life: Life) -> None:
-    owner = {"uid": life.deploy()["metadata"]["uid"]}
-    labels = {"training.kubeflow.org/job-name": JOB}
-    late = item(
-        "Pod", f"{JOB}-worker-0", metadata={"labels": labels, "ownerReferences": [owner], "finalizers": ["held"]}
-    )
-    theirs = item("Pod", f"{JOB}-worker-9", metadata={"labels": labels, "ownerReferences": [{"uid": "another"}]})
-    life.objects += [late, theirs]
-    waits: list[float] = []
-
-    def collect(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 3 and late in life.objects:
-            life.objects.remove(late)
-
-    life.wait = collect
-    done = mlpack(*DELETE)
-    assert (done.code, done.stderr) == (0, f"{MPIJOB} is deleted\n")
-    assert len(waits) >= 3
-    assert life.objects == [theirs]
-
-
 LOGGED_OUT = "error: You must be logged in to the server (Unauthorized)"
-
-
-def hold(life: Life, *, answers_again: bool) -> None:
-    """Hold the deleted job with a finalizer, and let the cluster reject the user's token during the wait."""
-    life.deploy()["metadata"]["finalizers"] = ["held"]
-
-    def wait(_seconds: float) -> None:
-        if life.refused and answers_again:
-            life.refused.clear()
-            life.objects = [obj for obj in life.objects if obj["kind"] != "MPIJob"]
-        else:
-            life.refused["get mpijob"] = LOGGED_OUT
-
-    life.wait = wait
 
 
 def test_delete_reports_unconfirmed_deletion_when_token_expires(mlpack: Mlpack, life: Life) -> None:
@@ -112,16 +64,6 @@ def test_delete_reports_unconfirmed_deletion_when_token_expires(mlpack: Mlpack, 
             f"error: {MPIJOB}: deletion was requested, but not confirmed: {why}\n"
             "hint: log in again; kubectl config view --minify shows the user\n"
         ),
-    )
-
-
-def test_delete_times_out_when_cluster_stops_answering(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()["metadata"]["finalizers"] = ["held"]
-    life.wait = lambda _seconds: life.go_silent()
-    done = mlpack(*DELETE, "--timeout", "60s")
-    assert (done.code, done.stderr) == (
-        8,
-        f"error: {MPIJOB}: may not be fully deleted after 60 s\nhint: run it again to continue waiting\n",
     )
 
 
@@ -142,20 +84,6 @@ def test_delete_names_the_pod_whose_finalizer_keeps_the_job(mlpack: Mlpack, life
     assert (done.code, done.stderr) == (8, message)
 
 
-def test_delete_names_the_finalizers_of_the_job_itself(mlpack: Mlpack, life: Life) -> None:
-    workload = life.deploy()
-    workload["metadata"] |= {"finalizers": ["a/b", "c/d"], "deletionTimestamp": "2026-11-21T00:01:00Z"}
-    done = mlpack(*DELETE, "--timeout", "60s")
-    assert done.code == 8
-    assert f"error: {MPIJOB}: not deleted after 60 s: {MPIJOB} is held by a/b, c/d\n" in done.stderr
-
-
-def test_delete_continues_after_temporary_refusal(mlpack: Mlpack, life: Life) -> None:
-    hold(life, answers_again=True)
-    done = mlpack(*DELETE)
-    assert (done.code, done.stderr) == (0, f"{MPIJOB} is deleted\n")
-
-
 def test_delete_works_without_permission_to_list_pods(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.denied.add("list pods")
@@ -172,21 +100,6 @@ def test_delete_keep_results_keeps_and_names_claims(mlpack: Mlpack, life: Life) 
     done = mlpack(*DELETE, "--keep-results")
     assert (done.code, done.stderr) == (0, f"kept: persistentvolumeclaim/results\n{MPIJOB} is deleted\n")
     assert [obj["kind"] for obj in life.objects] == ["PersistentVolumeClaim"]
-
-
-def test_delete_without_operator_deletes_other_objects(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.objects = [item for item in life.objects if item["kind"] != "MPIJob"]
-    del life.served["kubeflow.org/v2beta1"]
-    done = mlpack(*DELETE)
-    names = ", ".join(f"configmap/hello-mpi-{name}-multi-node" for name in ("env", "runtime", "scripts"))
-    assert (done.code, life.objects) == (0, [])
-    assert done.stderr == f"{MPIJOB} does not exist\n{names} are deleted\n"
-
-
-def test_delete_reports_missing_workload(mlpack: Mlpack, life: Life) -> None:
-    done = mlpack(*DELETE)
-    assert (done.code, done.stderr, life.objects) == (0, f"{MPIJOB} does not exist\nnothing was deleted\n", [])
 
 
 def test_delete_keeps_all_objects_when_cluster_refuses_workload(mlpack: Mlpack, life: Life) -> None:
@@ -216,15 +129,3 @@ def test_delete_finds_objects_of_an_overlay_that_cannot_be_rendered(mlpack: Mlpa
     assert [item for item in life.objects if item["kind"] == "MPIJob"] == []
     again = mlpack(*DELETE)
     assert again.code == 5, again.stderr
-
-
-def test_delete_reports_timeout_when_kubectl_ran_out_of_time(mlpack: Mlpack, life: Life) -> None:
-    def hang(argv: Sequence[str]) -> None:
-        if "get" in argv:
-            time.sleep(2.2)
-            raise HungError("kubectl did not finish within 0 seconds")
-
-    life.deploy()
-    life.first = hang
-    done = mlpack(*DELETE, "--timeout", "2s")
-    assert (done.code, done.stderr.splitlines()[0]) == (8, "error: hello-mpi may not be fully deleted after 2s")

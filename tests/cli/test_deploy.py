@@ -15,7 +15,7 @@ import pytest
 from packager.base.process import Finished
 from packager.cli.host import Host
 from tests import kubectls
-from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher, worker
+from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,21 +77,6 @@ def test_deploy_no_wait_names_status_command(mlpack: Mlpack, life: Life) -> None
     assert len(applied(life)) == 1
 
 
-def test_deploy_verbose_prints_each_kubectl_command(mlpack: Mlpack, life: Life) -> None:
-    done = mlpack(*DEPLOY, "--no-wait", "-v")
-    assert f" mpijob.kubeflow.org/{JOB} --show-managed-fields " in done.stderr
-    assert [line for line in done.stderr.splitlines() if line.startswith("+ kubectl kustomize ")] != []
-    assert len(applied(life)) == 1
-
-
-def test_deploy_continues_with_unchanged_job(mlpack: Mlpack, life: Life) -> None:
-    assert mlpack(*DEPLOY, "--no-wait").code == 0
-    again = mlpack(*DEPLOY, "--no-wait")
-    assert again.code == 0
-    assert again.stderr.startswith(f"{MPIJOB} already exists and is up to date\n")
-    assert not any(call.startswith("delete") for call in life.calls)
-
-
 def test_deploy_replace_deletes_unchanged_job(mlpack: Mlpack, life: Life) -> None:
     assert mlpack(*DEPLOY, "--no-wait").code == 0
     again = mlpack(*DEPLOY, "--no-wait", "--replace")
@@ -132,22 +117,6 @@ def test_deploy_keeps_changed_job_and_prints_differences(mlpack: Mlpack, life: L
     assert applied(life) == []
 
 
-def test_deploy_marks_new_object_in_differences(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.objects = [obj for obj in life.objects if not obj["metadata"]["name"].startswith("hello-mpi-env")]
-    done = mlpack(*DEPLOY)
-    assert done.code == 9
-    assert done.stderr.startswith("  configmap/hello-mpi-env-multi-node  is new\n")
-
-
-def test_deploy_prints_at_most_twenty_differences(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    edit(life, 23)
-    shown = mlpack(*DEPLOY).stderr.splitlines()
-    assert shown[19].startswith("  configmap/hello-mpi-env-multi-node  data.KEY_19: ")
-    assert shown[20] == "  and 3 more differences"
-
-
 def test_deploy_does_nothing_when_replacing_is_declined(
     mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,13 +140,6 @@ def test_deploy_asks_before_first_run_without_persistent_results(
     assert (done.code, len(applied(life))) == (code, count)
     assert done.stderr.startswith(f"{NOTE}\nDeploy it anyway? [y/N]")
     assert code == 0 or done.stderr.endswith("error: nothing was deployed\n")
-
-
-def test_deploy_yes_skips_question_about_results(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_a_terminal(monkeypatch)
-    done = mlpack(*DEPLOY, "--no-wait", "-y")
-    assert (done.code, len(applied(life))) == (0, 1)
-    assert "Deploy it anyway?" not in done.stderr
 
 
 def test_deploy_names_objects_applied_before_refusal(mlpack: Mlpack, life: Life) -> None:
@@ -212,13 +174,6 @@ def test_deploy_reports_unknown_result_when_apply_response_is_lost(mlpack: Mlpac
     assert (done.code, done.stderr) == (7, f"{NOTE}\nerror: {message}\nhint: deploy again to complete it\n")
 
 
-def test_deploy_waits_for_deletion_of_earlier_job(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()["metadata"]["deletionTimestamp"] = "2026-11-21T00:01:00Z"
-    done = mlpack(*DEPLOY, "--no-wait")
-    assert done.code == 0
-    assert done.stderr.startswith(f"waiting until the earlier {MPIJOB} is deleted\n")
-
-
 def test_deploy_exits_with_8_when_earlier_job_is_not_deleted_in_time(mlpack: Mlpack, life: Life) -> None:
     life.deploy()["metadata"] |= {"deletionTimestamp": "2026-11-21T00:01:00Z", "finalizers": ["foregroundDeletion"]}
     life.wait = lambda _seconds: life.wait_out(100)
@@ -242,15 +197,6 @@ def test_deploy_interrupted_while_waiting_leaves_job_running(mlpack: Mlpack, lif
     assert done.stderr.endswith(f"\n\ndetached; {MPIJOB} continues in the cluster\n{BACK}")
 
 
-def test_deploy_interrupted_while_applying_reports_incomplete_deployment(mlpack: Mlpack, life: Life) -> None:
-    life.first = lambda argv: signal.raise_signal(signal.SIGINT) if "apply" in argv else None
-    done = mlpack(*DEPLOY)
-    assert done.code == 130
-    assert done.stderr == (
-        f"{NOTE}\n\nstopped before {MPIJOB} was known to be fully applied; deploy again to complete it\n{BACK}"
-    )
-
-
 def test_deploy_reports_failure_with_reason_last_lines_and_log_command(mlpack: Mlpack, life: Life) -> None:
     def fail() -> None:
         life.objects.append(launcher(state=ENDED_WITH_3, phase="Failed"))
@@ -268,17 +214,6 @@ def test_deploy_reports_failure_with_reason_last_lines_and_log_command(mlpack: M
     )
 
 
-def test_deploy_names_log_command_of_all_pods_after_worker_failure(mlpack: Mlpack, life: Life) -> None:
-    def fail() -> None:
-        life.objects += [launcher(), worker(1, phase="Failed", reason="Evicted")]
-        life.end("Failed", reason="BackoffLimitExceeded")
-
-    life.moments = [fail]
-    done = mlpack(*DEPLOY)
-    assert done.code == 7
-    assert done.stderr.endswith("\nhint: the whole log: mlpack logs hello-mpi --all -n team\n")
-
-
 def test_deploy_stops_waiting_when_job_is_deleted(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.start, life.remove_all]
     done = mlpack(*DEPLOY)
@@ -292,23 +227,6 @@ def test_deploy_timeout_exits_with_8_and_names_status_command(mlpack: Mlpack, li
     assert done.code == 8
     assert done.stderr.endswith(
         f"error: {MPIJOB} is still running after 60 s: pods: 3 running\n"
-        "hint: it continues in the cluster; follow it with `mlpack status hello-mpi -n team`\n"
-    )
-
-
-def test_deploy_timeout_of_zero_means_no_limit(mlpack: Mlpack, life: Life) -> None:
-    life.moments = [life.start, life.end]
-    done = mlpack(*DEPLOY, "--timeout", "0")
-    assert done.code == 0
-    assert f"{MPIJOB} has succeeded\n" in done.stderr
-
-
-def test_deploy_timeout_names_last_state_when_cluster_does_not_answer(mlpack: Mlpack, life: Life) -> None:
-    life.moments = [life.start, life.go_silent]
-    done = mlpack(*DEPLOY, "--timeout", "60s")
-    assert done.code == 8
-    assert done.stderr.endswith(
-        f"error: {MPIJOB} was running when last seen, 58 s ago\n"
         "hint: it continues in the cluster; follow it with `mlpack status hello-mpi -n team`\n"
     )
 
@@ -332,16 +250,6 @@ def test_refusal_of_starting_api_server_is_reported_as_not_ready(
     assert forbidden in mlpack(verb, *DEPLOY[1:]).stderr
 
 
-def test_deploy_exits_with_7_and_creates_nothing_when_server_refuses(mlpack: Mlpack, life: Life) -> None:
-    life.refused["apply"] = 'Error from server (NotFound): namespaces "team" not found'
-    done = mlpack(*DEPLOY)
-    assert (done.code, done.stderr) == (
-        7,
-        f"{NOTE}\nerror: namespace team not found\nhint: kubectl create namespace team\n",
-    )
-    assert life.objects == []
-
-
 CHANGED = "the content differs from what the package was sealed with"
 UNTRUSTED = (
     "error: hello-mpi did not pass verification; nothing was applied\n"
@@ -363,12 +271,6 @@ def test_deploy_refuses_package_with_changed_sealed_file(mlpack: Mlpack, life: L
         done = mlpack(*DEPLOY, *options)
         assert (done.code, done.stdout, done.stderr) == (5, "", f"{message}{UNTRUSTED}"), options
     assert life.calls == []
-
-
-def test_deploy_no_verify_applies_package_with_changed_sealed_file(mlpack: Mlpack, life: Life) -> None:
-    append(SCRIPT, "echo more\n")
-    assert mlpack(*DEPLOY, "--no-wait", "--no-verify").code == 0
-    assert len(applied(life)) == 1
 
 
 def test_deploy_applies_foreign_kind_only_with_allow(mlpack: Mlpack, life: Life) -> None:
@@ -416,17 +318,6 @@ def test_doctor_lists_verification_problems_that_deploy_refuses(mlpack: Mlpack, 
         f"fails   package      {SCRIPT}: expected the mode 0755, found 0644; fix: chmod 0755 {SCRIPT}",
         f"fails   package      {SCRIPT}: {CHANGED}",
     ]
-
-
-def test_status_logs_history_and_delete_accept_changed_package(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.logs = {f"{JOB}-launcher-0": "epoch 1\n"}
-    life.start()
-    append(SCRIPT, "echo more\n")
-    for verb in ("status", "logs", "history", "delete"):
-        done = mlpack(verb, "hello-mpi", "-n", "team")
-        assert CHANGED not in done.stderr
-        assert done.code == 0, done.stderr
 
 
 PROGRESS = "".join(f"step {step}:  50%\rstep {step}: 100%\r\n" for step in range(302))
@@ -489,15 +380,21 @@ def test_deploy_prints_warnings_of_the_server(mlpack: Mlpack, life: Life) -> Non
     assert (done.code, "the server warns: would violate PodSecurity\n" in done.stderr) == (0, True), done.stderr
 
 
-def test_deploy_shows_log_of_init_container_that_has_failed(mlpack: Mlpack, life: Life) -> None:
-    life.overlays["single-node"][-1]["spec"]["initContainers"] = [{"name": "init", "image": "a:1"}]
+def test_deploy_interrupted_while_applying_reports_incomplete_deployment(mlpack: Mlpack, life: Life) -> None:
+    life.first = lambda argv: signal.raise_signal(signal.SIGINT) if "apply" in argv else None
+    done = mlpack(*DEPLOY)
+    assert done.code == 130
+    assert done.stderr == (
+        f"{NOTE}\n\nstopped before {MPIJOB} was known to be fully applied; deploy again to complete it\n{BACK}"
+    )
 
-    def fail() -> None:
-        ended = {"terminated": {"exitCode": 3, "reason": "Error"}}
-        entry = {"name": "init", "image": "a:1", "state": ended, "restartCount": 0}
-        life.find("Pod", POD)["status"] = {"phase": "Failed", "initContainerStatuses": [entry]}
 
-    life.moments = [fail]
-    done = mlpack(*DEPLOY, "--overlay", "single-node")
-    assert done.code == 7
-    assert done.stderr.endswith("mlpack logs hello-mpi --container init -n team --overlay single-node\n")
+def test_status_logs_history_and_delete_accept_changed_package(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()
+    life.logs = {f"{JOB}-launcher-0": "epoch 1\n"}
+    life.start()
+    append(SCRIPT, "echo more\n")
+    for verb in ("status", "logs", "history", "delete"):
+        done = mlpack(verb, "hello-mpi", "-n", "team")
+        assert CHANGED not in done.stderr
+        assert done.code == 0, done.stderr

@@ -10,12 +10,10 @@ from packager.cluster import dev
 from tests.life import JOB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from tests.conftest import Outcome
+    from tests.conftest import Mlpack
     from tests.life import Life
-
-    Mlpack = Callable[..., Outcome]
 
 DEV = ("dev", "hello-mpi", "-n", "team")
 

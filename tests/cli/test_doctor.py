@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -16,12 +16,14 @@ from packager.kubernetes.kubectl.client import Kubectl
 from packager.workloads.mpijob.life import MPI_OPERATOR
 from tests import demo
 from tests.fake_cluster import FakeCluster, healthy, item, lease, managed, node
+from tests.life import JOB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tests.conftest import Mlpack, Outcome
+    from tests.life import Life
 
     Doctor = Callable[..., "Report"]
 
@@ -78,7 +80,7 @@ def test_doctor_passes_every_check_in_healthy_cluster_and_creates_nothing(doctor
 def test_doctor_prints_one_line_for_each_finding(
     mlpack: Mlpack, doctor: Doctor, cluster: FakeCluster, kubectl: Path
 ) -> None:
-    cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Namespace"]
+    without("Namespace")(cluster)
     assert doctor().code == 1
     done = mlpack("doctor", "hello-mpi", "-n", "team", "--kubectl", kubectl)
     assert "fails   namespace    namespace team not found; fix: kubectl create namespace team" in done.stdout
@@ -86,218 +88,207 @@ def test_doctor_prints_one_line_for_each_finding(
     assert len(done.stdout.splitlines()) == len(ALL)
 
 
-def test_doctor_fails_for_old_kubectl(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.version = (21, 34)
-    assert doctor().not_ok() == [("kubectl", "fails")]
+def without(kind: str, *objects: dict[str, Any]) -> Callable[[FakeCluster], object]:
+    """Return a change of a cluster that replaces the objects of a kind."""
+
+    def change(cluster: FakeCluster) -> None:
+        cluster.objects = [obj for obj in cluster.objects if obj["kind"] != kind] + [*objects]
+
+    return change
 
 
-def test_doctor_notes_server_two_versions_from_kubectl(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.version = (36, 34)
-    server = next(finding for finding in doctor().findings if finding["check"] == "server")
-    message = "v1.34.1, 2 minor versions from kubectl's: only one is supported"
-    assert (server["state"], server["message"]) == ("note", message)
+def adding(*objects: dict[str, Any]) -> Callable[[FakeCluster], object]:
+    return lambda cluster: cluster.objects.extend(objects)
 
 
-def test_doctor_reports_unreachable_server_as_unknown(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.version = (34, None)
-    report = doctor()
-    assert (report.code, report.not_ok()) == (6, [("server", "unknown")])
+def denying(*words: str) -> Callable[[FakeCluster], object]:
+    return lambda cluster: cluster.denied.update(words)
 
 
-def test_doctor_names_served_version_of_unserved_kind(doctor: Doctor, cluster: FakeCluster) -> None:
+def labelled(cluster: FakeCluster) -> None:
+    cluster.objects[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "strict"
+
+
+def rename(cluster: FakeCluster) -> None:
     cluster.served["kubeflow.org/v1"] = cluster.served.pop("kubeflow.org/v2beta1")
-    results = doctor().of("kinds")
-    assert results == [("MPIJob is not served in kubeflow.org/v2beta1, only v1", "mlpack operator install mpi")]
 
 
-@pytest.mark.parametrize(
-    ("operator_objects", "message"),
-    [
-        (
-            [lease(datetime(2020, 1, 1, tzinfo=UTC))],
-            "its lease mpi-operator/mpi-operator was last renewed at 2020-01-01",
-        ),
-        ([item("Deployment", "mpi-operator", status={})], "its Deployment team/mpi-operator is not available"),
-    ],
-)
-def test_doctor_fails_for_operator_that_does_not_run(
-    doctor: Doctor, cluster: FakeCluster, operator_objects: list[dict[str, Any]], message: str
-) -> None:
-    cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Lease"] + operator_objects
-    report = doctor()
-    assert report.not_ok() == [("operator", "fails")]
-    assert message in report.of("operator")[0][0]
+def quota(hard: dict[str, str], used: dict[str, str]) -> dict[str, Any]:
+    return item("ResourceQuota", "tight", spec={"hard": hard}, status={"hard": hard, "used": used})
 
 
-def test_doctor_reports_operator_as_unknown_without_permission(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Lease"]
-    cluster.denied = {"list deployments", "list leases"}
-    report = doctor()
-    assert (report.code, report.not_ok()) == (6, [("operator", "unknown")])
-
-
-def test_doctor_passes_without_permission_to_list_events(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.denied = {"list events"}
-    report = doctor()
-    grant = "kubectl create rolebinding mlpack-edit --clusterrole=edit --user=YOU -n team"
-    message = "you may not list events in team: mlpack can then report fewer reasons for failures"
-    assert (report.code, report.of("permissions")) == (0, [(message, grant)])
-
-
-def test_doctor_requires_no_operator_for_pod(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.objects = [obj for obj in cluster.objects if obj["kind"] != "Lease"]
-    report = doctor(overlay="single-node")
-    assert (report.code, report.of("operator")) == (0, [])
-
-
-def test_heartbeat_accepts_renewed_lease_despite_clock_difference() -> None:
-    old = lease(datetime(2020, 1, 1, tzinfo=UTC))
-    cluster = FakeCluster([old])
-
-    def renew(_seconds: float) -> None:
-        cluster.objects[0] = lease(datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=3))
-
-    cluster.wait = renew
-    assert operator.check_heartbeat(Kubectl(runner=cluster), MPI_OPERATOR).alive == "yes"
-
-
-def test_heartbeat_rejects_lease_of_controller_that_stopped_seconds_ago() -> None:
-    """The lease is valid for 15 seconds, and a running controller renews it every 3."""
-    cluster = FakeCluster([lease(datetime.now(UTC) - timedelta(seconds=6))])
-    beat = operator.check_heartbeat(Kubectl(runner=cluster), MPI_OPERATOR)
-    assert (beat.alive, beat.evidence.partition(" at ")[0]) == (
-        "no",
-        "its lease mpi-operator/mpi-operator was last renewed",
-    )
-
-
-@pytest.mark.thorough
-def test_doctor_fails_when_namespace_enforces_stricter_pod_security(doctor: Doctor) -> None:
-    message, fix = doctor("--with", "root", accept=("--pod-security", "baseline")).of("namespace")[0]
-    assert message.startswith("team enforces Pod Security restricted, and the overlay needs baseline: spec.")
-    assert fix == "kubectl label --overwrite namespace team pod-security.kubernetes.io/enforce=baseline"
-
-
-@pytest.mark.thorough
-def test_doctor_omits_package_failures_accepted_by_options(mlpack: Mlpack, doctor: Doctor, kubectl: Path) -> None:
-    doctor("--with", "root")
-    arguments = ("doctor", "hello-mpi", "-n", "team", "--overlay", "single-node", "--kubectl", kubectl)
-    refused = mlpack(*arguments)
-    assert "fails   package      " in refused.stdout
-    assert "when it was sealed; fix: --pod-security baseline accepts it\n" in refused.stdout
-    accepted = mlpack(*arguments, "--pod-security", "baseline", "--allow", "Service")
-    assert "fails   package      " not in accepted.stdout
-
-
-def test_doctor_fails_for_namespace_that_is_being_deleted(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.objects[0]["status"]["phase"] = "Terminating"
-    assert doctor().of("namespace")[0][0] == "team is being deleted"
-
-
-def test_doctor_lists_missing_permissions_with_grants(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.denied = {"create mpijobs", "patch mpijobs", "get pods/log"}
-    grant = "kubectl create rolebinding mlpack-{0} --clusterrole={0} --user=YOU -n team"
-    assert doctor().of("permissions") == [
-        ("you may not create, patch mpijobs.kubeflow.org in team", grant.format("kubeflow-mpijobs-edit")),
-        ("you may not get pods/log in team", grant.format("edit")),
-    ]
-
-
-def test_doctor_fails_when_webhook_rejects_pods(doctor: Doctor, cluster: FakeCluster) -> None:
-    response = (
-        'Error from server: error when creating "/x/object.json": admission webhook "policy" denied the request: no'
-    )
-    cluster.refused["create"] = response
-    report = doctor()
-    assert report.not_ok() == [("admission", "fails")]
-    assert report.of("admission")[0][0] == (
-        'the pods of launcher and worker are rejected: admission webhook "policy" denied the request: no'
-    )
-
-
-@pytest.mark.parametrize(
-    ("hard", "used", "message"),
-    [
-        ({"requests.cpu": "1"}, {"requests.cpu": "900m"}, "and 100m of 1 is left"),
-        ({"cpu": "1"}, {"cpu": "1"}, "and nothing of 1 is left"),
-    ],
-)
-def test_doctor_fails_when_quota_has_too_little_left(
-    doctor: Doctor, cluster: FakeCluster, hard: dict[str, str], used: dict[str, str], message: str
-) -> None:
-    cluster.objects.append(item("ResourceQuota", "tight", spec={"hard": hard}, status={"hard": hard, "used": used}))
-    report = doctor()
-    assert report.not_ok() == [("quota", "fails")]
-    assert message in report.of("quota")[0][0]
-    assert report.of("quota")[0][1] == "kubectl describe resourcequota tight -n team"
-
-
-@pytest.mark.parametrize(
-    ("other_node", "message"),
-    [
-        (
-            node(cpu="10m"),
-            "even with nothing else running, no node could run launcher: node-1: 10m cpu left, 100m requested",
-        ),
-        (node(taints=[{"key": "gpu", "effect": "NoSchedule"}]), "node-1: taint gpu not tolerated"),
-    ],
-)
-def test_doctor_fails_when_no_node_could_ever_run_pods(
-    doctor: Doctor, cluster: FakeCluster, other_node: dict[str, Any], message: str
-) -> None:
-    cluster.objects = [other_node if obj["kind"] == "Node" else obj for obj in cluster.objects]
-    report = doctor()
-    assert report.not_ok() == [("nodes", "fails")]
-    assert message in report.of("nodes")[0][0]
-
-
-def test_doctor_fails_when_nodes_are_full(doctor: Doctor, cluster: FakeCluster) -> None:
-    other = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
-    cluster.objects.append(item("Pod", "other", spec=other, status={"phase": "Running"}))
-    report = doctor()
-    assert report.not_ok() == [("nodes", "fails")]
-    assert report.of("nodes")[0][0].startswith(
-        "not enough free resources for 1 launcher of 100m cpu and 64Mi memory, 2 workers of"
-    )
-
-
-def test_doctor_reports_nodes_as_unknown_without_permission(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.denied = {"list nodes"}
-    report = doctor()
-    assert (report.code, report.not_ok()) == (6, [("nodes", "unknown")])
-    assert report.of("nodes") == [("you may not list nodes", "kubectl auth can-i list nodes -A")]
-
-
-CLAIMS = ("--storage", "pvc", "--set", "OUTPUT_CLAIM=results", "--set", "DATASET_CLAIM=data")
+def never_renewed() -> dict[str, Any]:
+    held = lease(datetime(2020, 1, 1, tzinfo=UTC))
+    del held["spec"]["renewTime"], held["spec"]["leaseDurationSeconds"]
+    return held
 
 
 def claim(name: str, *modes: str) -> dict[str, Any]:
     return item("PersistentVolumeClaim", name, spec={"accessModes": list(modes)}, status={"phase": "Bound"})
 
 
-@pytest.mark.parametrize(
-    ("output", "expected"),
-    [
-        (None, "claim results not found in team"),
-        (
-            claim("results", "ReadWriteOnce"),
-            "results is ReadWriteOnce, and 2 pods mount it: they must all run on one node",
-        ),
-    ],
-)
-def test_doctor_fails_for_claims_that_block_pods(
-    doctor: Doctor, cluster: FakeCluster, output: dict[str, Any] | None, expected: str
+def grant(role: str) -> str:
+    return f"kubectl create rolebinding mlpack-{role} --clusterrole={role} --user=YOU -n team"
+
+
+REJECTED = 'Error from server: error when creating "/x/object.json": admission webhook "policy" denied the request: no'
+FULL = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
+ELSEWHERE = "use another namespace (-n), or another nameSuffix in the overlay's kustomization.yaml"
+INSTALL = "mlpack operator install mpi"
+AVAILABLE = {"conditions": [{"type": "Available", "status": "True"}]}
+TAINTED = node(taints=[{"key": "gpu", "effect": "NoSchedule"}])
+OURS = item("Secret", "hello-mpi-multi-node-ssh")
+OURS["metadata"]["managedFields"] = [managed("bob", {"metadata": {}})]
+CLAIMS = ("--storage", "pvc", "--set", "OUTPUT_CLAIM=results", "--set", "DATASET_CLAIM=data")
+DATA, ONE_NODE = claim("data", "ReadOnlyMany"), claim("results", "ReadWriteOnce")
+
+
+class Case(NamedTuple):
+    """A change of a healthy cluster, and what the doctor finds then."""
+
+    change: Callable[[FakeCluster], object]
+    states: dict[str, str]  # of the checks that are not ok
+    check: str  # whose first finding has this message and fix
+    message: str
+    fix: str | None = None
+    configured: tuple[str, ...] = ()
+
+
+CASES = {
+    "an old kubectl": Case(
+        lambda cluster: setattr(cluster, "version", (21, 34)), {"kubectl": "fails"}, "kubectl", "v1.21"
+    ),
+    "a server two versions away": Case(
+        lambda cluster: setattr(cluster, "version", (36, 34)),
+        *({}, "server", "v1.34.1, 2 minor versions from kubectl's: only one is supported"),
+    ),
+    "no server": Case(lambda cluster: setattr(cluster, "version", (34, None)), {"server": "unknown"}, "server", ""),
+    "another version of the kind": Case(
+        *(rename, {"kinds": "fails"}, "kinds", "MPIJob is not served in kubeflow.org/v2beta1, only v1", INSTALL)
+    ),
+    "an old lease": Case(
+        without("Lease", lease(datetime(2020, 1, 1, tzinfo=UTC))),
+        *({"operator": "fails"}, "operator", "its lease mpi-operator/mpi-operator was last renewed at 2020-01-01"),
+    ),
+    "a lease that was never renewed": Case(
+        without("Lease", never_renewed()),
+        *({"operator": "fails"}, "operator", "mpi-operator was last renewed at no time", INSTALL),
+    ),
+    "an operator that is not available": Case(
+        without("Lease", item("Deployment", "mpi-operator", status={})),
+        *({"operator": "fails"}, "operator", "its Deployment team/mpi-operator is not available"),
+    ),
+    "an available operator without a lease": Case(
+        without("Lease", item("Deployment", "mpi-operator", status=AVAILABLE)),
+        *({}, "operator", "mpi-operator is running: its Deployment team/mpi-operator is available"),
+    ),
+    "no permission to list events": Case(
+        denying("list events"),
+        *({}, "permissions", "you may not list events in team: mlpack can then report fewer reasons for failures"),
+        grant("edit"),
+    ),
+    "no permission to create jobs": Case(
+        denying("create mpijobs", "patch mpijobs"),
+        *({"permissions": "fails"}, "permissions", "you may not create, patch mpijobs.kubeflow.org in team"),
+        grant("kubeflow-mpijobs-edit"),
+    ),
+    "a namespace that is being deleted": Case(
+        lambda cluster: cluster.objects[0]["status"].update(phase="Terminating"),
+        *({"namespace": "fails"}, "namespace", "team is being deleted"),
+    ),
+    "a level that is none": Case(labelled, {}, "namespace", "team; it enforces strict, which is not a level"),
+    "a webhook": Case(
+        lambda cluster: cluster.refused.update(create=REJECTED),
+        *({"admission": "fails"}, "admission", "the pods of launcher and worker are rejected: admission webhook"),
+    ),
+    "a small quota": Case(
+        adding(quota({"requests.cpu": "1"}, {"requests.cpu": "900m"})),
+        *({"quota": "fails"}, "quota", "and 100m of 1 is left", "kubectl describe resourcequota tight -n team"),
+    ),
+    "a full quota": Case(
+        adding(quota({"cpu": "1"}, {"cpu": "1"})), {"quota": "fails"}, "quota", "and nothing of 1 is left"
+    ),
+    "a small node": Case(
+        without("Node", node(cpu="10m")),
+        *({"nodes": "fails"}, "nodes"),
+        "even with nothing else running, no node could run launcher: node-1: 10m cpu left, 100m requested",
+    ),
+    "a taint": Case(without("Node", TAINTED), {"nodes": "fails"}, "nodes", "node-1: taint gpu not tolerated"),
+    "a full node": Case(
+        adding(item("Pod", "other", spec=FULL, status={"phase": "Running"})),
+        *({"nodes": "fails"}, "nodes"),
+        "not enough free resources for 1 launcher of 100m cpu and 64Mi memory, 2 workers of",
+    ),
+    "no permission to list nodes": Case(
+        denying("list nodes"),
+        *({"nodes": "unknown"}, "nodes", "you may not list nodes", "kubectl auth can-i list nodes -A"),
+    ),
+    "no permission to list pods": Case(
+        denying("list pods"),
+        *({"nodes": "unknown", "permissions": "fails"}, "nodes"),
+        *("; you are not allowed to see what runs on them", "kubectl auth can-i list pods -A"),
+    ),
+    "objects of others": Case(
+        adding(item("ConfigMap", "hello-mpi-env-multi-node"), OURS),
+        *({"names": "fails"}, "names"),
+        "configmap/hello-mpi-env-multi-node already exists and does not belong to this package "
+        "(managed by an unknown owner)",
+        ELSEWHERE,
+    ),
+    "no claim": Case(
+        adding(DATA, node("another")), {"claims": "fails"}, "claims", "claim results not found in team", None, CLAIMS
+    ),
+    "a claim of one node": Case(
+        adding(DATA, node("another"), ONE_NODE),
+        *({"claims": "fails"}, "claims"),
+        "results is ReadWriteOnce, and 2 pods mount it: they must all run on one node",
+        *(None, CLAIMS),
+    ),
+    "a claim of one node on a cluster of one": Case(adding(DATA, ONE_NODE), {}, "claims", "", None, CLAIMS),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_doctor_finds_what_a_cluster_lacks(doctor: Doctor, cluster: FakeCluster, name: str) -> None:
+    case = CASES[name]
+    case.change(cluster)
+    report = doctor(*case.configured)
+    assert dict(report.not_ok()) == case.states
+    assert report.code == (1 if "fails" in case.states.values() else 6 if case.states else 0)
+    findings = report.of(case.check)
+    assert any(case.message in message and case.fix in (None, fix) for message, fix in findings), findings
+
+
+def test_doctor_requires_no_operator_for_pod(doctor: Doctor, cluster: FakeCluster) -> None:
+    without("Lease")(cluster)
+    cluster.denied = {"list deployments", "list leases"}
+    assert doctor().not_ok() == [("operator", "unknown")]
+    report = doctor(overlay="single-node")
+    assert (report.code, report.of("operator")) == (0, [])
+
+
+@pytest.mark.parametrize(("age", "renewed", "alive"), [(10**6, 3, "yes"), (6, 0, "no")])
+def test_heartbeat_is_a_renewal_despite_clock_differences(age: int, renewed: int, alive: str) -> None:
+    """The lease is valid for 15 seconds, and a running controller renews it every 3."""
+    begin = datetime.now(UTC) - timedelta(seconds=age)
+    cluster = FakeCluster([lease(begin)])
+
+    def wait(_seconds: float) -> None:
+        cluster.objects[0] = lease(begin + timedelta(seconds=renewed))
+
+    cluster.wait = wait
+    assert operator.check_heartbeat(Kubectl(runner=cluster), MPI_OPERATOR).alive == alive
+
+
+@pytest.mark.thorough
+def test_doctor_fails_when_namespace_enforces_stricter_pod_security(
+    mlpack: Mlpack, doctor: Doctor, kubectl: Path
 ) -> None:
-    cluster.objects += [claim("data", "ReadOnlyMany"), *([output] if output else []), node("another")]
-    report = doctor(*CLAIMS)
-    assert report.not_ok() == [("claims", "fails")]
-    assert any(expected in message for message, _ in report.of("claims"))
-
-
-def test_doctor_accepts_a_claim_of_one_node_on_a_cluster_of_one_node(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.objects += [claim("data", "ReadOnlyMany"), claim("results", "ReadWriteOnce")]
-    report = doctor(*CLAIMS)
-    assert report.not_ok() == []
+    message, fix = doctor("--with", "root", accept=("--pod-security", "baseline")).of("namespace")[0]
+    assert message.startswith("team enforces Pod Security restricted, and the overlay needs baseline: spec.")
+    assert fix == "kubectl label --overwrite namespace team pod-security.kubernetes.io/enforce=baseline"
+    refused = mlpack("doctor", "hello-mpi", "-n", "team", "--overlay", "single-node", "--kubectl", kubectl)
+    assert "when it was sealed; fix: --pod-security baseline accepts it\n" in refused.stdout
 
 
 @pytest.mark.thorough
@@ -319,66 +310,27 @@ def test_doctor_names_command_that_creates_workspace_claim(
 
 
 @pytest.mark.thorough
-def test_doctor_fails_for_missing_or_wrongly_typed_pull_secret(doctor: Doctor, cluster: FakeCluster) -> None:
+def test_doctor_fails_for_missing_or_unfit_references(mlpack: Mlpack, doctor: Doctor, cluster: FakeCluster) -> None:
     report = doctor("--with", "pull-secret", "--set", "PULL_SECRET=registry")
     assert report.of("references")[0][0] == "secret registry for pulling images not found"
     cluster.objects.append(item("Secret", "registry", type="Opaque"))
     assert "of the type Opaque, which cannot be used to pull images" in doctor().of("references")[0][0]
     cluster.objects[-1]["type"] = "kubernetes.io/dockerconfigjson"
     assert doctor().not_ok() == []
-
-
-@pytest.mark.thorough
-def test_doctor_fails_for_missing_package_secret(mlpack: Mlpack, doctor: Doctor, cluster: FakeCluster) -> None:
+    report = doctor("--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
+    assert any("runs as the service account 'trainer' of the namespace" in text for text, _ in report.of("package"))
+    missing = "the launcher refers to the ServiceAccount trainer, which does not exist"
+    assert doctor(accept=("--allow", "ServiceAccount")).of("references") == [
+        (missing, "kubectl create serviceaccount trainer -n team")
+    ]
     build = ("build", "hello-mpi", "--format", "dir", "--force")
     assert mlpack(*build, "--set", "secrets.HF_TOKEN.description=a", "--set", "secrets.KEY.description=b").code == 0
-    report = doctor("--set", "SECRET=tokens")
     command = "kubectl create secret generic tokens -n team --from-env-file=secrets.env"
-    assert report.not_ok() == [("references", "fails")]
-    assert report.of("references") == [("the launcher refers to the Secret tokens, which does not exist", command)]
+    assert doctor("--set", "SECRET=tokens").of("references") == [
+        ("the launcher refers to the Secret tokens, which does not exist", command)
+    ]
     cluster.objects.append(item("Secret", "tokens", type="Opaque"))
     assert doctor().not_ok() == []
-
-
-@pytest.mark.thorough
-def test_doctor_fails_for_missing_service_account(doctor: Doctor) -> None:
-    account = ("--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
-    refused = [message for message, _ in doctor(*account).of("package")]
-    assert any("runs as the service account 'trainer' of the namespace" in message for message in refused)
-    report = doctor(accept=("--allow", "ServiceAccount"))
-    assert report.of("package") == []
-    assert report.of("references") == [
-        (
-            "the launcher refers to the ServiceAccount trainer, which does not exist",
-            "kubectl create serviceaccount trainer -n team",
-        )
-    ]
-
-
-def test_doctor_fails_for_object_names_of_other_owners(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.objects += [item("ConfigMap", "hello-mpi-env-multi-node"), item("Secret", "hello-mpi-multi-node-ssh")]
-    cluster.objects[-1]["metadata"]["managedFields"] = [managed("bob", {"metadata": {}})]
-    elsewhere = "use another namespace (-n), or another nameSuffix in the overlay's kustomization.yaml"
-    assert doctor().of("names") == [
-        (
-            (
-                "configmap/hello-mpi-env-multi-node already exists and does not belong to this package "
-                "(managed by an unknown owner)"
-            ),
-            elsewhere,
-        ),
-        (
-            "secret/hello-mpi-multi-node-ssh already exists and does not belong to this package (managed by bob)",
-            elsewhere,
-        ),
-    ]
-
-
-def test_doctor_reports_rejection_of_dry_run_apply(doctor: Doctor, cluster: FakeCluster) -> None:
-    cluster.refused["apply"] = 'Error from server: admission webhook "names.example" denied the request: not this one'
-    report = doctor()
-    assert report.not_ok() == [("apply", "fails")]
-    assert "not this one" in report.of("apply")[0][0]
 
 
 LIST_MUTATORS = "kubectl get mutatingwebhookconfigurations,limitranges"
@@ -411,3 +363,69 @@ def test_doctor_notes_mutated_workload(doctor: Doctor, cluster: FakeCluster, mon
     assert report.code == 0
     change = "the cluster changes mpijob/hello-mpi-multi-node: spec.slotsPerWorker: 1 -> 7"
     assert (change, LIST_MUTATORS) in report.of("apply")
+
+
+AWAY = "Unable to connect to the server: EOF"
+
+
+@pytest.fixture
+def ailing(mlpack: Mlpack, life: Life) -> Callable[[], Report]:
+    """A function that runs the doctor for hello-mpi in a healthy cluster that deploys, and returns the report."""
+    life.objects = healthy().objects
+    mlpack.host = Host(life, "ann@desk")
+    return lambda: Report(mlpack("doctor", "hello-mpi", "-n", "team", "-o", "json"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "unknown"),
+    [
+        ("get", {"kinds", "permissions"}),
+        ("get nodes", {"nodes"}),
+        ("get pods", {"nodes"}),
+        ("create", {"admission"}),
+        ("apply", {"apply"}),
+    ],
+)
+def test_doctor_reports_checks_as_unknown_when_cluster_stops_answering(
+    ailing: Callable[[], Report], life: Life, asked: str, unknown: set[str]
+) -> None:
+    life.refused[asked] = AWAY
+    report = ailing()
+    assert (report.code, set(report.not_ok())) == (6, {(check, "unknown") for check in unknown})
+    assert all(
+        report.of(check)[-1] == (f"the cluster does not answer: {AWAY}", "kubectl cluster-info") for check in unknown
+    )
+
+
+@pytest.mark.parametrize(
+    ("happens", "how"),
+    [
+        (lambda life: life, ""),
+        (lambda life: life.end(), "has already run"),
+        (lambda life: life.overlays["multi-node"][0]["data"].update(A="1"), "already exists with a different spec"),
+        (lambda life: life.find("MPIJob", JOB)["metadata"].update(deletionTimestamp="x"), "is being deleted"),
+    ],
+    ids=["same", "ended", "changed", "going"],
+)
+def test_doctor_accepts_an_existing_job_only_if_it_is_the_same_and_runs(
+    mlpack: Mlpack, ailing: Callable[[], Report], life: Life, happens: Callable[[Life], object], how: str
+) -> None:
+    assert mlpack("deploy", "hello-mpi", "-n", "team", "--no-wait").code == 0
+    happens(life)
+    report = ailing()
+    fix = f"kubectl delete mpijobs.kubeflow.org/{JOB} -n team"
+    same = (f"{JOB} already exists, deployed by ann@desk, and is up to date", None)
+    assert report.of("names") == [(f"{JOB} {how}, deployed by ann@desk", fix) if how else same]
+    assert report.code == bool(how)
+
+
+def test_doctor_quotes_names_in_proposed_commands(mlpack: Mlpack, life: Life) -> None:
+    life.objects = healthy().objects
+    workload = next(item for item in life.overlays["single-node"] if item["kind"] == "Pod")
+    workload["spec"]["volumes"].append({"name": "x", "persistentVolumeClaim": {"claimName": "x; touch pwned"}})
+    workload["spec"]["imagePullSecrets"] = [{"name": "$(id)"}]
+    report = Report(mlpack("doctor", "hello-mpi", "--overlay", "single-node", "-n", "a b", "-o", "json"))
+    fixes = [finding["fix"] for finding in report.findings]
+    assert "kubectl get pvc -n 'a b'" in fixes
+    login = "--docker-server=HOST --docker-username=YOU"
+    assert f"kubectl create secret docker-registry '$(id)' {login} -n 'a b'" in fixes

@@ -13,12 +13,11 @@ from packager.base import process
 from tests.elsewhere import CASES, FETCHED, KUSTOMIZATION, SINGLE, Case, Server, server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.conftest import Outcome
+    from tests.conftest import Mlpack
 
-    Run = Callable[..., Outcome]
 
 ADDRESS = next(case for case in CASES if case.fetches)
 
@@ -37,7 +36,7 @@ def counting() -> Iterator[Server]:
 
 
 def test_verify_refuses_remote_reference_with_its_position(
-    mlpack: Run, package: Path, kubectl: Path, counting: Server
+    mlpack: Mlpack, package: Path, kubectl: Path, counting: Server
 ) -> None:
     for case in CASES:
         paths = [package / path for path in (KUSTOMIZATION, *case.others)]
@@ -64,7 +63,7 @@ def test_kubectl_alone_fetches_from_server(case: Case, package: Path, kubectl: P
 
 
 def test_verbs_fetch_nothing_for_package(
-    mlpack: Run, package: Path, kubectl: Path, counting: Server, monkeypatch: pytest.MonkeyPatch
+    mlpack: Mlpack, package: Path, kubectl: Path, counting: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECTL", str(kubectl))
     place = ADDRESS.put_in(package, counting.address)
@@ -89,7 +88,9 @@ def test_verbs_fetch_nothing_for_package(
     assert counting.hits == 0
 
 
-def test_render_fetches_nothing_for_local_option(mlpack: Run, tmp_path: Path, kubectl: Path, counting: Server) -> None:
+def test_render_fetches_nothing_for_local_option(
+    mlpack: Mlpack, tmp_path: Path, kubectl: Path, counting: Server
+) -> None:
     (tmp_path / "ours").mkdir()
     kustomization = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nresources:\n  - URL/x.yaml\n"
     (tmp_path / "ours/kustomization.yaml").write_text(kustomization.replace("URL", counting.address))
@@ -101,15 +102,7 @@ def test_render_fetches_nothing_for_local_option(mlpack: Run, tmp_path: Path, ku
     )
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory of programs")
-def test_program_has_limited_memory() -> None:
-    allocate = [sys.executable, "-c", "import time; time.sleep(0.3); bytearray(256 << 20)"]
-    done = process.run(allocate, memory=256 << 20)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "MemoryError")
-    assert process.run(allocate).returncode == 0
-
-
-def test_kubectl_renders_copy_of_referenced_files_only(mlpack: Run, package: Path, tmp_path: Path) -> None:
+def test_kubectl_renders_copy_of_referenced_files_only(mlpack: Mlpack, package: Path, tmp_path: Path) -> None:
     spy = tmp_path / "spy"
     spy.write_text(f'#!/bin/sh\ncd "$2"/../../../.. && find . -type f | sort >{tmp_path}/seen\n')
     spy.chmod(0o755)
@@ -121,18 +114,7 @@ def test_kubectl_renders_copy_of_referenced_files_only(mlpack: Run, package: Pat
     assert not {"./manifest.json", "./README.md", f"./{SINGLE}/more.yaml"} & set(seen)
 
 
-@pytest.mark.thorough
-def test_status_refuses_overlay_that_includes_one_file_2000_times(mlpack: Run, package: Path, kubectl: Path) -> None:
-    (package / SINGLE / "big.env").write_text("A=1\n" * 4096)
-    generators = "".join(f"  - name: a{number}\n    envs: [big.env]\n" for number in range(2000))
-    (package / KUSTOMIZATION).write_text(f"configMapGenerator:\n{generators}")
-    done = mlpack("status", package, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (5, "")
-    message = "the overlay includes more than 16 MiB, or the same files repeatedly"
-    assert done.stderr == f"error: {package}/{KUSTOMIZATION}: {message}\n"
-
-
-def test_status_refuses_overlay_with_exponential_includes(mlpack: Run, package: Path, kubectl: Path) -> None:
+def test_status_refuses_overlay_with_exponential_includes(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
     for number in range(18):
         folder = package / f"{SINGLE}/f{number}"
         folder.mkdir()
@@ -141,3 +123,11 @@ def test_status_refuses_overlay_with_exponential_includes(mlpack: Run, package: 
     done = mlpack("status", package, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (5, "")
     assert done.stderr == f"error: {package}/{KUSTOMIZATION}: the overlay has more than 300 objects and patches\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory of programs")
+def test_program_has_limited_memory() -> None:
+    allocate = [sys.executable, "-c", "import time; time.sleep(0.3); bytearray(256 << 20)"]
+    done = process.run(allocate, memory=256 << 20)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "MemoryError")
+    assert process.run(allocate).returncode == 0

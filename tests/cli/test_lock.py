@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base import yamlio
-from tests.publish.fake_registry import PASSWORD, USER, digest_of
+from tests.publish.fake_registry import digest_of
 
 if TYPE_CHECKING:
     from tests.conftest import Mlpack
@@ -120,20 +120,6 @@ def test_platform_locks_its_own_manifest(mlpack: Mlpack, registry: FakeRegistry,
     assert mlpack("lock", package, "--platform", "linux").code == 2
 
 
-@pytest.mark.thorough
-def test_lock_uses_the_login(
-    mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str, tmp_path: Path
-) -> None:
-    registry.asks_for = "basic"
-    refused = mlpack("lock", package, "--registry", registry.host)
-    assert refused.code == 6
-    login = {"auths": {registry.host: {"username": USER, "password": PASSWORD}}}
-    (tmp_path / "no-docker").mkdir()
-    (tmp_path / "no-docker/config.json").write_text(json.dumps(login))
-    done = mlpack("lock", package, "--registry", registry.host, "-v")
-    assert (done.code, digest in done.stderr, PASSWORD in done.stderr) == (0, True, False)
-
-
 def test_image_of_this_machine_is_refused(mlpack: Mlpack, package: Path, digest: str) -> None:
     assert digest
     done = mlpack("lock", package, "--registry", "localhost")
@@ -148,19 +134,6 @@ def test_missing_image_changes_nothing(mlpack: Mlpack, registry: FakeRegistry, p
     assert (done.code, done.stdout) == (6, "")
     assert f"{registry.host}/none/{NAME}:openmpi not found" in done.stderr
     assert f"IMAGE={NAME}:openmpi\n" in (package / ENV).read_text()
-
-
-@pytest.mark.thorough
-def test_two_tags_of_one_image_in_an_overlay_are_refused(
-    mlpack: Mlpack, registry: FakeRegistry, earlier: Path, digest: str
-) -> None:
-    assert digest
-    registry.put(NAME, "other", b'{"manifests": []}')
-    job = earlier / "quickstart/k8s/mlops/multi-node/mpi-job.yaml"
-    job.write_text(job.read_text().replace(f"{NAME}:openmpi", f"{NAME}:other", 1))
-    done = mlpack("lock", earlier, "--registry", registry.host, "--overlay", "multi-node")
-    assert done.code == 2
-    assert "kustomize locks one tag of an image" in done.stderr
 
 
 @pytest.fixture
@@ -189,17 +162,6 @@ def test_image_of_an_earlier_release_is_locked_by_a_component(
 
 
 @pytest.mark.thorough
-def test_digest_that_the_package_was_built_with_is_kept(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
-    image = {"name": NAME, "tag": "openmpi", "digest": ARM, "registry": registry.host}
-    sets = [part for key, value in image.items() for part in ("--set", f"overlays.single-node.image.{key}={value}")]
-    assert mlpack("build", "hello-mpi", "-d", "pinned", *sets).code == 0
-    pinned = ("pinned/hello-mpi.tar.gz", "--overlay", "single-node")
-    assert mlpack("lock", *pinned, "--check").code == 0
-    done = mlpack("lock", *pinned)
-    assert (done.code, digest in done.stderr, "nothing to change\n" in done.stderr) == (0, False, True)
-
-
-@pytest.mark.thorough
 def test_image_without_registry_value_is_locked_by_its_name(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str
 ) -> None:
@@ -219,25 +181,6 @@ def test_image_without_registry_value_is_locked_by_its_name(
     assert "single-node: images locked by digest\n" in mlpack("verify", package, "-v").stderr
 
 
-@pytest.mark.thorough
-def test_image_of_configure_is_locked_at_its_place(
-    mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str
-) -> None:
-    digest = registry.put("new", "2", json.dumps(INDEX).encode())
-    assert mlpack("configure", package, "--image", "new:2", "--registry", registry.host).code == 0
-    done = mlpack("lock", package, "--overlay", "single-node")
-    assert (done.code, done.stdout) == (0, f"{package / ENV}\n"), done
-    assert images(mlpack, package, "single-node") == {f"{registry.host}/new:2@{digest}"}
-    assert mlpack("lock", package, "--overlay", "single-node", "--check").code == 0
-    assert mlpack("verify", package).code == 0
-    moved = registry.put("new", "2", json.dumps({**INDEX, "manifests": INDEX["manifests"][:1]}).encode())  # type: ignore[index]
-    assert mlpack("lock", package, "--overlay", "single-node", "--check").code == 5
-    assert mlpack("lock", package, "--overlay", "single-node").code == 0
-    assert images(mlpack, package, "single-node") == {f"{registry.host}/new:2@{moved}"}
-    assert mlpack("configure", package, "--image", "new:3").code == 0
-    assert images(mlpack, package, "single-node") == {f"{registry.host}/new:3"}
-
-
 def test_build_locks_the_images_in_one_go(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
     built = mlpack("build", "hello-mpi", "--registry", registry.host, "--lock")
     assert built.code == 0, built.stderr
@@ -245,16 +188,6 @@ def test_build_locks_the_images_in_one_go(mlpack: Mlpack, registry: FakeRegistry
     assert f"single-node: {registry.host}/{NAME}:openmpi is {digest}\n" in built.stderr
     assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
     assert mlpack("verify", package, "--require-locked").code == 0
-
-
-@pytest.mark.thorough
-def test_build_reports_an_image_that_cannot_be_locked(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
-    registry.manifests.clear()
-    assert digest
-    built = mlpack("build", "hello-mpi", "--registry", registry.host, "--lock")
-    assert (built.code, built.stdout) == (6, "")
-    assert "hello-mpi.tar.gz was built, and its images are not locked\n" in built.stderr
-    assert f"{NAME}:openmpi not found" in built.stderr
 
 
 @pytest.mark.thorough

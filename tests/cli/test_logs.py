@@ -9,12 +9,8 @@ import pytest
 from tests.life import JOB, launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import Outcome
+    from tests.conftest import Mlpack
     from tests.life import Life
-
-    Mlpack = Callable[..., Outcome]
 
 LOGS = ("logs", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
@@ -107,12 +103,6 @@ def test_logs_print_bytes_unchanged(mlpack: Mlpack, running: Life) -> None:
     assert (done.code, done.stdout, done.stderr) == (0, "10%\r20%\r\n\x1b[2J\0\x0b\u2028\n\nno end", "")
 
 
-def test_logs_all_separate_lines_without_line_end(mlpack: Mlpack, running: Life) -> None:
-    running.logs = {f"{JOB}-{pod}": f"2026-11-21T00:00:00Z of {pod}" for pod in ("launcher-0", "worker-0", "worker-1")}
-    done = mlpack(*LOGS, "--all")
-    assert done.stdout == "\n".join(f"[{JOB}-{pod}] of {pod}" for pod in ("launcher-0", "worker-0", "worker-1"))
-
-
 @pytest.mark.parametrize("follow", [(), ("-f",)], ids=["once", "followed"])
 def test_logs_fail_without_permission_to_read_log(mlpack: Mlpack, running: Life, follow: tuple[str, ...]) -> None:
     running.refused["logs"] = FORBIDDEN
@@ -120,51 +110,6 @@ def test_logs_fail_without_permission_to_read_log(mlpack: Mlpack, running: Life,
     why = f'{UNREAD}pods "x" is forbidden: User "me" cannot get resource "pods/log"'
     begun = f"{why}; it continues when the log can be read\n" if follow else ""
     assert (done.code, done.stdout, done.stderr) == (7, "", f"{begun}error: {why}\n")
-
-
-def test_logs_report_kubelet_that_does_not_answer(mlpack: Mlpack, running: Life) -> None:
-    running.silence = 10
-    done = mlpack(*LOGS)
-    assert (done.code, done.stderr) == (
-        7,
-        f"error: {UNREAD}no answer from its kubelet for 10 s\nhint: kubectl get nodes\n",
-    )
-
-
-def test_logs_follow_fails_when_end_of_log_cannot_be_read(mlpack: Mlpack, life: Life) -> None:
-    def stop() -> None:
-        life.silence = 10
-        life.end()
-
-    life.deploy()
-    life.start()
-    life.logs[f"{JOB}-launcher-0"] = log("one")
-    life.moments = [lambda: None, stop]
-    done = mlpack(*LOGS, "-f")
-    assert (done.code, done.stdout) == (7, "one\n")
-    assert done.stderr.endswith(
-        f"error: {UNREAD}no answer from its kubelet for 10 s\nhint: kubectl get nodes\n",
-    )
-
-
-def test_logs_follow_ends_when_permission_is_revoked(mlpack: Mlpack, running: Life) -> None:
-    running.logs[f"{JOB}-launcher-0"] = log("one")
-    running.moments = [lambda: None, lambda: None, lambda: running.refused.update(logs=FORBIDDEN)]
-    done = mlpack(*LOGS, "-f")
-    assert (done.code, done.stdout) == (7, "one\n")
-    assert done.stderr.endswith(f'error: {UNREAD}pods "x" is forbidden: User "me" cannot get resource "pods/log"\n')
-
-
-def test_logs_note_that_first_lines_were_rotated(mlpack: Mlpack, running: Life) -> None:
-    running.objects.append(launcher(1, state={"running": {"startedAt": "2026-11-20T23:00:00Z"}}))
-    line = "one" * 2_000
-    running.logs[f"{JOB}-launcher-1"] = log(line)
-    done = mlpack(*LOGS)
-    assert (done.code, done.stdout) == (0, f"{line}\n")
-    assert done.stderr == (
-        f"the log of pod/{JOB}-launcher-1 begins 3,600 s after its container started: "
-        "earlier lines, if any, are no longer on its node\n"
-    )
 
 
 def test_logs_report_empty_log_of_ended_container(mlpack: Mlpack, life: Life) -> None:
@@ -175,13 +120,6 @@ def test_logs_report_empty_log_of_ended_container(mlpack: Mlpack, life: Life) ->
     life.logs[f"{JOB}-launcher-0"] = ""
     done = mlpack(*LOGS)
     assert (done.code, done.stderr) == (7, f"error: {MPIJOB} has written nothing yet{more}\n{STATUS_HINT}")
-
-
-@pytest.mark.usefixtures("running")
-def test_logs_report_log_deleted_with_its_pod(mlpack: Mlpack) -> None:
-    done = mlpack(*LOGS)
-    assert done.code == 7
-    assert done.stderr == f"error: pod/{JOB}-launcher-0 was deleted, and its log with it\n{STATUS_HINT}"
 
 
 def test_logs_print_part_with_times(mlpack: Mlpack, running: Life) -> None:

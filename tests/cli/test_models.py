@@ -1,20 +1,18 @@
-"""Tests of `mlpack list` and `mlpack show`."""
+"""Tests of `mlpack list`, `show`, `init` and `lint`."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+
+import pytest
 
 from tests import demo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
-
-    from tests.conftest import Outcome
-
-    Mlpack = Callable[..., Outcome]
+    from tests.conftest import Mlpack
 
 
 def test_list_prints_valid_models_and_reports_invalid_spec(mlpack: Mlpack, specs: Path) -> None:
@@ -87,3 +85,62 @@ def test_show_reports_unknown_model_and_missing_file(mlpack: Mlpack) -> None:
     assert (done.code, done.stderr) == (2, "error: model 'resnet5' not found\nhint: did you mean 'resnet50'?\n")
     done = mlpack("show", "./absent.yaml")
     assert (done.code, done.stderr) == (3, "error: absent.yaml: no such file or directory\n")
+
+
+def test_init_creates_model_that_lints_and_builds(mlpack: Mlpack, tmp_path: Path) -> None:
+    done = mlpack("init", "trial")
+    assert done.code == 0
+    assert done.stdout.splitlines() == [
+        "trial/Dockerfile",
+        "trial/spec.schema.json",
+        "trial/spec.yaml",
+        "trial/train.sh",
+    ]
+    assert done.stderr == "build it with: mlpack build ./trial\n"
+    first, *_ = (tmp_path / "trial/spec.yaml").read_text().splitlines()
+    assert first == "# yaml-language-server: $schema=spec.schema.json"
+    assert json.loads((tmp_path / "trial/spec.schema.json").read_text()) == mlpack("schema").json
+    assert mlpack("lint", "./trial").code == 0
+    assert mlpack("build", "./trial", "--all").stdout == "trial-fp32-training.tar.gz\n"
+
+
+def test_init_keeps_existing_path(mlpack: Mlpack, tmp_path: Path) -> None:
+    (tmp_path / "trial").symlink_to("nowhere")
+    done = mlpack("init", "trial")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == "error: trial already exists and was left unchanged\nhint: choose another name\n"
+
+
+@pytest.mark.parametrize("name", ["Trial", "a" * 41, "../x", "a\n"])
+def test_init_refuses_invalid_names(mlpack: Mlpack, tmp_path: Path, name: str) -> None:
+    done = mlpack("init", name)
+    assert (done.code, done.stdout) == (2, "")
+    assert "expected a name of lower-case letters, digits and '-', starting with a letter" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lint_lists_problems_as_text_and_json(mlpack: Mlpack, specs: Path) -> None:
+    assert mlpack("lint", "demo", "--specs", specs).stdout == ""
+    done = mlpack("lint", f"{specs}/wrong", f"{specs}/absent.yaml", "hello-mpi")
+    assert done.code == 3
+    assert done.stdout.splitlines() == [
+        (
+            f"{specs}/wrong/spec.yaml:7:23: expected Pod, Job, MPIJob, JobSet, Deployment or "
+            "LeaderWorkerSet, found 'Pood' "
+            "(did you mean 'Pod'?)"
+        ),
+        f"{specs}/absent.yaml: no such file or directory",
+    ]
+    note = "note: multi-node: that the program uses MPI is not checked: without it, each rank works alone\n"
+    assert done.stderr == f"{note}2 problems\n"
+    assert mlpack("lint", "./absent.yaml").stdout == "absent.yaml: no such file or directory\n"
+    answer = mlpack("lint", f"{specs}/wrong", f"{specs}/absent.yaml", "-o", "json").json
+    assert (answer["valid"], answer["exit_code"]) == (False, 3)
+    (problem, _) = answer["problems"]
+    assert problem == {
+        "file": f"{specs}/wrong/spec.yaml",
+        "line": 7,
+        "column": 23,
+        "message": "expected Pod, Job, MPIJob, JobSet, Deployment or LeaderWorkerSet, found 'Pood'",
+        "hint": "did you mean 'Pod'?",
+    }

@@ -86,7 +86,12 @@ def test_configured_overlay_renders_as_the_one_in_the_package(
     assert (done.code, done.stdout) == (0, rendered(mine, kubectl)), done.stderr
 
 
-def test_overlay_of_another_place_than_the_package_is_refused(mlpack: Mlpack, mine: Path, kubectl: Path) -> None:
+def test_overlay_of_another_place_and_without_its_values_is_refused(mlpack: Mlpack, mine: Path, kubectl: Path) -> None:
+    (mine / "values/kustomization.yaml").unlink()
+    done = mlpack("verify", mine, "--kubectl", kubectl)
+    hint = "mlpack overlay hello-mpi --to mine carries it over"
+    message = f"{mine}/values/kustomization.yaml: it is not as `mlpack overlay` writes it ({hint})\n"
+    assert (done.code, done.stdout) == (5, message)
     edit(mine / "kustomization.yaml", "  - pod.yaml", "  - pod.yaml\n  - ../../else")
     done = mlpack("verify", mine, "--kubectl", kubectl)
     assert done.code == 5
@@ -100,16 +105,8 @@ def replaced(package: Path, new: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("release", [None, "0.2.0"])
-def test_overlay_renders_as_the_one_in_a_package_with_all_options(
-    mlpack: Mlpack, release: str | None, tmp_path: Path
-) -> None:
-    package = tmp_path / "all/hello-mpi"
-    if release:
-        package.parent.mkdir()
-        extract(RELEASES / release / "hello-mpi.tar.gz", package.parent)
-    else:
-        build(package)
+def test_overlay_renders_as_the_one_in_a_package_with_all_options(mlpack: Mlpack, tmp_path: Path) -> None:
+    package = build(tmp_path / "all/hello-mpi")
     assert mlpack("overlay", package, "--to", "mine").code == 0
     storage = ("--storage", "pvc", "--set", "OUTPUT_CLAIM=a", "--set", "DATASET_CLAIM=b", "--root", "/srv")
     rdma = ("--with", "rdma", "--set", "RDMA_RESOURCE=a/b", "--set", "RDMA_COUNT=2")
@@ -179,22 +176,10 @@ def test_two_newer_packages_are_taken_with_the_edits(
     assert "claimName: mine\n" in rendered(mine, kubectl)
 
 
-@pytest.mark.thorough
-def test_overlay_of_a_package_of_0_2_0_is_carried_over(mlpack: Mlpack, tmp_path: Path, hello_mpi: Path) -> None:
-    package, mine = tmp_path / "hello-mpi", Path("mine/single-node")
+def test_package_of_0_2_0_has_no_overlay_outside(mlpack: Mlpack, tmp_path: Path) -> None:
     extract(RELEASES / "0.2.0/hello-mpi.tar.gz", tmp_path)
-    overlay = ("overlay", package, "--to", "mine", "--overlay", "single-node")
-    assert mlpack(*overlay).code == 0
-    assert mlpack("configure", mine, *SETTINGS, *ADDED).code == 0
-    placed = (mine / "values/placement.yaml").read_text()
-    replaced(package, shutil.copytree(hello_mpi, tmp_path / "new"))
-    done = mlpack(*overlay)
-    assert (done.code, "new value: mine/single-node/values/site.env: OUTPUT_FOLDER\n" in done.stderr) == (0, True)
-    assert (mine / "options/placement/placement.yaml").read_text().splitlines()[3:] == placed.splitlines()[3:]
-    assert not (mine / "values/placement.yaml").exists()
-    assert sorted(path.name for path in (mine / "options").iterdir()) == ["gpu", "placement"]
-    assert "\nOUTPUT_FOLDER=.\n" in (mine / "values/site.env").read_text()  # where the results are already
-    assert mlpack("verify", mine).code == 0
+    done = mlpack("overlay", tmp_path / "hello-mpi", "--to", "mine")
+    assert (done.code, "was built by mlpack 0.2.0 or before" in done.stderr) == (2, True)
 
 
 def test_conflict_with_a_newer_package_leaves_the_overlay(

@@ -74,18 +74,6 @@ class Counting(Patient):
         return super().run(argv, **options)
 
 
-@pytest.mark.thorough
-def test_push_renders_each_overlay_of_edited_folder_once(
-    mlpack: Mlpack, registry: FakeRegistry, package: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Counting, "renders", 0)
-    mlpack.host = Host(Counting())
-    for env in package.glob("quickstart/k8s/mlops/*/mlops.env"):
-        env.write_text(env.read_text().replace("REGISTRY=docker.io", "REGISTRY=example.com"))
-    assert mlpack("push", package, where(registry)).code == 0
-    assert Counting.renders == len(list(package.glob("quickstart/k8s/mlops/*")))
-
-
 def test_pushed_folder_carries_its_edits(mlpack: Mlpack, registry: FakeRegistry, package: Path) -> None:
     (package / ENV).write_text((package / ENV).read_text().replace("REGISTRY=docker.io", "REGISTRY=example.com"))
     done = mlpack("push", package, where(registry))

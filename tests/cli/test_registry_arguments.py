@@ -1,9 +1,11 @@
-"""Tests of the verbs that read a package, with a package in a registry."""
+"""Tests of packages in a registry, and that messages name what the user has named, not where it was unpacked."""
 
 from __future__ import annotations
 
 import json
-import subprocess
+import re
+import shutil
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Mlpack
+    from tests.conftest import Mlpack, Outcome
     from tests.life import Life
     from tests.publish.fake_registry import FakeRegistry
 
@@ -87,24 +89,6 @@ def test_deploy_applies_package_in_registry(
 
 
 @pytest.mark.thorough
-def test_render_prints_overlay_of_package_in_registry(
-    mlpack: Mlpack, reference: str, package: Path, kubectl: Path
-) -> None:
-    assert mlpack("render", reference, "single-node", "--kubectl", kubectl).stdout == _rendered(kubectl, package)
-    wrong = mlpack("render", reference, "single-nod", "--kubectl", kubectl)
-    assert wrong.code == 2
-    assert f"{reference} has no overlay 'single-nod'; it has: multi-node, single-node" in wrong.stderr
-    refused = mlpack("render", reference, "single-node", "--set", "environment.X=1", "--mode", "training")
-    assert (refused.code, refused.stdout) == (2, "")
-    assert f"--mode, --set: {reference} is a package, which is built already" in refused.stderr
-
-
-def _rendered(kubectl: Path, package: Path) -> str:
-    overlay = package / "quickstart/k8s/mlops/single-node"
-    return subprocess.run([kubectl, "kustomize", overlay], check=True, capture_output=True, text=True).stdout
-
-
-@pytest.mark.thorough
 def test_messages_name_the_reference_and_not_the_cache(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, kubectl: Path, tmp_path: Path
 ) -> None:
@@ -123,3 +107,52 @@ def test_messages_name_the_reference_and_not_the_cache(
         done = mlpack(*map(str, command))
         assert str(tmp_path) not in (done.stdout + done.stderr).replace(str(package), ""), command
     assert f"{place}:" in mlpack("verify", name, "--kubectl", kubectl).stdout
+
+
+OVERLAY = "quickstart/k8s/mlops/multi-node"
+VERBS = (
+    ("verify", "-v"),
+    ("configure", "-y"),
+    ("diff",),
+    ("deploy", "-v"),
+    ("run", "-v"),
+    ("status", "-v"),
+    ("image push", "--with", "true"),
+)
+
+
+def assert_named(done: Outcome) -> None:
+    assert not re.search(rf"{tempfile.gettempdir()}/\.?mlpack-", done.stdout + done.stderr)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("manifest.json", "{"),
+        (f"{OVERLAY}/kustomization.yaml", "a: b: c"),
+        (f"{OVERLAY}/mlops-job-patch.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: absent}}"),
+    ],
+)
+def test_messages_about_broken_archive_name_no_temporary_folder(
+    path: str, content: str, package: Path, mlpack: Mlpack, kubectl: Path
+) -> None:
+    (package / path).write_text(content)
+    shutil.make_archive(str(package.with_name("broken")), "gztar", package.parent, package.name)
+    for verb in VERBS:
+        arguments = [*verb[0].split(), "broken.tar.gz", *verb[1:]]
+        done = mlpack(*arguments, *([] if verb[0] in ("configure", "diff") else ["--kubectl", kubectl]))
+        assert_named(done)
+
+
+@pytest.mark.thorough
+def test_verbose_commands_name_no_temporary_folder(life: Life, mlpack: Mlpack) -> None:
+    assert mlpack("build", "hello-mpi").code == 0
+    life.refused["apply"] = "refused"
+    for verb in ("deploy", "run", "doctor", "status", "history", "delete"):
+        done = mlpack(verb, "hello-mpi.tar.gz", "-v")
+        assert "+ kubectl " in done.stderr
+        assert_named(done)
+    done = mlpack("deploy", "hello-mpi.tar.gz", "-v")
+    assert "+ kubectl kustomize hello-mpi.tar.gz:quickstart/k8s/mlops/multi-node\n" in done.stderr
+    assert "+ kubectl apply --filename=- --server-side " in done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +12,11 @@ import pytest
 from packager.base.process import Finished
 from tests import demo
 from tests.fake_cluster import item
-from tests.life import JOB, POD, at_a_terminal
+from tests.life import JOB, POD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from tests.conftest import Mlpack
     from tests.life import Life
@@ -94,19 +94,6 @@ def test_run_resume_skips_succeeded_task_and_reruns_failed_task(mlpack: Mlpack, 
     assert f"{MPIJOB} has succeeded" in lines
 
 
-def test_run_resume_notes_skipped_task_after_rerun_of_earlier_task(mlpack: Mlpack, life: Life) -> None:
-    life.moments = [life.end_pod, life.start, life.end]
-    assert mlpack(*RUN).code == 0
-    life.objects.remove(life.find("Pod", POD))
-    life.moments = [*[lambda: None] * 3, life.end_pod]
-    done = mlpack(*RUN, "--resume")
-    assert done.code == 0, done.stderr
-    assert messages_of(done.stderr)[-2:] == [
-        f"multi-node is skipped: {MPIJOB} has succeeded already with this build",
-        "note: single-node ran after that; --replace without --resume runs multi-node again",
-    ]
-
-
 def test_run_reports_all_existing_jobs_before_first_task(mlpack: Mlpack, life: Life) -> None:
     life.moments = [life.end_pod, life.start, life.end]
     assert mlpack(*RUN).code == 0
@@ -129,24 +116,6 @@ def test_run_reports_all_existing_jobs_before_first_task(mlpack: Mlpack, life: L
         "hint: --replace deletes it and runs again",
     ]
     assert not any(call.startswith(("apply", "delete")) for call in life.calls[calls:])
-
-
-def test_run_asks_once_before_replacing_all_jobs(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    life.moments = [life.end_pod, life.start, life.end]
-    assert mlpack(*RUN).code == 0
-    at_a_terminal(monkeypatch, typed="n\n")
-    done = mlpack(*RUN)
-    assert done.code == 1
-    assert done.stderr.count("Delete them and run again? [y/N]") == 1
-    assert done.stderr.endswith("error: nothing was done\n")
-
-
-def test_run_starts_nothing_when_package_fails_verification(mlpack: Mlpack, life: Life) -> None:
-    Path("hello-mpi/quickstart/scripts/hello.sh").write_text("#!/bin/sh\n")
-    done = mlpack(*RUN)
-    assert done.code == 5
-    assert "did not pass verification; nothing was applied" in done.stderr
-    assert life.objects == []
 
 
 def test_run_dry_run_applies_nothing(mlpack: Mlpack, life: Life) -> None:
@@ -243,17 +212,6 @@ def test_run_reports_missing_claims_or_creates_them_with_claim_size(mlpack: Mlpa
     life.moments = [life.end_pod]
     assert mlpack(*run, "--claim-size", "2Gi", "--claim-access", "ReadWriteMany").code == 0
     assert claim["spec"] == {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "2Gi"}}}
-
-
-def test_run_creates_no_claim_that_no_storage_class_would_serve(mlpack: Mlpack, life: Life) -> None:
-    (pod,) = (item for item in life.overlays["single-node"] if item["kind"] == "Pod")
-    pod["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
-    done = mlpack("run", "hello-mpi", "--task", "single-node", "-n", "team", "--no-verify", "--claim-size", "2Gi")
-    assert (done.code, life.objects) == (2, [])
-    assert done.stderr.endswith(
-        "error: claim data is not created: the cluster has no default storage class\n"
-        "hint: --claim-class NAME; `kubectl get storageclasses` lists the names\n"
-    )
 
 
 @pytest.fixture

@@ -17,10 +17,9 @@ from packager.service.store import migration
 from packager.service.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.conftest import Outcome
+    from tests.conftest import Mlpack
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -32,7 +31,7 @@ users: [{name: none, user: {}}]
 """
 
 
-def test_serve_token_check_migrate_and_backup_use_database(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_serve_token_check_migrate_and_backup_use_database(mlpack: Mlpack, tmp_path: Path) -> None:
     done = mlpack("serve", "token", "ada", "--role", "admin", "--database", tmp_path / "s.db")
     assert done.code == 0
     assert done.stdout.startswith("mlp_")
@@ -44,7 +43,7 @@ def test_serve_token_check_migrate_and_backup_use_database(mlpack: Callable[...,
 
 
 def test_database_option_precedes_environment_and_configuration(
-    mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "server.yaml").write_text(f"database: {tmp_path}/file.db\n", encoding="utf-8")
     check = ("serve", "check", "--config", tmp_path / "server.yaml")
@@ -55,7 +54,7 @@ def test_database_option_precedes_environment_and_configuration(
     assert "variable.db" not in mlpack("serve", "manifests").stdout
 
 
-def test_serve_commands_print_their_results_as_json(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_serve_commands_print_their_results_as_json(mlpack: Mlpack, tmp_path: Path) -> None:
     database = ("--database", tmp_path / "s.db", "-o", "json")
     made = json.loads(mlpack("serve", "token", "ada", "--days", "7", *database).stdout)
     assert made.keys() == {"id", "name", "role", "project", "expires", "token"}
@@ -68,7 +67,7 @@ def test_serve_commands_print_their_results_as_json(mlpack: Callable[..., Outcom
     assert copied == {"file": f"{tmp_path}/b.db"}
 
 
-def test_serve_migrate_copies_database_and_counts_rows(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_serve_migrate_copies_database_and_counts_rows(mlpack: Mlpack, tmp_path: Path) -> None:
     assert mlpack("serve", "token", "ada", "--database", tmp_path / "a.db").code == 0
     missing = mlpack("serve", "migrate", "--from", tmp_path / "none.db", "--to", tmp_path / "b.db")
     assert (missing.code, missing.stderr) == (6, f"error: the database {tmp_path}/none.db not found\n")
@@ -100,16 +99,14 @@ def test_serve_migrate_copies_database_and_counts_rows(mlpack: Callable[..., Out
         (("check", "--database", "mysql://x/y"), "invalid database mysql://…: expected a path or postgresql://…"),
     ],
 )
-def test_serve_refuses_invalid_arguments(
-    mlpack: Callable[..., Outcome], arguments: tuple[str, ...], message: str
-) -> None:
+def test_serve_refuses_invalid_arguments(mlpack: Mlpack, arguments: tuple[str, ...], message: str) -> None:
     done = mlpack("serve", *arguments)
     assert done.code == 2
     assert message in done.stderr
 
 
 def test_serve_check_reports_a_system_that_cannot_confine_templates(
-    mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = '{"lacking": ["Plan9 has no filter of system calls"]}'
     answer = f"import sys; sys.stdin.readline(); print({lacking!r}, flush=True)"
@@ -120,7 +117,7 @@ def test_serve_check_reports_a_system_that_cannot_confine_templates(
     assert gap in done.stderr
 
 
-def test_serve_check_reports_problems_of_configuration(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_serve_check_reports_problems_of_configuration(mlpack: Mlpack, tmp_path: Path) -> None:
     config = tmp_path / "server.yaml"
     config.write_text("callbacks:\n  allow: ['*']\n", encoding="utf-8")
     done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
@@ -140,7 +137,7 @@ def test_serve_check_reports_problems_of_configuration(mlpack: Callable[..., Out
 
 
 def test_serve_reports_address_in_use_before_creating_database(
-    mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kubeconfig").write_text(KUBECONFIG, encoding="utf-8")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
@@ -155,20 +152,6 @@ def test_serve_reports_address_in_use_before_creating_database(
     assert done.code == 6
     assert done.stderr.startswith("error: the server could not listen on nothing.invalid:80: ")
     assert not (tmp_path / "s.db").exists()
-
-
-def test_serve_and_check_refuse_projects_in_one_namespace(
-    mlpack: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "kubeconfig").write_text(KUBECONFIG, encoding="utf-8")
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    config = tmp_path / "server.yaml"
-    config.write_text("projects: {a: {}, b: {namespace: jobs}}\n", encoding="utf-8")
-    message = "the project b shares the namespace jobs with a, where nothing keeps their jobs and storage apart"
-    for verb in (("serve", "check"), ("serve",)):
-        done = mlpack(*verb, "--config", config, "--database", tmp_path / "new" / "s.db")
-        assert (done.code, done.stderr) == (2, f"error: {message}\nhint: give each a namespace of its own\n")
-    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.thorough
@@ -249,7 +232,7 @@ def _answer(url: str) -> dict[str, list[dict[str, str]]]:
 
 @pytest.mark.parametrize("command", [("token", "ada", "--role", "admin"), ("check",)])
 def test_serve_commands_keep_the_schema_of_an_older_mlpack(
-    mlpack: Callable[..., Outcome], tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    mlpack: Mlpack, tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, version = tmp_path / "s.db", migration.versions()[-1]
     Store(file).close()
@@ -262,7 +245,7 @@ def test_serve_commands_keep_the_schema_of_an_older_mlpack(
     assert file.read_bytes() == before
 
 
-def test_serve_migrate_refuses_the_database_of_a_running_server(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_serve_migrate_refuses_the_database_of_a_running_server(mlpack: Mlpack, tmp_path: Path) -> None:
     with closing(Store(tmp_path / "s.db", is_served=True)):
         refused = mlpack("serve", "migrate", "--database", tmp_path / "s.db")
     assert (refused.code, "another server uses the database" in refused.stderr) == (6, True)

@@ -13,12 +13,9 @@ from tests.modelspec.importers.test_mxjob import WORKER
 from tests.site.test_read import COMPLETE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.conftest import Outcome
-
-    Mlpack = Callable[..., Outcome]
+    from tests.conftest import Mlpack
 
 
 @pytest.fixture

@@ -1,22 +1,22 @@
-"""Tests of `mlpack status`: its text, JSON and exit codes."""
+"""Tests of `mlpack status` and `mlpack history`: their text, JSON and exit codes."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.fake_cluster import item
-from tests.life import ENDED_WITH_3, JOB, at_a_terminal, launcher, worker
+from packager.cli.watching import Lines
+from packager.kubernetes.verdict import Finding, Phase, Verdict
+from tests.life import ENDED_WITH_3, JOB, POD, at_a_terminal, launcher, worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import Outcome
+    from tests.conftest import Mlpack
     from tests.life import Life
-
-    Mlpack = Callable[..., Outcome]
 
 STATUS = ("status", "hello-mpi", "-n", "team")
 MPIJOB = f"mpijob/{JOB}"
@@ -96,38 +96,11 @@ def test_status_json_describes_state_of_each_container(mlpack: Mlpack, life: Lif
     ]
 
 
-def test_status_reads_last_lines_from_log_without_termination_message(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    life.objects.append(launcher(state={"terminated": {"exitCode": 1}}, phase="Failed"))
-    life.end("Failed", reason="BackoffLimitExceeded")
-    life.logs[f"{JOB}-launcher-0"] = "out of the log\n"
-    assert "  | out of the log\n" in mlpack(*STATUS).stdout
-    assert f"--namespace=team logs {JOB}-launcher-0 --container=launcher --timestamps --tail=12" in life.calls
-
-
 def test_status_prints_at_most_twelve_pods(mlpack: Mlpack, running: Life) -> None:
     running.objects += [worker(index) for index in range(2, 20)]
     lines = mlpack(*STATUS).stdout.splitlines()
     assert lines[-2].startswith(f"{JOB}-worker-10 ")
     assert lines[-1] == "and 9 more"
-
-
-def test_status_reports_namespace_that_is_being_deleted(mlpack: Mlpack, life: Life) -> None:
-    life.objects.append(item("Namespace", "team", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"}))
-    done = mlpack(*STATUS)
-    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: its namespace team is being deleted\n")
-
-
-def test_status_reports_missing_namespace(mlpack: Mlpack, life: Life) -> None:
-    life.has_namespace = False
-    done = mlpack(*STATUS)
-    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: namespace team not found\n")
-
-
-def test_status_reports_missing_job_without_permission_to_get_namespaces(mlpack: Mlpack, life: Life) -> None:
-    life.denied.add("get namespaces")
-    done = mlpack(*STATUS)
-    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: not found\n")
 
 
 KILLED = "processes were killed for taking more memory than their worker may, in: "
@@ -152,17 +125,6 @@ def test_status_warns_about_killed_process_on_worker_reported_by_launcher(mlpack
     assert (watched.code, watched.stderr.splitlines(keepends=True)[1:3]) == (0, message.splitlines(keepends=True))
 
 
-@pytest.mark.parametrize(
-    "message", ["done", f"{KILLED}\x1b[2J", f"{KILLED}somebody-elses", f"{KILLED}{JOB}-worker-0\nx"]
-)
-def test_status_ignores_other_termination_messages_of_launcher(mlpack: Mlpack, life: Life, message: str) -> None:
-    life.deploy()
-    life.objects.append(launcher(state={"terminated": {"exitCode": 0, "message": message}}, phase="Succeeded"))
-    life.end()
-    done = mlpack(*STATUS)
-    assert (done.code, "killed" in done.stdout) == (0, False)
-
-
 def test_status_exits_with_7_when_cluster_does_not_answer(mlpack: Mlpack, life: Life) -> None:
     life.go_silent()
     done = mlpack(*STATUS)
@@ -184,31 +146,6 @@ def test_status_watch_reports_outage_and_recovery(mlpack: Mlpack, life: Life) ->
         f"the cluster does not answer ({why}); retrying until it does",
         "the cluster is reachable again",
     ]
-
-
-def test_status_watch_distinguishes_outage_from_refusal(mlpack: Mlpack, life: Life) -> None:
-    def forbid() -> None:
-        life.answer()
-        life.denied.add("get mpijobs")
-
-    life.deploy()
-    life.moments = [life.start, life.go_silent, forbid, lambda: None, life.denied.clear, life.end]
-    done = mlpack(*STATUS, "--watch")
-    assert done.code == 0
-    lines = [line[7:] for line in done.stderr.splitlines()]
-    assert lines[1].startswith("the cluster does not answer (Unable to connect")
-    why = 'mpijobs.kubeflow.org is forbidden: User "me" cannot get resource "mpijobs" in API group "" in the namespace'
-    assert lines[2] == f"the cluster does not report the state ({why}); retrying until it does"
-    assert lines[3] == "the cluster is reachable again"
-
-
-def test_status_watch_prints_hint_once(mlpack: Mlpack, life: Life) -> None:
-    hint = "hint: is mpi-operator running? kubectl get pods --all-namespaces | grep mpi-operator\n"
-    life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
-    life.moments = [lambda: None, lambda: None, life.start, life.end]
-    done = mlpack(*STATUS, "--watch")
-    assert done.code == 0
-    assert done.stderr.count(hint) == 1
 
 
 def test_status_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,34 +193,6 @@ def test_status_works_without_permission_to_list_events(mlpack: Mlpack, running:
         assert "pods: 3 running" in done.stdout
 
 
-def test_deploy_reports_missing_permission_for_events_once(mlpack: Mlpack, life: Life) -> None:
-    life.denied.add("list events")
-    life.moments = [lambda: None, life.start, lambda: None, life.end]
-    done = mlpack("deploy", "hello-mpi", "-n", "team")
-    assert (done.code, done.stderr.count(UNSEEN)) == (0, 1)
-
-
-def test_status_works_without_permission_to_get_launcher_job(mlpack: Mlpack, running: Life) -> None:
-    running.denied.add("get jobs")
-    done = mlpack(*STATUS)
-    assert done.code == 0
-    assert done.stderr.startswith(
-        'reasons may be missing: jobs.batch is forbidden: User "me" cannot get resource "jobs"'
-    )
-    running.denied.add("get mpijobs")
-    done = mlpack(*STATUS)
-    assert done.code == 7
-    assert 'error: mpijobs.kubeflow.org is forbidden: User "me" cannot get resource "mpijobs"' in done.stderr
-
-
-def test_status_explains_unprocessed_job_without_permission_to_list_events(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
-    life.denied.add("list events")
-    done = mlpack(*STATUS)
-    why = "mpi-operator is not running, or it rejected the job in an event that you are not allowed to see"
-    assert (done.code, done.stdout.splitlines()[0]) == (7, f"{MPIJOB}  stuck: no controller has reacted: {why}")
-
-
 LOSS = "".join(f'{{"step": {step}, "loss": {8 - step}}}\n' for step in range(8))
 
 
@@ -301,13 +210,6 @@ def test_status_draws_numbers_of_the_log(mlpack: Mlpack, running: Life) -> None:
     ]
 
 
-def test_status_names_the_expected_lines_if_the_log_has_no_numbers(mlpack: Mlpack, running: Life) -> None:
-    running.logs[f"{JOB}-launcher-0"] = "starting\n"
-    done = mlpack(*STATUS, "--plot")
-    assert done.code == 0
-    assert done.stderr.startswith(f"no numbers in the log of {MPIJOB}: expected lines of JSON with a step")
-
-
 def test_status_returns_points_as_json(mlpack: Mlpack, running: Life) -> None:
     running.logs[f"{JOB}-launcher-0"] = LOSS
     assert json.loads(mlpack(*STATUS, "-o", "json").stdout)["curves"] is None
@@ -316,6 +218,87 @@ def test_status_returns_points_as_json(mlpack: Mlpack, running: Life) -> None:
     assert curve["points"] == [[step, 8.0 - step] for step in range(8)]
 
 
-def test_status_refuses_to_plot_while_it_watches(mlpack: Mlpack) -> None:
-    done = mlpack(*STATUS, "--plot", "--watch")
-    assert (done.code, done.stderr.splitlines()[0]) == (2, "error: --watch and --plot cannot be combined")
+CRASHED = Finding("Error", "pod/a", "container init ended with exit code 1", blocks=False, log=("no model", "in /x"))
+
+
+def test_last_lines_of_a_container_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    target = SimpleNamespace(shown="job/a", kubectl=SimpleNamespace(runner=SimpleNamespace(clock=lambda: 0.0)))
+    target.per_workload = (target,)
+    lines = Lines(cast("Any", target))
+    for finding in (
+        CRASHED,
+        replace(CRASHED, message="container init ended with exit code 1; started again, once so far"),
+    ):
+        verdict = Verdict(Phase.PENDING, "pods: 1 starting", (finding,))
+        lines.show(
+            cast("Any", SimpleNamespace(silence=0, verdict=verdict, per_workload=False, index=0, is_last=False)),
+            None,
+        )
+    assert capsys.readouterr().err.splitlines() == [
+        "00:00  pending: pods: 1 starting",
+        "00:00  pod/a: container init ended with exit code 1",
+        "  | no model",
+        "  | in /x",
+        "00:00  pod/a: container init ended with exit code 1; started again, once so far",
+    ]
+
+
+HISTORY = ("history", "hello-mpi", "-n", "team")
+
+
+def build(life: Life, digest: str, **fields: Any) -> None:
+    """Deploy the pod as bob@laptop, from the build with this digest."""
+    notes = {"mlpack/digest": digest, "mlpack/deployed-by": "bob@laptop"}
+    life.deploy("single-node")["metadata"] |= {"annotations": notes, **fields}
+
+
+def test_history_reports_that_nothing_is_deployed(mlpack: Mlpack, life: Life) -> None:
+    done = mlpack(*HISTORY)
+    assert (done.code, done.stdout, done.stderr) == (0, "", "nothing of hello-mpi is deployed\n")
+    assert all("app.kubernetes.io/name=hello-mpi" in call for call in life.calls)
+
+
+def test_history_shows_build_of_each_deployment(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    package_digest = json.loads(mlpack(*HISTORY, "-o", "json").stdout)["digest"]
+    build(life, "sha256:0123456789abcdef", creationTimestamp="2026-11-21T12:00:00Z")
+    life.deploy()["metadata"] |= {"creationTimestamp": "2026-11-21T13:00:00Z"}
+    life.end()
+    assert [line.split("  ") for line in _columns(mlpack(*HISTORY).stdout)] == [
+        ["DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY"],
+        ["2026-11-21 13:00", "team", MPIJOB, "succeeded", "applied by kubectl", "-"],
+        ["2026-11-21 12:00", "team", f"pod/{POD}", "-", "0123456789ab", "bob@laptop"],
+    ]
+    build(life, package_digest)
+    assert f"{package_digest[7:19]} (this one)  bob@laptop\n" in mlpack(*HISTORY).stdout
+    life.find("Pod", POD)["metadata"]["annotations"]["mlpack/version"] = "1.2.0"
+    assert f"1.2.0 {package_digest[7:19]} (this one)  bob@laptop\n" in mlpack(*HISTORY).stdout
+
+
+def _columns(text: str) -> list[str]:
+    return [re.sub("  +", "  ", line) for line in text.splitlines()]
+
+
+NO_JOBS = 'mpijobs.kubeflow.org is forbidden: User "me" cannot list resource "mpijobs" in API group "" in the namespace'
+
+
+def test_history_lists_permitted_kinds_and_names_forbidden_kinds(mlpack: Mlpack, life: Life) -> None:
+    build(life, "sha256:0123456789abcdef", creationTimestamp="2026-11-21T12:00:00Z")
+    life.denied.add("list mpijobs")
+    done = mlpack(*HISTORY)
+    assert (done.code, done.stderr) == (0, f"mpijobs.kubeflow.org are not among these: {NO_JOBS}\n")
+    assert f"pod/{POD}" in done.stdout
+    answer = json.loads(mlpack(*HISTORY, "-o", "json").stdout)
+    assert answer["unseen"] == {"mpijobs.kubeflow.org": NO_JOBS}
+    assert [deployment["workload"] for deployment in answer["deployments"]] == [f"pod/{POD}"]
+
+
+def test_status_without_package_lists_all_deployments(mlpack: Mlpack, life: Life) -> None:
+    assert mlpack("status", "-n", "team").stderr == "nothing is deployed in this namespace; -A looks in all\n"
+    assert mlpack("deploy", "hello-mpi", "-n", "team", "--yes", "--no-verify", "--no-wait").code == 0
+    listed = mlpack("status", "-n", "team")
+    assert [line.split()[3] for line in listed.stdout.splitlines()[1:]] == [f"mpijob/{JOB}"]
+    (row,) = mlpack("status", "-A", "-o", "json").json["deployments"]
+    assert (row["package"], row["workload"], row["ended"]) == ("hello-mpi", f"mpijob/{JOB}", None)
+    assert mlpack("status", "-A", "--watch").code == 2
+    assert life.calls

@@ -12,12 +12,9 @@ import yaml
 from tests import demo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.conftest import Outcome
-
-    Mlpack = Callable[..., Outcome]
+    from tests.conftest import Mlpack
 
 UNUSUAL_VALUES = ['"a b"', "'x'", "a # b", " blank ", "it's", "1e-3", "a=b", "$HOME", "\ttab", "☂", ""]
 SINGLE = "demo-fp32-training/quickstart/k8s/mlops/single-node"
@@ -48,15 +45,6 @@ def test_verify_accepts_values_that_configure_accepts(mlpack: Mlpack, package: P
     allowed = [word for other in others for word in ("--allow", f"variable:{other.partition('=')[0]}")]
     verified = mlpack("verify", package, "--kubectl", kubectl, *allowed)
     assert (verified.code, verified.stdout) == (0, "")
-
-
-@pytest.mark.thorough
-def test_configure_restores_value_of_spec(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
-    demo.write(tmp_path / "demo", demo.changed("""environment: {ARGS: '"a b"'}"""))
-    assert mlpack("build", "./demo", "--format", "dir").code == 0
-    for value in ("other", '"a b"'):
-        assert mlpack("configure", "demo-fp32-training", "--set", f"ARGS={value}").code == 0
-    assert mlpack("verify", "demo-fp32-training", "--kubectl", kubectl).code == 0
 
 
 @pytest.mark.thorough

@@ -12,14 +12,12 @@ from packager.cluster import workspace
 from tests.local_pod import LocalPod, local_pod, read, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from packager.cluster.target import Target
-    from tests.conftest import Outcome
+    from tests.conftest import Mlpack
     from tests.life import Life
-
-    Mlpack = Callable[..., Outcome]
 
 
 @pytest.fixture

@@ -82,9 +82,7 @@ def test_link_out_of_the_model_is_refused(model: Path, tmp_path: Path) -> None:
     (model / "src/b.py").symlink_to(tmp_path / "secret")
     with pytest.raises(SpecError) as refused:
         code_of(model).read()
-    assert [problem.message for problem in refused.value.problems] == [
-        "src/b.py is a link that leaves the spec's folder"
-    ]
+    assert [problem.message for problem in refused.value.problems] == ["src/b.py is a link that leaves the folder"]
 
 
 @pytest.fixture

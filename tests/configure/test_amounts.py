@@ -170,21 +170,6 @@ def test_verify_checks_numbers_by_the_rules_of_the_kind(
     ), done.stdout
 
 
-NUMBER = '"mlpack/processes!=per-gpu"'
-
-
-@pytest.mark.thorough
-def test_verify_checks_the_number_of_each_target_that_may_be_selected(
-    mlpack: Run, package: Path, kubectl: Path
-) -> None:
-    slots = "gpus"
-    replace(package / OVERLAYS / "multi-node/mlops.env", "SLOTS_PER_WORKER=per-gpu", f"SLOTS_PER_WORKER={slots}")
-    replace(package / OVERLAYS / "multi-node/wiring.yaml", NUMBER, '"mlpack/processes in (gpus,per-gpu)"')
-    done = mlpack("verify", package, "--kubectl", kubectl)
-    assert done.code == 5
-    assert "SLOTS_PER_WORKER: expected a whole number of at most 10 digits" in done.stdout
-
-
 def test_workers_of_an_overlay_with_one_pod_are_refused(mlpack: Run, package: Path) -> None:
     done = mlpack("configure", package, "--overlay", "single-node", "--workers", "2")
     assert done.code == 2
@@ -401,12 +386,3 @@ def test_verify_refuses_a_request_above_its_limit(mlpack: Run, package: Path, ku
     assert done.code == 5
     assert "single-node/mlops.env:11:1: " in done.stdout
     assert "requests 64Gi of memory, above its limit of 128Mi" in done.stdout
-
-
-def test_resources_of_a_variant_keep_their_keys(mlpack: Run, tmp_path: Path) -> None:
-    spec = tmp_path / "spec"
-    shutil.copytree(catalog.bundled() / "hello-mpi", spec)
-    replace(spec / "spec.yaml", "  - {script:", "  - {resources: {limits: {nvidia.com/gpu: 1}}, script:")
-    done = mlpack("build", "./spec", "--add", "environment.GPUS=2")
-    assert done.code == 3
-    assert "GPUS cannot be set for the overlay" in done.stderr

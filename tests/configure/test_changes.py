@@ -2,10 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -330,44 +326,6 @@ def test_yes_option_uses_ids_of_the_user_and_folder_of_the_package(
     before = contents(package)
     assert mlpack("configure", package, "-y").code == 0
     assert contents(package) == before
-
-
-def test_configure_asks_on_a_terminal(package: Path) -> None:
-    screen, code = _type(["configure", str(package)], ["/shared/models", "", "abc", "777", "778", ""], package.parent)
-    assert code == 0, screen
-    assert "Folder that contains the package, as the nodes see it [" in screen
-    assert "Registry that the image is pulled from [docker.io]" in screen
-    assert "expected a number, as `id -u` prints it" in screen
-    assert "Group id of its volumes [778]" in screen
-    assert env(package)["MODEL_DIR"] == "/shared/models/hello-mpi"
-    assert "runAsUser: 777" in (package / OVERLAYS / "single-node/pod-patch.yaml").read_text()
-
-
-def _type(arguments: list[str], answers: list[str], folder: Path) -> tuple[str, int]:
-    """Run the command on a terminal, answer each of its questions, and return the screen and the exit code."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "packager", *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    os.close(theirs)
-    screen = ""
-    asked = 0
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        try:
-            screen += os.read(ours, 4096).decode(errors="replace")
-        except OSError:  # the terminal's other end is closed
-            break
-        while screen.count("]: ") > asked:
-            os.write(ours, f"{answers[asked]}\n".encode())
-            asked += 1
-    os.close(ours)
-    return screen, process.wait(timeout=300)
 
 
 @pytest.mark.thorough

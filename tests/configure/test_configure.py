@@ -88,14 +88,14 @@ def add_component(package: Path, folder: Path, destination: Path | None = None) 
     """Add a component to a package, and return the changed lines."""
     answers = Answers(components=own_components((str(folder),)))
     with prepared(package, None, answers, ask=fail_if_asked, destination=destination) as edits:
-        lines = [change.after for change in edits.changes if "site/ours" in change.after]
+        lines = [change.shown_after for change in edits.changes if "site/ours" in change.shown_after]
         for _ in write(edits, destination=destination, tell=pytest.fail):
             pass
         return lines
 
 
 def test_configure_copies_component_and_lists_it_in_each_overlay(package: Path, ours: Path) -> None:
-    assert add_component(package, ours) == ["  - ../../../site/ours"] * 2
+    assert add_component(package, ours) == ["- ../../../site/ours"] * 2
     copy = package / "quickstart/site/ours/kustomization.yaml"
     assert (copy.read_text(encoding="utf-8"), copy.stat().st_mode & 0o777) == (COMPONENT, 0o644)
     assert add_component(package, ours) == []

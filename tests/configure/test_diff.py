@@ -43,15 +43,17 @@ def test_only_changes_beside_values_and_options_are_in_the_patch(package: Path) 
     assert b"+REGISTRY=example.com\n" in content.patch
 
 
+@pytest.mark.thorough  # for the program patch
 def test_patch_makes_delivered_package_the_edited_one(package: Path, hello_mpi: Path, tmp_path: Path) -> None:
     edit(package / ENV, "REGISTRY=docker.io", "REGISTRY=example.com")
     edit(package / ENV, "# Where the dataset", "# My dataset")
     (package / ENV.replace("mlops.env", "pod-patch.yaml")).unlink()
     (package / "note.txt").write_text("mine")
-    (package / "spec.yaml").chmod(0o755)
+    (package / "my notes.txt").write_text("mine\n")
     applied = shutil.copytree(hello_mpi, tmp_path / "applied")
     patch = difference(package).patch
-    subprocess.run(["git", "apply"], cwd=applied, input=patch, check=True)
+    for command in (["git", "apply"], ["git", "apply", "-R"], ["patch", "-p1", "-s"]):
+        subprocess.run(command, cwd=applied, input=patch, check=True)
     contents = [
         {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         for folder in (package, applied)
@@ -71,11 +73,13 @@ def test_changed_file_without_delivered_text_is_listed(package: Path) -> None:
     edit(package / README, "\n", "\n\n")
     (package / "Dockerfile").unlink()
     (package / "picture.bin").write_bytes(b"\0\n")
+    (package / "spec.yaml").chmod(0o755)
     content = difference(package)
     assert content.not_in_patch == {
         "Dockerfile": "deleted",
         README: "the package does not contain its delivered text",
         "picture.bin": "not a text",
+        "spec.yaml": "its mode is 0755, and was 0644",
     }
     assert not content.is_empty
 

@@ -89,14 +89,6 @@ def test_patch_of_flux_and_argo_sets_the_image(package: Path, kubectl: Path) -> 
     assert images(package, "multi-node", kubectl) == {f"registry.lab.example.com/a/b:1@{DIGEST}"}
 
 
-def test_images_of_a_kustomization_that_includes_the_overlay_set_the_image(package: Path, kubectl: Path) -> None:
-    folder = package / OVERLAYS / "outer"
-    folder.mkdir()
-    entry = "images: [{name: r.example:5000/team/mpioperator/mpi-pi, newName: other.example/x, newTag: v2}]"
-    (folder / "kustomization.yaml").write_text(f"resources: [../multi-node]\n{entry}\n")
-    assert images(package, "outer", kubectl) == {"other.example/x:v2"}
-
-
 def test_image_in_a_manifest_is_refused_at_its_line(mlpack: Run, package: Path, kubectl: Path) -> None:
     pod = package / OVERLAYS / "single-node/pod.yaml"
     text = pod.read_text()
@@ -122,13 +114,9 @@ def test_overlay_with_an_image_built_elsewhere_keeps_it(mlpack: Run, tmp_path: P
 
 HOSTILE = {
     "A:1": 7,
-    "../x:1": 7,
-    "x:1@sha256:12": 7,
     "": 7,
     "x:$(HOME)": 9,
     "x:1\\n": 10,
-    "x@": 7,
-    f"x@{DIGEST}@{DIGEST}": 7,
     "a" * 30_000: 7,
 }
 """Texts that are no image without a registry, and the column in which verify refuses each."""
@@ -152,11 +140,8 @@ def test_value_other_than_an_image_is_refused_at_its_character(
         assert "IMAGE" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["a/b_c/d__e-f.g:T_1.x-y", f"a/b:{'t' * 128}@{DIGEST}"],
-)
-def test_edited_image_is_an_edit(mlpack: Run, package: Path, kubectl: Path, value: str) -> None:
+def test_edited_image_is_an_edit(mlpack: Run, package: Path, kubectl: Path) -> None:
+    value = f"a/b_c/d__e-f.g:{'t' * 128}@{DIGEST}"
     path = package / OVERLAYS / "single-node/mlops.env"
     path.write_text(path.read_text().replace("IMAGE=mpioperator/mpi-pi:openmpi\n", f"IMAGE={value}\n"))
     assert images(package, "single-node", kubectl) == {f"r.example:5000/team/{value}"}
@@ -199,7 +184,6 @@ def test_spec_cannot_set_the_image_as_a_variable(mlpack: Run) -> None:
             "r.example/t/new:1",
             "hint: the registry is REGISTRY in mlops.env: --registry r.example --image t/new:1",
         ),
-        ("New:1", "expected NAME[:TAG][@sha256:DIGEST], in lower case before the tag"),
         ("", "expected NAME[:TAG][@sha256:DIGEST], in lower case before the tag"),
     ],
 )

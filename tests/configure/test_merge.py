@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from packager.configure import merge
 from packager.configure.merge import Choice, Conflict, Merged, Versions
+from packager.package import kustomization
 
 FOLDER = "quickstart/k8s/mlops/single-node"
 ENV, KUSTOMIZATION, PATCH = (f"{FOLDER}/{name}" for name in ("mlops.env", "kustomization.yaml", "pod-patch.yaml"))
@@ -113,3 +117,35 @@ def test_texts_that_would_take_long_are_not_compared() -> None:
     assert Versions(b"a\n" * 900, b"a\n" * 900, b"a\n" * 900).are_mergeable
     assert not Versions(b"a\n" * 900, b"a\n", b"a\n" * 9_000).are_mergeable
     assert not Versions(b"a\n", b"a\0\n", b"a\n").are_mergeable
+
+
+OPTIONS = ("first", "second", "third", "last")
+LISTED = "resources: [pod.yaml]\ncomponents:\n" + "".join(f"  # - ../common/{name} # {name}\n" for name in OPTIONS)
+
+
+@pytest.mark.parametrize("before", OPTIONS)
+def test_own_components_are_kept_beside_one_option_more(before: str) -> None:
+    def listed(text: bytes) -> list[str]:
+        return [component.path for component in kustomization.components(text, KUSTOMIZATION) if component.on]
+
+    new = LISTED.replace(f"  # - ../common/{before} ", f"  # - ../common/newer # newer\n  # - ../common/{before} ")
+    for order in permutations(["own", "first", "third"]):
+        yours = LISTED.encode()
+        for name in order:
+            if name == "own":
+                yours = kustomization.add(yours, "../site/own", KUSTOMIZATION)
+            else:
+                yours = kustomization.switch(yours, name, KUSTOMIZATION, on=True)
+        result = merged(KUSTOMIZATION, LISTED.encode(), yours, new.encode())
+        assert (result.conflicts, listed(result.content)) == ((), listed(yours))
+
+
+VALUES = b"# The first.\nA=1\n\n# The second.\nB=2\n"
+
+
+@pytest.mark.parametrize("own", [b"OWN=x\n", b"\n# mine\n\nOWN=x\n# end\n"])
+def test_added_variables_are_kept_with_their_comments_below_new_ones(own: bytes) -> None:
+    new = VALUES + b"\n# The third.\nSEED=1\n"
+    result = merged(ENV, VALUES, VALUES.replace(b"A=1", b"A=5") + own, new)
+    assert result == Merged(new.replace(b"A=1", b"A=5") + own)
+    assert merged(ENV, VALUES, VALUES + b"\n# mine\nSEED=7\n", new).conflicts != ()

@@ -230,17 +230,6 @@ def test_failed_worker_is_reported_while_the_launcher_waits() -> None:
     )
 
 
-def test_crash_loop_shows_last_lines_of_the_container() -> None:
-    pod = deepcopy(recorded("pod-exit").workload)
-    ended = pod["status"]["containerStatuses"][0]
-    ended["lastState"] = ended["state"]
-    ended["state"] = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}}
-    pod["status"]["phase"] = "Running"
-    diagnosis = verdict(Snapshot(pod, pods=(pod,)))
-    assert (diagnosis.phase, diagnosis.findings[0].reason) == (Phase.STUCK, "CrashLoopBackOff")
-    assert diagnosis.findings[0].log == ("rank 0: this script ends with 3",)
-
-
 def test_missing_config_map_has_hint_to_create_it() -> None:
     pod = deepcopy(recorded("pod-image").workload)
     waiting = {"reason": "CreateContainerConfigError", "message": 'configmap "settings" not found'}

@@ -86,7 +86,7 @@ def test_code_refuses_links_names_duplicates_and_empty_folders(tmp_path: Path) -
     form = "expected letters, digits and - . _ + @ between the slashes (rename it, or list the other files)"
     too_long = "the path has 204 characters, the limit is 200 (rename it, or list the other files)"
     assert messages(tmp_path, spec, files | {"kustomization.yaml": "{}"}) == [
-        "spec.yaml:5:19: src/out is a link that leaves the spec's folder",
+        "spec.yaml:5:19: src/out is a link that leaves the folder",
         f"spec.yaml:5:19: 'src/a b.py': {form}",
         "spec.yaml:5:19: src/a.py and src/A.py are the same name where case is ignored (rename one of them)",
         f"spec.yaml:5:19: 'src/{'n' * 24}...{'n' * 28}': {too_long}",

@@ -53,7 +53,7 @@ def problems(folder: Path, documentation: str, files: dict[str, str | bytes]) ->
     ("documentation", "expected"),
     [
         ("[{title: A, file: no.md}]", "spec.yaml:11:34: expected a file, found none: no.md"),
-        ("[{title: A, file: link.md}]", "spec.yaml:11:34: link.md is a link that leaves the spec's folder"),
+        ("[{title: A, file: link.md}]", "spec.yaml:11:34: link.md is a link that leaves the folder"),
         (
             "[{title: A, file: a.md}, {title: A, file: b.md}]",
             "spec.yaml:11:49: duplicate title 'A' (remove one of them)",

@@ -40,9 +40,7 @@ def test_link_out_of_the_folder_is_refused(tmp_path: Path, target: str) -> None:
     folder.mkdir()
     (folder / "other").symlink_to(target)
     message = (
-        "expected a file, found a folder: other/other"
-        if target == "."
-        else "other is a link that leaves the spec's folder"
+        "expected a file, found a folder: other/other" if target == "." else "other is a link that leaves the folder"
     )
     assert messages(folder, WITH_OTHER) == [f"spec.yaml:5:19: {message}"]
 
@@ -56,8 +54,8 @@ def test_link_to_a_folder_outside_is_refused(tmp_path: Path) -> None:
     (folder / "sub").symlink_to(outside)
     spec = demo.changed("[train.sh] => [train.sh, sub/secret]", "assets: [sub]")
     assert messages(folder, spec) == [
-        "spec.yaml:5:19: sub/secret is a link that leaves the spec's folder",
-        "spec.yaml:11:10: sub is a link that leaves the spec's folder",
+        "spec.yaml:5:19: sub/secret is a link that leaves the folder",
+        "spec.yaml:11:10: sub is a link that leaves the folder",
     ]
 
 

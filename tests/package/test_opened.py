@@ -15,7 +15,7 @@ import pytest
 
 from packager.base.errors import UsageError, VerificationError
 from packager.base.limits import DEFAULT
-from packager.package import archive, integrity, tree
+from packager.package import integrity
 from packager.package.layout import INVENTORY
 from packager.package.opened import opened
 from tests.broken import build, pack
@@ -56,18 +56,6 @@ def test_archive_packed_by_hand_is_refused_with_a_command_that_unpacks_it(folder
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
     with opened(tmp_path / "hello-mpi") as package:
         assert package.name == "hello-mpi"
-
-
-def test_archive_is_read_as_written(folder: Path, tmp_path: Path) -> None:
-    read = tree.read(folder)
-    path = tmp_path / "package.tar.gz"
-    with path.open("wb") as stream:
-        inventory = archive.write(read, stream)
-    with opened(path) as package:
-        again = tree.read(package.folder)
-        assert package.digest == tree.digest(inventory)
-        assert (again.name, again.about) == (read.name, read.about)
-        assert [(e.path, e.size, e.mode) for e in again.entries] == [(e.path, e.size, e.mode) for e in read.entries]
 
 
 def test_refused_archive_leaves_no_files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

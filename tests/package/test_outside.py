@@ -54,7 +54,6 @@ def test_option_that_has_or_reads_values_is_in_the_folder_of_the_overlay(tmp_pat
     (package / COMMON / "placement").mkdir(parents=True)
     (package / COMMON / "gpu/patch").mkdir(parents=True)
     overlay = OutsideOverlay(folder, package, "single-node", "mpi", "sha256:0", None, {})
-    assert not overlay.is_own(f"{COMMON}/placement/kustomization.yaml")  # up to 0.2.0
     (package / COMMON / "placement/placement.yaml").touch()
     assert overlay.place(f"{COMMON}/placement/placement.yaml") == folder / "options/placement/placement.yaml"
     patch = f"{COMMON}/gpu/patch/kustomization.yaml"

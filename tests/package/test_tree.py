@@ -147,8 +147,3 @@ def test_large_package_has_the_same_tar_with_and_without_isal(
             archive.write(package, stream)
         unzipped.append(gzip.decompress((tmp_path / "out").read_bytes()))
     assert unzipped[0] == unzipped[1]
-
-
-def test_folder_without_inventory_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(VerificationError, match="is not a package: it contains no manifest"):
-        tree.read(tmp_path)

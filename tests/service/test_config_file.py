@@ -33,11 +33,20 @@ if TYPE_CHECKING:
                 "(give each a namespace of its own)"
             ),
         ),
+        ("retention: {jobs: soon}", "1:19: expected a duration such as 90s, 1h30m or 7d, found 'soon'"),
+        ("retention: {logs: 0d}", "1:19: expected a duration such as 90s, 1h30m or 7d, found '0d'"),
+        (
+            "oidc: {issuer: 'https://a.example', audience: a, roles: {b: {defaul: user}}}",
+            "1:62: project 'defaul' not found (did you mean 'default'?)",
+        ),
+        ("url: https://t.example//evil", "1:6: expected an address such as https://train.example.com, found "),
+        ("url: https://t.example/a?b", "1:6: expected an address such as https://train.example.com, found "),
         ("a: [", "2:1: not valid YAML: did not find expected node content while parsing a flow node"),
     ],
 )
 def test_faulty_configuration_is_refused(tmp_path: Path, text: str, problem: str) -> None:
-    assert problems_of(tmp_path, text + "\n") == [problem]
+    [found] = problems_of(tmp_path, text + "\n")
+    assert found.startswith(problem)
 
 
 def test_read_reports_all_problems_of_a_configuration(tmp_path: Path) -> None:
@@ -121,32 +130,7 @@ def test_callbacks_settings_report_each_faulty_host_and_port(tmp_path: Path) -> 
     settings = config_file.read(path)
     assert (settings.callbacks.allow, settings.public_url) == (["a.example"], "http://127.0.0.1:8080")
     assert settings.callbacks.ports is None
-    for ports, problem in (
-        ("[]", "20: expected at least 1 item, found an empty list"),
-        ("[0]", "21: expected at least 1, found the number 0"),
-        ("[65536]", "21: expected at most 65535, found the number 65536"),
-        ("443", "20: expected a list, found the number 443"),
-        ("['443']", "21: expected a whole number, found '443' (write it without quotes)"),
-        ("[0443]", "21: expected a whole number, found '0443' (remove the leading zero)"),
-        (f"[{10**18}]", "21: expected a whole number, found '1000000000000000000' (it is too large)"),
-        ("[4_43]", "21: expected a whole number, found '4_43'"),
-    ):
-        assert problems_of(tmp_path, f"callbacks: {{ports: {ports}}}\n") == [f"1:{problem}"]
-
-
-def test_retention_reports_faulty_durations_and_has_defaults(tmp_path: Path) -> None:
-    path = tmp_path / "server.yaml"
-    path.write_text("retention: {jobs: soon, logs: 0d}\n", encoding="utf-8")
-    with pytest.raises(MlpackError, match="is not valid") as raised:
-        config_file.read(path)
-    expected = "expected a duration such as 90s, 1h30m or 7d, found"
-    assert [(problem.column, problem.message) for problem in raised.value.problems] == [
-        (19, f"{expected} 'soon'"),
-        (31, f"{expected} '0d'"),
-    ]
-    path.write_text("retention: {jobs: 90d}\n", encoding="utf-8")
-    settings = config_file.read(path)
-    assert (settings.retention.jobs, settings.retention.logs) == ("90d", "30d")
+    assert problems_of(tmp_path, "callbacks: {ports: []}\n") == ["1:20: expected at least 1 item, found an empty list"]
 
 
 def test_projects_inherit_missing_settings_from_the_server(tmp_path: Path) -> None:
@@ -177,28 +161,6 @@ def test_projects_in_the_namespace_of_the_kubeconfig_are_refused(tmp_path: Path)
         permissions.of_settings(settings, "ml")
 
 
-def test_read_reports_faulty_issuer_url_and_roles(tmp_path: Path) -> None:
-    path = tmp_path / "server.yaml"
-    text = (
-        "projects: {research: {}}\n"
-        "oidc:\n  issuer: http://sso.example.com\n  audience: mlpack\n"
-        "  roles: {a: admin, b: {reserch: user, research: viewer}}\n"
-    )
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(MlpackError) as error:
-        config_file.read(path)
-    assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
-        "3:11: expected an address with https, such as https://sso.example.com, found 'http://sso.example.com'",
-        "5:25: project 'reserch' not found (did you mean 'research'?)",
-    ]
-    path.write_text(text.replace("http:", "https:").replace("reserch", "research-2"), encoding="utf-8")
-    with pytest.raises(MlpackError, match="is not valid"):
-        config_file.read(path)
-    path.write_text(text.replace("http:", "https:").replace("reserch: user, ", ""), encoding="utf-8")
-    assert config_file.read(path).oidc
-    assert any("found 'king'" in problem for problem in problems_of(tmp_path, text.replace("admin", "king")))
-
-
 def test_sign_in_settings_require_url_client_id_and_openid_scope(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     text = "oidc:\n  issuer: https://sso.example.com\n  audience: mlpack\n  roles: {a: admin}\n"
@@ -217,18 +179,3 @@ def test_sign_in_settings_require_url_client_id_and_openid_scope(tmp_path: Path)
     ]
     text = f"url: https://t.example\n{text}  client_id: page\n  scopes: [openid, 'a b']\n"
     assert problems_of(tmp_path, text) == ["7:20: expected a scope without spaces, found 'a b'"]
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("https://t.example//evil.example", "expected an address such as https://train.example.com"),
-        ("https://t.example/a?b", "expected an address such as https://train.example.com"),
-    ],
-)
-def test_url_with_an_unusable_path_is_refused(tmp_path: Path, url: str, message: str) -> None:
-    path = tmp_path / "server.yaml"
-    path.write_text(f"url: {url}\n", encoding="utf-8")
-    with pytest.raises(MlpackError) as error:
-        config_file.read(path)
-    assert message in str(error.value.problems[0])

@@ -24,7 +24,8 @@ def work() -> Iterator[Work]:
     work.close()
 
 
-def test_owner_has_one_thread_and_the_others_are_not_kept_waiting(work: Work) -> None:
+@pytest.mark.parametrize("is_address", [False, True])  # anybody may send answers of an issuer
+def test_owner_has_one_thread_and_the_others_are_not_kept_waiting(work: Work, *, is_address: bool) -> None:
     order: list[str] = []
     running: list[str] = []
 
@@ -36,10 +37,11 @@ def test_owner_has_one_thread_and_the_others_are_not_kept_waiting(work: Work) ->
         order.append(name)
 
     async def run() -> None:
-        many = [asyncio.create_task(work.run(Owner("many"), lambda: done("many", 0.02))) for _ in range(30)]
+        owner = Owner("many", is_address=is_address)
+        many = [asyncio.create_task(work.run(owner, lambda: done("many", 0.02))) for _ in range(30)]
         await asyncio.sleep(0.1)
         begun = time.monotonic()
-        await work.run(Owner("few"), lambda: done("few", 0))
+        await work.run(Owner("few", is_address=is_address), lambda: done("few", 0))
         assert time.monotonic() - begun < 0.3
         await asyncio.gather(*many)
 
@@ -92,17 +94,6 @@ def test_cancelled_work_frees_its_place(work: Work) -> None:
         gate.set()
         async with asyncio.timeout(5):
             await work.run(Owner("ada"), lambda: None)
-
-    asyncio.run(run())
-
-
-def test_failure_of_work_reaches_its_caller(work: Work) -> None:
-    def fail() -> None:
-        raise ValueError("no")
-
-    async def run() -> None:
-        with pytest.raises(ValueError, match="no"):
-            await work.run(Owner("ada"), fail)
 
     asyncio.run(run())
 

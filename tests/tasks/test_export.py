@@ -41,8 +41,8 @@ def objects(
     assert renderer.check(template.template) == []
     request = definitions.example_request(definition)
     request = replace(request, filled={**request.filled, **filled})
-    accepted, complaints = definitions.objects(definition, template.template, request, renderer, Site())
-    assert complaints == []
+    accepted = definitions.objects(definition, template.template, request, renderer, Site())
+    assert not accepted.complaints
     return list(accepted.objects)
 
 

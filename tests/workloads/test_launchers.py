@@ -8,8 +8,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from packager.workloads.launchers import by_dmlc, by_torchrun
-from packager.workloads.mpijob.checks import by_mpi
+from packager.workloads.launchers import reserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,23 +22,23 @@ ENV = "quickstart/k8s/mlops/multi-node/mlops.env"
 
 
 def test_reserved_names_are_refused_and_similar_ones_accepted() -> None:
-    for reason, key in [
-        (by_dmlc, "DMLC_ROLE"),
-        (by_dmlc, "MX_CONFIG"),
-        (by_dmlc, "PORT"),
-        (by_torchrun, "PET_NNODES"),
-        (by_torchrun, "RANK"),
-        (by_mpi, "OMPI_MCA_plm_rsh_agent"),
-        (by_mpi, "HYDRA_LAUNCHER_EXEC"),
-        (by_mpi, "I_MPI_HYDRA_BOOTSTRAP"),
+    for setter, key in [
+        ("dmlc", "DMLC_ROLE"),
+        ("dmlc", "MX_CONFIG"),
+        ("dmlc", "PORT"),
+        ("torchrun", "PET_NNODES"),
+        ("torchrun", "RANK"),
+        ("mpi", "OMPI_MCA_plm_rsh_agent"),
+        ("mpi", "HYDRA_LAUNCHER_EXEC"),
+        ("mpi", "I_MPI_HYDRA_BOOTSTRAP"),
     ]:
-        assert reason(key) is not None
-        assert reason(f"MY_{key}") is None
+        assert reserved_by(key, setter) is not None
+        assert reserved_by(f"MY_{key}", setter) is None
 
 
 def test_mpi_tuning_variables_are_accepted() -> None:
     for key in ["OMPI_MCA_btl", "OMPI_MCA_plm_base_verbose", "I_MPI_FABRICS", "OMP_NUM_THREADS"]:
-        assert by_mpi(key) is None
+        assert reserved_by(key, "mpi") is None
 
 
 def test_variable_of_mpirun_is_refused_in_an_mpijob(
@@ -56,8 +55,3 @@ def test_variable_of_mpirun_is_refused_in_an_mpijob(
     what = "data.PMI_RANK: it cannot be set for MPIJob hello-mpi-multi-node: mpirun sets it for each rank"
     assert done.code == 5
     assert done.stdout == f"{package}/{ENV}:{line}:1: ConfigMap hello-mpi-env-multi-node: {what}\n"
-
-
-def test_variable_of_mpirun_is_accepted_in_another_overlay(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> None:
-    package = shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
-    assert mlpack("configure", package, "--overlay", "single-node", "--add", "PMI_RANK=1").code == 0

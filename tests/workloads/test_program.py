@@ -84,17 +84,6 @@ def test_empty_keys_keep_the_image_s_command(rendered: Callable[..., Any], keys:
     assert {key: got[key] for key in ("command", "args", "workingDir") if key in got} == program
 
 
-def test_package_without_files_has_no_config_map_of_scripts(rendered: Callable[..., Any]) -> None:
-    objects = rendered(spec("{kind: Pod}"))
-    name = "demo-fp32-training"
-    assert sorted(objects) == [
-        f"ConfigMap/{name}-env-single-node",
-        f"ConfigMap/{name}-runtime-single-node",
-        f"Pod/{name}-single-node",
-    ]
-    assert "scripts" not in str(objects[f"Pod/{name}-single-node"])
-
-
 @pytest.mark.parametrize(
     ("overlay", "program"),
     [
@@ -212,14 +201,6 @@ def test_configure_and_verify_refuse_an_unlisted_script(mlpack: Mlpack, tmp_path
     assert done.code == 5
     (problem,) = [line for line in (done.stdout + done.stderr).splitlines() if "data.SCRIPT" in line]
     assert problem.endswith(f"ConfigMap {package}-env-multi-node: data.SCRIPT: {message}{hint}")
-
-
-@pytest.mark.thorough
-def test_configure_and_verify_accept_a_listed_script(mlpack: Mlpack, tmp_path: Path) -> None:
-    demo.write(tmp_path / "demo", demo.changed(*CHOICE), {"src/other.sh": demo.SCRIPT})
-    assert mlpack("build", "./demo", "--format", "dir").code == 0
-    assert mlpack("configure", "demo-fp32-training", "--set", "SCRIPT=src/other.sh").code == 0
-    assert mlpack("verify", "demo-fp32-training").code == 0
 
 
 INITIAL = "script: train.sh => script: train.sh, workdir: ., init: {script: train.sh, args: [prepare, $(STEPS)]}"

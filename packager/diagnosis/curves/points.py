@@ -79,17 +79,13 @@ def measured(line: str) -> tuple[int, dict[str, float | None]] | None:
         step = int(step)
     if not isinstance(step, int) or isinstance(step, bool) or not 0 <= step < _HIGHEST_STEP:
         return None
-    numbers = {name: _number(value) for name, value in values.items() if name != STEP and _is_number(name, value)}
+    numbers = {
+        name: float(value) if math.isfinite(value) else None
+        for name, value in values.items()
+        if name != STEP and 0 < len(name) <= _LONGEST_NAME and name.isprintable()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
     return (step, numbers) if numbers else None
-
-
-def _is_number(name: str, value: object) -> bool:
-    is_name = 0 < len(name) <= _LONGEST_NAME and name.isprintable()
-    return is_name and isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def added(curves: Mapping[tuple[str, str], Curve], pod: str, lines: Iterable[str]) -> dict[tuple[str, str], Curve]:

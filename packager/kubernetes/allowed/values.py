@@ -49,24 +49,16 @@ def fits(rule: str, value: Any, name: str, facts: Facts) -> bool:
     return text in rule.split("|")
 
 
-def _of_site(text: str, key: str, _: str, facts: Facts) -> bool:
-    return facts.site is None or facts.site.get(key) == text
-
-
-def _own(text: str, _: str, name: str, facts: Facts) -> bool:
-    return text == name or text in facts.names
-
-
 _RULES: Mapping[str, Callable[[str, str, str, Facts], bool]] = {
     ANY: lambda *_: True,
     "not": lambda text, prefix, *_: not text.startswith(prefix),
     TAINT: lambda text, *_: text != "" and not text.startswith(_OF_SYSTEM),
     "positive": lambda text, *_: re.fullmatch(r"[1-9][0-9]{0,9}%?", text) is not None,
     "most": lambda text, most, *_: re.fullmatch(r"[0-9]{1,9}", text) is not None and int(text) <= int(most),
-    "env": _of_site,
+    "env": lambda text, key, _, facts: facts.site is None or facts.site.get(key) == text,
     "option": lambda text, prefix, _, facts: f"{prefix}{text}" in facts.options,
     "name": lambda text, _, name, __: text == name,
-    "own": _own,
+    "own": lambda text, _, name, facts: text == name or text in facts.names,
     "configmap": lambda text, _, __, facts: text in facts.config_maps,
     "claim": lambda text, _, __, facts: facts.claims is None or text in facts.claims,
     "claims": lambda text, _, __, facts: facts.claims is None or facts.claims.issuperset(text.split()),

@@ -53,7 +53,8 @@ class Kubectl:
     """The user's kubectl, with the options that select the cluster."""
 
     program: str = "kubectl"  # a name on PATH, or a path
-    namespace: str | None = None  # `-n`; None for the namespace of the kubeconfig's context
+    # `-n`; None for the namespace of the kubeconfig's context; empty for objects that name their own
+    namespace: str | None = None
     context: str | None = None  # `--context`; None for the current one
     kubeconfig: str | None = None  # `--kubeconfig`; None for kubectl's own choice
     show: Callable[[list[str]], None] = _ignore  # receives each command before it runs
@@ -86,12 +87,13 @@ class Kubectl:
         return self.connection.pinned(replace(self, connection=None).run) if self.connection else None
 
     def _command(self, *arguments: str) -> list[str]:
-        """Return the command with the options of the connection. Raises the errors of `Connection.pinned`."""
+        """Return the command for the cluster of the connection. Raises the errors of `Connection.pinned`."""
         pinned = self._pinned()
         if pinned is None:
             return self.argv(*arguments)
-        namespace = [f"--namespace={self.namespace}"] if self.namespace else []
-        return [self.program, *pinned.flags, *namespace, *arguments]
+        context = pinned.context or self.context
+        namespace = pinned.namespace if self.namespace is None else self.namespace
+        return replace(self, context=context, namespace=namespace).argv(*arguments)
 
     def run(self, *arguments: str, timeout: float | None = None, stdin: bytes | None = None) -> process.Finished:
         """Run kubectl to its end, and return its exit code, which the caller has to check, and its output.
@@ -116,8 +118,7 @@ class Kubectl:
         """Return the messages of kubectl without the names of temporary files."""
         for file in (match[2] for word in arguments if (match := _FILE.fullmatch(word))):
             stderr = stderr.replace(f'"{file}"', "the manifests").replace(file, "the manifests")
-        pinned = self._pinned()
-        return stderr.replace(pinned.file, "the kubeconfig") if pinned and pinned.file else stderr
+        return stderr
 
     def remaining(self, timeout: float | None) -> float | None:
         """Return `timeout`, or the seconds until the deadline if these are fewer."""
@@ -246,8 +247,11 @@ class Kubectl:
         Raises:
             UnreachableError: The cluster did not answer in time.
         """
+        pinned = self._pinned()
+        # With a timeout, kubectl does not look for the cluster of its pod (client-go, DeferredLoadingClientConfig).
+        limit = () if pinned and pinned.is_of_pod else (f"--request-timeout={REQUEST_TIMEOUT:g}s",)
         try:
-            done = self.run(*arguments, f"--request-timeout={REQUEST_TIMEOUT:g}s", timeout=HANGING_SECONDS)
+            done = self.run(*arguments, *limit, timeout=HANGING_SECONDS)
         except HungError as error:
             raise no_answer(str(error)) from None
         if done.returncode < 0:

@@ -74,10 +74,8 @@ def could_not_evaluate(line: str) -> bool:
 def refusal(subject: str, answer: str, core: str | None = None) -> Finding | None:
     """Return an explanation of the API server's answer for the user; None when it is not a refusal.
 
-    Args:
-        subject: The object for which the refused object was created.
-        answer: The API server's message in an event, or on kubectl's stderr.
-        core: The part of it to show; None for all except the prefixes of controllers and kubectl.
+    `subject` is the object for which the refused object was created, and `core` the part of the answer to show; without
+    it, all except the prefixes of controllers and kubectl.
     """
     answer = " ".join(answer.split())
     core = core or re.sub(r"^(Error creating: |Error from server( \(\w+\))?: )+", "", answer)

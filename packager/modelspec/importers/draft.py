@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from packager.base.names import IMAGE, IMAGE_PATH, REGISTRY, TAG, split_registry
 from packager.base.problems import show
 from packager.base.values import FieldsError, Value, convert
-from packager.modelspec.importers.source import Ledger, ValueOrigin, decided, invalid, printable
+from packager.modelspec.importers.source import Ledger, ValueOrigin, by_option, decided, invalid, printable
 from packager.modelspec.model import Spec
 from packager.package.options import KEYS
 from packager.workloads.program import references
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from packager.base.yamlio import Location
@@ -99,6 +100,25 @@ class Draft(Ledger):
         self.options = list(dict.fromkeys((*self.options, option)))
         self.site |= site
         return " ".join((f"--with {option}", *(f"--site {key}={value}" for key, value in site.items())))
+
+    def put_name(  # noqa: PLR0913, PLR0917 - what the systems differ in
+        self, entry: ForeignValue | None, text: str, prefix: str, reason: str, hint: str, longest: int = LONGEST_NAME
+    ) -> None:
+        """Put the name and the title; `reason` is the one for a name that is from no entry."""
+        name = named(text, prefix=prefix, longest=longest)
+        origin = entry.origin if entry else decided(reason)
+        self.put(("name",), name, origin)
+        if entry and name != text:
+            entry.leave(f"becomes {name!r}, found {show(text)}", hint)
+        self.put(("title",), one_line(text) or name, origin)
+
+    def put_image_of_option(self, image: str | None, replaced: Iterable[ForeignValue | None]) -> bool:
+        """Put the image that the user names in place of others, if there is one; return whether there is."""
+        if image is not None:
+            self.put_image(image, by_option("--image"))
+            for entry in filter(None, replaced):
+                entry.leave("is replaced by --image")
+        return image is not None
 
     def put_image(self, reference: str, origin: ValueOrigin | str, place: Location = ("image",)) -> None:
         """Put an image, `[registry/]repository[:tag][@digest]`, into the spec, or add a problem at its origin."""

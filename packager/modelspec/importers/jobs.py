@@ -13,10 +13,9 @@ from packager.base import yamlio
 from packager.base.problems import Problem, show
 from packager.base.values import Value
 from packager.modelspec.importers import pods
-from packager.modelspec.importers.draft import named, one_line
-from packager.modelspec.importers.source import LOST, Given, by_option, decided, invalid, template
+from packager.modelspec.importers.source import LOST, Given, decided, invalid, template
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
-from packager.workloads.mpijob.checks import by_mpi
+from packager.workloads.launchers import reserved_by
 from packager.workloads.program import references
 
 if TYPE_CHECKING:
@@ -155,24 +154,20 @@ class JobImport:
 
     def put_images(self, roles: Sequence[Role]) -> None:
         """Put the image of the last role, which computes; a role with another image gets its own."""
-        entries: dict[str, ForeignValue] = {}
+        if self.draft.put_image_of_option(self.image, [role.container.image for role in roles]):
+            return
         for role in roles:
-            own = role.container.image
-            if self.image is not None and own:
-                own.leave("is replaced by --image")
-            elif self.image is None and own is None:
+            if role.container.image is None:
                 role.template.refuse("the container has no image", "--image REPOSITORY:TAG sets one")
-            elif own and own.text():
-                entries[role.name] = own
-        if self.image is not None:
-            self.draft.put_image(self.image, by_option("--image"))
-        elif entries:
-            last = [*entries.values()][-1]
-            main = next(entry for entry in entries.values() if entry.value == last.value)
-            self.draft.put_image(str(main.value), main.origin)
-            for name, entry in entries.items():
-                if entry.value != main.value:
-                    self.draft.put_image(str(entry.value), entry.origin, (*self.place, "roles", name, "image"))
+        entries = {role.name: own for role in roles if (own := role.container.image) and own.text()}
+        last = next(reversed(entries.values()), None)
+        if last is None:
+            return
+        main = next(entry for entry in entries.values() if entry.value == last.value)
+        self.draft.put_image(str(main.value), main.origin)
+        for name, entry in entries.items():
+            if entry.value != main.value:
+                self.draft.put_image(str(entry.value), entry.origin, (*self.place, "roles", name, "image"))
 
     def put_directory(self, roles: Sequence[Role]) -> None:
         """Put the working directory, if it is the same for all roles."""
@@ -366,12 +361,8 @@ def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, frame
     if original is None or not text:
         (metadata or root).refuse("the name is missing", "set metadata.name")
         text = prefix
-    name = named(text, prefix=prefix, longest=longest)
-    origin = original.origin if original else "no name"
-    draft.put(("name",), name, origin)
-    if original and name != text:
-        original.leave(f"becomes {name!r}, found {show(text)}", f"names are in lower case, and at most {longest} long")
-    draft.put(("title",), one_line(text) or name, origin)
+    hint = f"names are in lower case, and at most {longest} long"
+    draft.put_name(original, text, prefix, "no name", hint, longest)
     draft.put(("framework",), *framework)
     for entry in metadata.children() if metadata else ():
         if entry.key == "namespace":
@@ -407,7 +398,7 @@ def mpirun(draft: Draft, place: Location, entry: ForeignValue, words: list[str])
                 entry.note(f"of mpirun, {option} {value} is not carried over", "set it by a variable, if MPI needs it")
             continue
         is_secret = "it is read from a Secret" if variable in draft.data.get("secrets", ()) else None
-        if complaint := is_secret or by_mpi(variable) or pods.complaint_about(variable, text):
+        if complaint := is_secret or reserved_by(variable, "mpi") or pods.complaint_about(variable, text):
             entry.note(f"of mpirun, {variable} is not carried over: {complaint}")
         else:
             draft.put((*place, "environment", variable), text, entry.origin)

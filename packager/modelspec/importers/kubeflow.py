@@ -23,7 +23,7 @@ from packager.modelspec.importers.jobs import JobImport, Role
 from packager.modelspec.importers.pods import Container
 from packager.modelspec.importers.source import ForeignValue, Given, Source, decided
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
-from packager.workloads.mpijob.checks import by_mpi
+from packager.workloads.launchers import reserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -108,11 +108,7 @@ def find(text: bytes, name: str, *, sets: bool = False) -> list[Found]:
 
 
 def read(found: Found, image: str | None = None) -> Draft:
-    """Return the draft of a job; `image` replaces its image.
-
-    Raises:
-        SpecError: The job cannot run without a part that is not carried over.
-    """
+    """Return the draft of a job; `image` replaces its image. Raises SpecError with all problems."""
     what, verb = (_JOBSET, "jobset") if found.kind == "JobSet" else (_KUBEFLOW, "kubeflow")
     draft = Draft(found.shown, what, verb)
     name = found.shown.replace("\\", "/").rpartition("/")[2]
@@ -183,14 +179,13 @@ class _JobImport(JobImport):
         for name in entries.keys() - self.operator.roles:
             expected = f"the roles are: {', '.join(self.operator.roles)}"
             entries[name].refuse(f"unknown role {show(name)}", expected, at_key=True)
-        roles = [self._role(name, entries[name]) for name in self.operator.roles if name in entries]
-        self.every = [role for role in roles if role]
+        for name in [name for name in self.operator.roles if name in entries]:
+            entry = entries[name]
+            count = _count(entry.child("replicas"), 0, "the operator's default")
+            container, port = self.operator.container, self.operator.port
+            if role := self.read_role(name.lower(), entry, entry.at("template"), count, container, port):
+                self.every.append(role)
         return self.every
-
-    def _role(self, name: str, entry: ForeignValue) -> Role | None:
-        count = _count(entry.child("replicas"), 0, "the operator's default")
-        container, port = self.operator.container, self.operator.port
-        return self.read_role(name.lower(), entry, entry.at("template"), count, container, port)
 
     def _holders(self, spec: ForeignValue) -> list[ForeignValue]:
         return [holder for holder in (spec.at("runPolicy"), spec) if holder]
@@ -335,7 +330,8 @@ class _JobImport(JobImport):
             if variables[name].value != given.value:
                 message = f"{name} becomes that of the launcher"
                 self.draft.note(given.origin, message, "all ranks have the same variables")
-        self.put_environments([replace(worker, container=replace(of_worker, environment=variables))], by_mpi)
+        merged = replace(worker, container=replace(of_worker, environment=variables))
+        self.put_environments([merged], lambda key: reserved_by(key, "mpi"))
         pods.put_resources(self.draft, self.place, of_worker.resources)
         for steps, quantity in own.resources.items():
             self.put(("launcher_resources", *steps), quantity.value, quantity.origin)

@@ -15,7 +15,7 @@ from packager.base import yamlio
 from packager.base.problems import Problem, show
 from packager.modelspec.importers import jobs, pods
 from packager.modelspec.importers.draft import named
-from packager.modelspec.importers.source import LOST, ForeignValue, Given, Ledger, Source, read_bytes
+from packager.modelspec.importers.source import LOST, ForeignValue, Given, Ledger, Source, plain_path, read_bytes
 from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
@@ -47,20 +47,6 @@ _FIELDS: Rules = MappingProxyType(
 _IDS = ("USER_ID", "GROUP_ID", "FS_ID", "USER_NAME", "GROUP_NAME")
 _START = 'MODEL_DIR="$0" && export MODEL_DIR && cd "$0" && exec "$@"'
 """Starts a program in a folder of the image and sets MODEL_DIR to the folder; a spec has no keys for these."""
-
-
-def plain_path(root: Path, path: str) -> Path | None:
-    """Return the path of the file or folder at `path` below `root`; None if there is none, or a link is on the way."""
-    current = root
-    try:
-        for step in path.split("/"):
-            current = current if step == "." else current / step
-            if current != root and current.is_symlink():
-                return None
-        current.lstat()
-    except (OSError, ValueError):
-        return None
-    return current
 
 
 def image(folder: str, root: Path, shown: str) -> ForeignValue | None:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import stat
 from copy import deepcopy
-from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base import plainfiles, yamlio
-from packager.base.errors import UsageError, reason
+from packager.base import yamlio
+from packager.base.errors import UsageError
 from packager.base.fields import ASSET_PATH
 from packager.base.names import is_label
 from packager.base.problems import show, similar
 from packager.base.values import Value, replace
 from packager.kubernetes.configmap import CODE_BYTES, encoded_size, unreadable_reason
+from packager.modelspec.files import source_file, walk
 from packager.modelspec.importers.cubepaths import (
     PATH_SYMBOLS,
     WORKSPACE_FOLDER,
@@ -32,7 +32,7 @@ from packager.modelspec.importers.cubepaths import (
     resolved,
     written,
 )
-from packager.modelspec.importers.draft import Draft, DraftFile, named, one_line
+from packager.modelspec.importers.draft import Draft, DraftFile, named
 from packager.modelspec.importers.pods import complaint_about
 from packager.modelspec.importers.source import (
     ForeignValue,
@@ -42,6 +42,7 @@ from packager.modelspec.importers.source import (
     by_option,
     decided,
     invalid,
+    plain_path,
     printable,
     read_bytes,
     template,
@@ -50,27 +51,30 @@ from packager.package.layout import MAX_OVERLAYS, SCRIPTS, WORKSPACE
 from packager.package.options import KEYS
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
+    from packager.modelspec.importers.source import Rules
 
 MOUNT = "/mnt/mlcube"
 """The folder of a container below which each claim is mounted at its name."""
 
 _KIND = "an MLCube"
 _FILE = "mlcube.yaml"
-_REWRITE = "write it as configuration 2.0"
 _RETRIES = 4
 _MOST_SEEDS = 200
 _LONGEST_SEED = 200
 _MOST_GIGABYTES = 1_000_000
 _VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
-_BUILD = "is not carried over: build and push the image as the cube says, it is not in the package"
-_DOCKER_BUILD = ("build_context", "build_file", "build_args", "build_strategy")
-# Settings of docker that other functions read, or that do not change what runs.
-_DOCKER_READ = ("docker", "gpu_args", "cpu_args", "env_args", "image", "--mount_opts", "--gpus")
+_BUILD = ("is not carried over: build and push the image as the cube says, it is not in the package", None)
+_FIELDS: Rules = MappingProxyType(
+    {
+        "singularity": ("is not carried over: Kubernetes runs the image of docker", None),
+        **dict.fromkeys(("build_context", "build_file", "build_args", "build_strategy"), _BUILD),
+        **dict.fromkeys(("docker", "--gpus"), ("", None)),  # they do not change what runs
+    }
+)
 _RUN_IGNORED = re.compile("--(gpus|rm|runtime|interactive|tty)|-it?|-t")
 _RUN_WITH_VALUE = re.compile(
     "--(shm-size|network|net|gpus|runtime|env|volume|ulimit|ipc|memory|cpuset-cpus|security-opt|user|name)|-[evmu]"
@@ -130,12 +134,7 @@ def overlay_of(task: str) -> str:
 
 
 def read(path: Path, name: str, choices: Choices) -> Draft:
-    """Return the draft of a cube: of its file, or of the folder with `mlcube.yaml`.
-
-    Raises:
-        SpecError: The file is not a valid cube of configuration 2.0.
-        UsageError: A choice names a task or a parameter that the cube does not have.
-    """
+    """Return the draft of a cube: of its file, or of the folder with `mlcube.yaml`."""
     folder = None
     if path.is_dir():
         folder, path, name = path, path / _FILE, f"{name.rstrip('/')}/{_FILE}"
@@ -150,31 +149,32 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
     source = Source(document, draft, path.name)
     _CubeImport(draft, source.root, path.resolve().parent, choices).put()
     draft.check()
-    source.report_unread({"singularity": ("is not carried over: Kubernetes runs the image of docker", None)})
+    source.report_unread(_FIELDS)
     return draft
 
 
 def _check_format(document: Document, name: str) -> None:
     """Refuse the old formats: with `schema_type` and tasks as a list of files (2020), and with `io` in tasks (2021)."""
     data = document.data
+    hint: str | None = "write it as configuration 2.0"
+    tasks = data.get("tasks") if isinstance(data, dict) else None
     place_of: Location = ()
-    hint: str | None = _REWRITE
     if not isinstance(data, dict):
         message, hint = f"expected a mapping, found {show(data)}", None
-    elif key := next((key for key in ("schema_type", "schema_version") if key in data), None):
-        message = f"found {key}: this is the format of MLCube 0.0.x before September 2021, which is not read"
-        place_of = (key,)
-    elif not isinstance(data.get("tasks"), dict):
-        shown = "a list of files" if isinstance(data.get("tasks"), list) else show(data.get("tasks"))
-        message, place_of = f"expected tasks as a mapping, found {shown}", ("tasks",)
+    elif place_of := next(((key,) for key in ("schema_type", "schema_version") if key in data), ()):
+        message = f"found {place_of[0]}: this is the format of MLCube 0.0.x before September 2021, which is not read"
+    elif not isinstance(tasks, dict):
+        found = "a list of files" if isinstance(tasks, list) else show(tasks)
+        message, place_of = f"expected tasks as a mapping, found {found}", ("tasks",)
         hint = "MLCube 0.0.x before September 2021 had another format" if "tasks" in data else None
+    elif old := [key for key, task in tasks.items() if isinstance(task, dict) and isinstance(task.get("io"), list)]:
+        message, place_of = (
+            "found io: this is a format of MLCube 0.0.x of 2021, which is not read",
+            ("tasks", old[0], "io"),
+        )
+        hint = f"{hint}: parameters, inputs, outputs"
     else:
-        tasks = {key: task for key, task in data["tasks"].items() if isinstance(task, dict)}
-        old = next((key for key, task in tasks.items() if isinstance(task.get("io"), list)), None)
-        if old is None:
-            return
-        message = "found io: this is a format of MLCube 0.0.x of 2021, which is not read"
-        place_of, hint = ("tasks", old, "io"), f"{_REWRITE}: parameters, inputs, outputs"
+        return
     raise invalid(name, _KIND, [document.problem(place_of, message, hint=hint)])
 
 
@@ -276,12 +276,7 @@ class _CubeImport:
     def _put_names(self) -> None:
         entry = self.root.child("name")
         text = self._text(entry) or self.folder.name
-        name = named(text, prefix="mlcube")
-        origin = entry.origin if entry else decided("the name of its folder")
-        self.draft.put(("name",), name, origin)
-        if entry and name != text:
-            entry.leave(f"becomes {name!r}, found {show(text)}", "it stays the title")
-        self.draft.put(("title",), one_line(text) or name, origin)
+        self.draft.put_name(entry, text, "mlcube", "the name of its folder", "it stays the title")
         self.draft.put(("framework",), "mlcube", "an MLCube does not name one")
         description = self.root.child("description")
         lines = [_plain(about)] if (about := self._text(description)) else []
@@ -296,12 +291,9 @@ class _CubeImport:
 
     def _put_image(self, own: tuple[str, ForeignValue] | None) -> None:
         entry = self.root.at("docker", "image")
-        if self.choices.image is not None:
-            self.draft.put_image(self.choices.image, by_option("--image"))
-            for replaced in (entry, own[1] if own else None):
-                if replaced:
-                    replaced.leave("is replaced by --image")
-        elif own is not None:
+        if self.draft.put_image_of_option(self.choices.image, (entry, own[1] if own else None)):
+            return
+        if own is not None:
             self.draft.put_image(own[0], own[1].origin)
             if entry:
                 entry.leave("is replaced by k8s.image")
@@ -409,9 +401,6 @@ class _CubeImport:
 
     def _put_docker(self) -> None:
         section = self._mapping("docker")
-        for entry in section.children() if section else ():
-            if entry.value is not None and entry.key not in _DOCKER_READ:
-                entry.leave(_BUILD if entry.key in _DOCKER_BUILD else "is not carried over")
         for key in ("env_args", "gpu_args", "cpu_args"):
             if section and (arguments := section.child(key)):
                 for name, value in _run_options(self._program(arguments)):
@@ -528,32 +517,22 @@ class _CubeImport:
     def _kind(self, parameter: Parameter) -> str | None:
         """Return the type of a parameter: its own, that of another parameter with its path, or that on the disk."""
         known = parameter.kind or self.kinds.get(parameter.place.path)
-        info = None if known or not parameter.is_input else self._on_disk(parameter)
-        return known or (None if info is None else "directory" if stat.S_ISDIR(info.st_mode) else "file")
+        path = None if known or not parameter.is_input else self._on_disk(parameter)
+        return known or (None if path is None else "directory" if path.is_dir() else "file")
 
-    def _on_disk(self, parameter: Parameter) -> os.stat_result | None:
-        """Return the status of a parameter's file in the cube's folder; None if it is missing or a link leads there."""
+    def _on_disk(self, parameter: Parameter) -> Path | None:
+        """Return the path of a parameter's file in the cube's folder; None if it is missing or a link leads there."""
         below = parameter.place.below_root
-        if below is None or below.startswith(".."):
-            return None
-        path = self.folder
-        try:
-            for step in below.split("/"):
-                path = path / step
-                if path.is_symlink():
-                    return None
-            return path.stat()
-        except (OSError, ValueError):
-            return None
+        return None if below is None or below.startswith("..") else plain_path(self.folder, below)
 
     def _carry_seeds(self, parameters: Sequence[Parameter]) -> None:
         """Add the inputs that are in the cube's folder and that no task makes, if they fit into ConfigMaps."""
         room = CODE_BYTES
-        known: dict[str, Parameter] = {}
+        inputs: dict[str, Parameter] = {}
         for parameter in parameters:
             if parameter.is_input and parameter.place.path not in self.made:
-                known.setdefault(parameter.place.path, parameter)
-        for path, parameter in known.items():
+                inputs.setdefault(parameter.place.path, parameter)
+        for path, parameter in inputs.items():
             below = parameter.place.below_root
             if below is None or self._on_disk(parameter) is None:
                 continue
@@ -573,9 +552,10 @@ class _CubeImport:
 
     def _put_platform(self, chosen: Sequence[Task]) -> None:
         """Put the accelerators, the memory and the disk that a cube needs, or the user wants."""
-        values = {entry.key: entry for entry in self.root.children("platform")}
-        self._put_accelerators(values.pop("accelerator_count", None), values.pop("accelerator_maker", None))
-        memory, disk = values.pop("host_memory_gb", None), values.pop("host_disk_space_gb", None)
+        platform = self.root.at("platform")
+        keys = ("accelerator_count", "accelerator_maker", "host_memory_gb", "host_disk_space_gb")
+        count, maker, memory, disk = (platform.child(key) if platform else None for key in keys)
+        self._put_accelerators(count, maker)
         if memory and (size := _gigabytes(memory)):
             for task in chosen:
                 requested: Location = ("overlays", task.overlay, "resources", "requests", "memory")
@@ -586,25 +566,22 @@ class _CubeImport:
                 disk.leave("is the size of the claim", f"--site CLAIM_SIZE={size}")
             else:
                 disk.leave(f"({show(disk.value)}) is not carried over", "the claim has to be as large")
-        for entry in values.values():
-            if entry.value is not None:
-                entry.leave(f"({show(entry.value)}) is not carried over")
 
     def _put_accelerators(self, count_entry: ForeignValue | None, maker: ForeignValue | None) -> None:
-        count = count_entry.whole(0, 9999) if count_entry and count_entry.value is not None else 0
+        count = count_entry.whole(0, 9999) if count_entry else 0
         if self.choices.gpus is not None:
             count = self.choices.gpus
             if count and (complaint := KEYS["GPU_COUNT"].complaint(str(count))):
                 raise UsageError(f"--gpus {count}: {complaint}")
         if count:
-            vendor = _VENDORS.get(str(maker.value).lower()) if maker and maker.value else "nvidia.com"
+            vendor = _VENDORS.get(str(maker.value).lower()) if maker else "nvidia.com"
             if maker and vendor is None:
                 maker.leave(f"is unknown: {show(maker.value)}", "--site GPU_VENDOR=… names the vendor of the resource")
             site = {"GPU_VENDOR": vendor} if vendor not in (None, "nvidia.com") else {}
             hint = self.draft.option("gpu", GPU_COUNT=str(count), **site)
             if count_entry:
                 count_entry.leave("is the option gpu of a site", hint)
-        elif maker and maker.value is not None:
+        elif maker:
             maker.leave(f"({show(maker.value)}) is not carried over: the cube asks for no accelerators")
 
 
@@ -632,45 +609,40 @@ def _run_options(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _gigabytes(entry: ForeignValue) -> str | None:
-    """Return a number of gigabytes as a quantity; None for null and zero, and, with a problem, for an invalid value."""
+    """Return a number of gigabytes as a quantity; None for zero, and, with a problem, for an invalid value."""
     if isinstance(entry.value, float) and 0 <= entry.value <= _MOST_GIGABYTES:
         mebibytes = math.ceil(entry.value * 1024)
         size = f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
         return size if mebibytes else None
-    number = entry.whole(0, _MOST_GIGABYTES) if entry.value is not None else None
+    number = entry.whole(0, _MOST_GIGABYTES)
     return f"{number}Gi" if number else None
 
 
 def _seed_files(root: Path, path: str, room: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of an input by their paths in the model, those of a folder sorted; none for an empty folder.
+    """Yield the files of an input by their paths in the model; none for an empty folder.
 
-    Raises:
-        CubeError: The files do not fit, are not plain files, or have names that a model cannot have.
+    Raises CubeError if the files do not fit, are not plain files, or have names that a model cannot have.
     """
     if path == WORKSPACE_FOLDER:
         raise CubeError("it is the whole workspace")
     top = root / path
-    names = [path]
-    if top.is_dir():
-        found = (file for file in top.rglob("*") if file.is_symlink() or not file.is_dir())
-        names = sorted(file.relative_to(root).as_posix() for file in islice(found, _MOST_SEEDS + 1))
-    for number, name in enumerate(names):
-        shown = show(printable(name))
-        if len(f"seeds/{name}") > _LONGEST_SEED:
+    if top.is_dir() and not any(top.iterdir()):
+        return
+    for number, file in enumerate(walk(root, path, set()) if top.is_dir() else [source_file(root, path)]):
+        if isinstance(file, str):
+            raise CubeError(printable(file))
+        shown = show(printable(file.name))
+        if len(f"seeds/{file.name}") > _LONGEST_SEED:
             raise CubeError(f"{shown} is longer than {_LONGEST_SEED - len('seeds/')} characters")
-        if not re.match(ASSET_PATH, name):
+        if not re.match(ASSET_PATH, file.name):
             raise CubeError(f"{shown} has other characters than letters, digits and - . _ + @ between the slashes")
-        try:
-            with plainfiles.open_below(root, name) as stream:
-                content = stream.read(CODE_BYTES + 1)
-        except OSError as error:
-            raise CubeError(f"{shown} cannot be read: {reason(error)}") from None
+        content = file.path.read_bytes() if file.size <= CODE_BYTES else b""
         if unreadable := unreadable_reason(content):
             raise CubeError(f"{shown} {unreadable}, which kubectl refuses or changes in a ConfigMap")
-        room -= encoded_size(content)
+        room -= max(file.size, encoded_size(content))
         if room < 0 or number >= _MOST_SEEDS:
             raise CubeError(f"inputs in a package take at most {CODE_BYTES >> 10} KiB in {_MOST_SEEDS} files")
-        yield f"seeds/{name}", content
+        yield f"seeds/{file.name}", content
 
 
 def _literal(word: str) -> str:

@@ -37,11 +37,7 @@ _MODES = {"": "", "local": "local", "dist": "dist", "MXTrain": "dist", "MXTune":
 
 
 def read(path: Path, name: str, image: str | None = None) -> Draft:
-    """Return the draft of the first MxJob in a file; `image` replaces its image.
-
-    Raises:
-        SpecError: The file has no MxJob, or the job cannot run without a part that is not carried over.
-    """
+    """Return the draft of the first MxJob in a file; `image` replaces its image."""
     found = jobs.documents(read_bytes(path, name), name, _KIND)
     chosen = next((document for document in found if _is_job(document.data)), None)
     if chosen is None:

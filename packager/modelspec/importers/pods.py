@@ -91,10 +91,9 @@ class Container(Value, frozen=True):
 def read(
     template: ForeignValue, name: str, draft: Draft, port: str = "", *, is_required: bool = False
 ) -> Container | None:
-    """Read a pod template; fields that a site decides are noted in `draft` as options.
+    """Return the container of this name, else the first unless it is required; None, with a problem, without one.
 
-    Returns:
-        The container of this name, else the first unless it is required; None, with a problem, if there is none.
+    Fields of the pod that a site decides are noted in `draft` as options.
     """
     for entry in template.children("metadata"):
         if entry.value is not None and entry.key not in ("creationTimestamp", "annotations"):

@@ -92,7 +92,7 @@ class Source:
     def report_unread(self, rules: Rules, hint: str | None = None) -> None:
         """Add a finding for each key that nothing has read; `rules` has the messages and the hints for some keys.
 
-        A key with a rule is not reported if its value is null, false or empty.
+        A key with a rule is not reported if its value is null, false or empty, or the message is.
         """
         unread = [self.root]
         for holder in unread:
@@ -103,7 +103,7 @@ class Source:
                     unread.append(entry)
                 elif entry.key not in rules:
                     entry.note(LOST, hint)
-                elif entry.value or (entry.value == 0 and entry.value is not False):
+                elif rules[entry.key][0] and (entry.value or (entry.value == 0 and entry.value is not False)):
                     entry.note(*rules[entry.key])
 
 
@@ -252,11 +252,24 @@ def printable(text: str) -> str:
     return re.sub("[^ -~]+", "?", text)
 
 
+def plain_path(root: Path, path: str) -> Path | None:
+    """Return the path of the file or folder at `path` below `root`; None if there is none, or a link is on the way."""
+    current = root
+    try:
+        for step in path.split("/"):
+            current = current if step == "." else current / step
+            if current != root and current.is_symlink():
+                return None
+        current.lstat()
+    except (OSError, ValueError):
+        return None
+    return current
+
+
 def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder: Path | None = None) -> bytes:
     """Return the content of a file that the user names; a file found in `folder` may not be a link out of it.
 
-    Returns:
-        The content; at most one byte more than `max_bytes`, which `yamlio` then refuses.
+    At most one byte more than `max_bytes` is returned, which `yamlio` then refuses.
     """
     try:
         real = path.resolve(strict=True)

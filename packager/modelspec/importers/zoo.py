@@ -8,31 +8,41 @@ the same checkout is followed, except to files that a package leaves out, such a
 from __future__ import annotations
 
 import json
-import os
 import posixpath
 import re
-import stat
-from pathlib import Path
+from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.base import yamlio
-from packager.base.errors import SpecError, reason
+from packager.base.errors import SpecError
 from packager.base.fields import ASSET_PATH, Download, anchored
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import Problem, show
 from packager.base.values import FieldsError, Value, convert
 from packager.kubernetes import configmap
 from packager.modelspec.documentation import HEADING, section
+from packager.modelspec.files import SourceFile, source_file, walk
 from packager.modelspec.importers import manifests
 from packager.modelspec.importers.draft import LONGEST_NAME, Draft, DraftFile, named, one_line
-from packager.modelspec.importers.source import ForeignValue, Ledger, Source, by_option, invalid, printable, read_bytes
-from packager.modelspec.patterns import is_excluded
+from packager.modelspec.importers.source import (
+    LOST,
+    ForeignValue,
+    Ledger,
+    Source,
+    invalid,
+    plain_path,
+    printable,
+    read_bytes,
+)
 from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from packager.base.yamlio import Document
+    from packager.modelspec.importers.source import Rules
 
 _KIND = "a spec of Intel's Model Zoo"
 _SPECS = "tools/docker/specs"
@@ -45,14 +55,15 @@ _RUN = "run"
 _PARTS = re.compile(r"(?P<package>.+?)-(?P<precision>fp32|int8|bf16|bfloat16|fp16)-(?P<mode>training|inference)(-k8s)?")
 _IMAGE_ONLY = "is not carried over: it is for the zoo's Dockerfile"
 # Keys of slices that only name images and Dockerfiles, and those that a package cannot have.
-_SLICE_KEYS = {
-    "add_to_name": "",
-    "dockerfile_exclusive_name": "",
-    "dockerfile_subdirectory": "",
-    "partials": "are not carried over: build the image as the zoo does",
-    "tests": "are not carried over",
-    "test_runtime": "is not carried over",
-}
+_FIELDS: Rules = MappingProxyType(
+    {
+        **dict.fromkeys(("add_to_name", "dockerfile_exclusive_name", "dockerfile_subdirectory"), ("", None)),
+        "partials": ("are not carried over: build the image as the zoo does", None),
+        "tests": ("are not carried over", None),
+        "test_runtime": (LOST, None),
+        "runtime": ("is not carried over: mlops.env, site.env and mlpack configure have these values", None),
+    }
+)
 # Commands in scripts that may fail in a package's container.
 _DOUBTFUL = (
     ("--socket-id", "uses numactl, which needs a capability that containers do not have", "edit the script"),
@@ -94,15 +105,6 @@ class ZooChoices(Value, frozen=True):
     downloads: bool = False  # whether to put the package's downloads into `downloads`
 
 
-class ZooFile(Value, frozen=True):
-    """A file of the checkout, and the entry that copies it."""
-
-    path: Path
-    size: int
-    executable: bool
-    entry: ForeignValue
-
-
 def spec_files(path: Path, name: str) -> list[tuple[Path, str]]:
     """Return the specs at `path`: the file itself, or those of packages in a folder and its folders."""
     if not path.is_dir():
@@ -116,11 +118,7 @@ def spec_files(path: Path, name: str) -> list[tuple[Path, str]]:
 
 
 def read(path: Path, name: str, choices: ZooChoices) -> Draft:
-    """Return the draft of a package; `path` is its spec, in a folder of the zoo's tools/docker/specs.
-
-    Raises:
-        SpecError: The file is not a spec of the zoo, or names files that do not exist.
-    """
+    """Return the draft of a package; `path` is its spec, in a folder of the zoo's tools/docker/specs."""
     draft = Draft(name, _KIND, "intel")
     document = _loaded(path, name, draft)
     if "slice_sets" not in document.data:
@@ -131,7 +129,7 @@ def read(path: Path, name: str, choices: ZooChoices) -> Draft:
     draft.check()
     _PackageImport(draft, own, slices, _checkout(path, choices.models, name), choices).put()
     draft.check()
-    own.report_unread({})
+    own.report_unread(_FIELDS)
     return draft
 
 
@@ -232,24 +230,17 @@ class _PackageImport:
         self.slices = slices
         self.own = slices[-1]
         self.root, self.shown = zoo
+        self.entries: dict[str, ForeignValue] = {}  # that copy files, by the files' paths in the package
         self.choices = choices
 
     def put(self) -> None:
         """Fill in the draft; problems and findings are in it."""
-        for entry in self.slices:
-            for key, message in _SLICE_KEYS.items():
-                if child := entry.child(key):
-                    if message and child.value and entry.source is self.source:
-                        child.leave(message)
-                    child.done()
         self._put_names()
         documentation = self.own.child("documentation")
         listed = documentation.items() if documentation and isinstance(documentation.value, list) else [documentation]
         documents = [entry for entry in listed if entry and entry.is_mapping()]
         words = _replacements(documents[0]) if documents else {}
         self._put_titles(words)
-        if runtime := self.own.child("runtime"):
-            runtime.leave("is not carried over: mlops.env, site.env and mlpack configure have these values")
         items = self._items("files")
         files = self._collected(items)
         if self.draft.problems:
@@ -306,11 +297,9 @@ class _PackageImport:
 
     def _put_image(self, words: dict[str, ForeignValue], served: ForeignValue | None) -> None:
         entry = words.get("<docker image>")
-        if self.choices.image is not None:
-            self.draft.put_image(self.choices.image, by_option("--image"))
-            if entry:
-                entry.leave("is replaced by --image")
-        elif served is not None and (text := served.text()):
+        if self.draft.put_image_of_option(self.choices.image, [entry]):
+            return
+        if served is not None and (text := served.text()):
             self.draft.put_image(text, served.origin)
             if entry and text not in (entry.value, f"docker.io/{entry.value}"):
                 entry.leave(f"is replaced by {show(printable(text))}, which the manifests run")
@@ -324,28 +313,25 @@ class _PackageImport:
 
     def _put_downloads(self) -> None:
         """Put the package's downloads, if the user chooses so; add a finding for each, as the zoo states no digest."""
-        number = 0
+        downloads: list[tuple[ForeignValue, dict[str, str]]] = []
         for item in self._items("downloads"):
             url = item.string("source").strip()
             target = posixpath.normpath(item.string("destination").strip() or ".")
-            download = {"url": url, "path": target}
-            shown = f"({printable(url)} to {printable(target)})"
-            try:
-                convert(download, Download)
-            except FieldsError:
-                item.leave(f"{shown} is not carried over: expected an http or https URL and a path in the package")
-                continue
-            if not self.choices.downloads:
+            message, hint = "is not carried over: expected an http or https URL and a path in the package", None
+            with suppress(FieldsError):
+                convert({"url": url, "path": target}, Download)
+                message = "is not carried over: the zoo states no digest of it"
                 hint = "import it with --downloads, or put the file into the image or on the dataset's storage"
-                item.leave(f"{shown} is not carried over: the zoo states no digest of it", hint)
-                continue
+                if self.choices.downloads:
+                    downloads.append((item, {"url": url, "path": target}))
+                    message = "is fetched into assets, and the zoo states no digest of it"
+                    hint = "mlpack build --record adds the one that it sees; scripts look for it in their own folder"
+            item.leave(f"({printable(url)} to {printable(target)}) {message}", hint)
+        for number, (item, download) in enumerate(downloads):
             for key, value in download.items():
                 self.draft.put(("downloads", number, key), value, item.origin)
-            number += 1
-            hint = "mlpack build --record adds the one that it sees; scripts look for the file in their own folder"
-            item.leave(f"{shown} is fetched into assets, and the zoo states no digest of it", hint)
 
-    def _manifests(self, files: dict[str, ZooFile]) -> str | None:
+    def _manifests(self, files: dict[str, SourceFile]) -> str | None:
         """Return the folder in the checkout with the package's manifests; None without any."""
         for path, file in files.items():
             if path.startswith("quickstart/mlops/") and path.rpartition("/")[2] in KUSTOMIZATIONS:
@@ -353,7 +339,7 @@ class _PackageImport:
                 return "/".join(below[: below.index("mlops") + 1])
         return None
 
-    def _put_code(self, files: dict[str, ZooFile]) -> None:
+    def _put_code(self, files: dict[str, SourceFile]) -> None:
         """Put the files into ConfigMaps if they fit; else only the scripts that start the code in the image."""
         wrappers = [path for path in files if re.fullmatch(r"(quickstart|scripts)/[^/]*\.sh", path)]
         wrappers = wrappers or [path for path in files if re.fullmatch(r"[^/]*\.(py|sh)", path)]
@@ -386,85 +372,60 @@ class _PackageImport:
             script = _SCRIPT.format(path=path, start=start)
             self.draft.files.append(DraftFile(name, script.encode(), executable=True))
             self._warn(path, files[path])
-        place = files[wrappers[0]].entry.origin
+        place = self.entries[wrappers[0]].origin
         key, scripts = ("scripts", names) if len(names) > 1 else ("script", names[0])
         self.draft.put(("variants", 0, key), scripts, place)
         arguments = {"value": "", "description": "more arguments for the script"}
         self.draft.put(("environment", "SCRIPT_ARGS"), arguments, "what scripts pass on")
         self.draft.put(("overlays", "single-node", "kind"), "Pod", "one container runs the package")
 
-    def _warn(self, path: str, file: ZooFile) -> None:
+    def _warn(self, path: str, file: SourceFile) -> None:
         text = read_bytes(file.path, path, _LARGE).decode("utf-8", "replace")
         for pattern, message, hint in _DOUBTFUL:
             if re.search(pattern, text):
                 is_passed = pattern == "--socket-id" and "$@" in text
                 fix = "SCRIPT_ARGS=--socket-id -1 in mlops.env" if is_passed else hint
-                problem = file.entry.problem("")
+                problem = self.entries[path].problem("")
                 self.draft.findings.append(Problem(problem.file, problem.line, 1, f"{path} {message}", fix))
 
-    def _collected(self, items: Iterable[ForeignValue]) -> dict[str, ZooFile]:
+    def _collected(self, items: Iterable[ForeignValue]) -> dict[str, SourceFile]:
         """Return the files by their paths in the package; add a problem for each item that cannot be copied."""
-        files: dict[str, ZooFile] = {}
-        total = 0
+        files: dict[str, SourceFile] = {}
         for item in items:
             source, destination = item.at("source"), item.at("destination")
             start, target = _relative(source), _relative(destination)
             if source is None or destination is None:
                 item.refuse("expected source and destination")
-            if source is None or start is None or target is None:
-                continue
-            for name, file in self._walk(start, source):
-                path = posixpath.normpath(posixpath.join(target, name)) if name else target
-                message = hint = None
-                if not re.match(ASSET_PATH, path):
-                    message = f"{show(printable(path))}: expected letters, digits and - . _ + @ between the slashes"
-                elif len(path) > _LONGEST_PATH:
-                    message, hint = f"expected a path of at most {_LONGEST_PATH} characters, found {len(path)}", path
-                files[path] = file
-                total += file.size
-                if len(files) > _MOST_FILES or total > _LARGEST:
-                    message = f"the files are more than {_MOST_FILES:,}, or than {_LARGEST >> 20} MiB"
-                if message:
-                    source.refuse(message, hint)
-                    break
+            elif start is not None and target is not None:
+                own: dict[str, SourceFile] = {}
+                if problem := next(self._copied(start, target, own), None):
+                    source.refuse(*problem)
+                files |= own
+                self.entries |= dict.fromkeys(own, source)
+                if len(files) > _MOST_FILES or sum(file.size for file in files.values()) > _LARGEST:
+                    source.refuse(f"the files are more than {_MOST_FILES:,}, or than {_LARGEST >> 20} MiB")
         return files
 
-    def _walk(self, start: str, entry: ForeignValue) -> Iterator[tuple[str, ZooFile]]:
-        """Yield the files at and below `start` with their paths below it; the path of a single file is empty."""
-        top = manifests.plain_path(self.root, start)
+    def _copied(self, start: str, target: str, files: dict[str, SourceFile]) -> Iterator[tuple[str, str | None]]:
+        """Add the files at and below `start` to `files`; yield the message and the hint for others."""
+        top = plain_path(self.root, start)
         if top is None:
             hint = "the zoo cannot make this package either, unless --models-dir names a checkout that has it"
-            entry.refuse(f"{printable(start)!r} not found below {self.root}", hint)
-            return
-        if stat.S_ISREG(top.lstat().st_mode):
-            yield "", _zoo_file(top, entry)
-            return
-        errors: list[OSError] = []
-        for folder, folders, names in os.walk(top, onerror=errors.append):
-            below = os.path.relpath(folder, top)
-            folders[:] = sorted(name for name in folders if not (below == "." and name == ".docs"))
-            for name in sorted(set(names) - {".gitignore"}):
-                path = self._followed(Path(folder) / name)
-                if not stat.S_ISREG(path.lstat().st_mode):
-                    entry.refuse(f"{show(printable(posixpath.normpath(f'{below}/{name}')))} is not a plain file")
-                    return
-                yield posixpath.normpath(f"{below}/{name}"), _zoo_file(path, entry)
-            if link := next((name for name in folders if (Path(folder) / name).is_symlink()), None):
-                entry.refuse(f"{show(printable(link))} is a link, which is not followed")
-                return
-        for error in errors:
-            entry.refuse(f"{show(start)} cannot be read: {reason(error)}")
+            yield f"{printable(start)!r} not found below {self.root}", hint
+        is_folder = top is not None and top.is_dir()
+        found = walk(self.root, start, set()) if is_folder else [source_file(self.root, start)] if top else []
+        for file in found:
+            if isinstance(file, str):
+                yield printable(file), None
+                continue
+            path = posixpath.normpath(f"{target}/{file.name.removeprefix(start)}" if is_folder else target)
+            files[path] = file
+            if not re.match(ASSET_PATH, path):
+                yield f"{show(printable(path))}: expected letters, digits and - . _ + @ between the slashes", None
+            if len(path) > _LONGEST_PATH:
+                yield f"expected a path of at most {_LONGEST_PATH} characters, found {len(path)}", path
 
-    def _followed(self, path: Path) -> Path:
-        """Return the plain file of the checkout that a link leads to; `path` itself if it is not such a link."""
-        try:
-            real = path.resolve(strict=True)
-        except (OSError, RuntimeError):
-            return path
-        is_inside = real.is_relative_to(self.root) and real.is_file()
-        return real if is_inside and not any(map(is_excluded, real.relative_to(self.root).parts)) else path
-
-    def _put_documentation(self, documents: list[ForeignValue], files: dict[str, ZooFile]) -> None:
+    def _put_documentation(self, documents: list[ForeignValue], files: dict[str, SourceFile]) -> None:
         """Put the description and the sections; add a finding for each fragment that is left out."""
         tops = {path.partition("/")[0] for path in files}
         folder = next(name for name in _DOC_FOLDERS if name not in tops or name == _DOC_FOLDERS[-1])
@@ -520,7 +481,7 @@ class _PackageImport:
     def _content(self, uri: ForeignValue, text: str, words: dict[str, str]) -> str | None:
         """Return the text of a fragment without comments; None, with a finding, if it is not found."""
         is_below = not text.startswith("/") and ".." not in text.split("/")
-        path = manifests.plain_path(self.root, text) if is_below else None
+        path = plain_path(self.root, text) if is_below else None
         if path is None or not path.is_file():
             uri.leave("is not found in the checkout")
             return None
@@ -553,12 +514,7 @@ def _relative(entry: ForeignValue | None) -> str | None:
     return None
 
 
-def _zoo_file(path: Path, entry: ForeignValue) -> ZooFile:
-    info = path.lstat()
-    return ZooFile(path, info.st_size, bool(info.st_mode & stat.S_IXUSR), entry)
-
-
-def _fits(files: Sequence[ZooFile]) -> bool:
+def _fits(files: Sequence[SourceFile]) -> bool:
     """Whether files fit into the ConfigMaps of a package; this is an estimate, the build counts exactly."""
     if sum(file.size for file in files) > configmap.CODE_PARTS * configmap.CODE_BYTES * 0.9:
         return False

@@ -56,10 +56,12 @@ class Sessions:
         self._store = store
         self._client = client
 
-    def begin_with_token(self, text: str) -> str | None:
-        """Return the cookie of a session that begins with a token; None if the token is not valid."""
-        identifier = tokens.identifier(self._store, text)
-        return identifier and self.cookie(SignedWithToken(token=identifier, until=int(time.time()) + SECONDS))
+    def begin_with_token(self, text: str) -> tuple[Caller, str] | None:
+        """Return the caller and the cookie of a session that begins with a token; None if the token is not valid."""
+        row = tokens.of_text(self._store, text)
+        if row is None or (caller := tokens.caller_of(self._store, row)) is None:
+            return None
+        return caller, self.cookie(SignedWithToken(token=row.id, until=int(time.time()) + SECONDS))
 
     def cookie(self, content: Fields) -> str:
         """Return the cookie of a session, or of an attempt to sign in."""

@@ -96,15 +96,14 @@ def create(  # noqa: PLR0913 - the fields of a token, and a limit
     return token, text
 
 
+def of_text(store: Store, text: str) -> StoredToken | None:
+    """Return the token with a text, which may have expired; None if it is unknown."""
+    return store.tokens.by_digest(_digest(text)) if text.startswith(PREFIX) else None
+
+
 def caller(store: Store, text: str) -> Caller | None:
     """Return the caller for the text of a token; None if the token is unknown or has expired."""
-    return caller_of(store, store.tokens.by_digest(_digest(text)) if text.startswith(PREFIX) else None)
-
-
-def identifier(store: Store, text: str) -> str | None:
-    """Return the id of a token by its text; None if the token is unknown or has expired."""
-    row = store.tokens.by_digest(_digest(text)) if text.startswith(PREFIX) else None
-    return row.id if row is not None and caller_of(store, row) else None
+    return caller_of(store, of_text(store, text))
 
 
 def caller_of(store: Store, row: StoredToken | None) -> Caller | None:

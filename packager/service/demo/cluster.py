@@ -1,6 +1,8 @@
 """Simulates a cluster in memory: pods that start, print curves, and succeed or fail.
 
 A program is simulated by its environment: it takes STEPS steps, one in a second, and fails if LEARNING_RATE is above 1.
+
+Tests: service/demo/test_content.py.
 """
 
 from __future__ import annotations

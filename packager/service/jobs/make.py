@@ -186,9 +186,9 @@ class Tasks:
         release = template_values.release_name(name, application, text)
         site = self._catalog.site(project.name)
         made = definitions.Request(filled, creator, release)
-        accepted, complaints = definitions.objects(definition, text, made, self._catalog.renderer, site)
-        if complaints:
-            raise Failure("policy", "the template and the values make objects that are refused", complaints)
+        accepted = definitions.objects(definition, text, made, self._catalog.renderer, site)
+        if accepted.complaints:
+            raise Failure("policy", "the template and the values make objects that are refused", accepted.complaints)
         if details := list(self.excesses(accepted.objects, project)):
             raise Failure("policy", details[0], [Complaint("", detail) for detail in details])
         if project.queue:

@@ -10,7 +10,7 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromQuery
 
-from packager.service.access import sessions, sign_in, tokens
+from packager.service.access import sessions, sign_in
 from packager.service.access.sign_in import Attempt, Signed
 from packager.service.api import incoming
 from packager.service.api.access import HttpRequest, server_of
@@ -67,12 +67,10 @@ async def _with_token(request: HttpRequest, state: State) -> Response[str]:
     form = await request.form()
     server = server_of(state)
     then = str(form.get("then", ""))
-    text = str(form.get("token", "")).strip()
-    cookie = await asyncio.to_thread(server.sessions.begin_with_token, text)
-    caller = await asyncio.to_thread(tokens.caller, server.store, text)
-    if cookie is None or caller is None:
+    begun = await asyncio.to_thread(server.sessions.begin_with_token, str(form.get("token", "")).strip())
+    if begun is None:
         return _view(server, then, error="The token is not valid, was removed, or has expired.")
-    return _signed_in(request, caller, cookie, then)
+    return _signed_in(request, *begun, then)
 
 
 @get(f"{_PATH}/issuer", include_in_schema=False)

@@ -71,10 +71,10 @@ class Catalog:
         """Return the problems of each definition over a template with its example, by name."""
         problems: dict[str, list[str]] = {}
         for row in self.revisions.current(StoredDefinition, template=body.name):
-            _, complaints = definitions.trial(
-                read_definition(row), body.template, self.renderer, self.site(row.project)
-            )
-            problems[row.name] = [f"{item.detail}; {item.hint}" if item.hint else item.detail for item in complaints]
+            tried = definitions.trial(read_definition(row), body.template, self.renderer, self.site(row.project))
+            problems[row.name] = [
+                f"{item.detail}; {item.hint}" if item.hint else item.detail for item in tried.complaints
+            ]
         return problems
 
     def definition(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
@@ -87,11 +87,9 @@ class Catalog:
             complaints.append(Complaint("/task_template_name", message))
         if definition is None or template is None:
             raise Failure("invalid-definition", f"{counted(complaints)} in the definition", complaints)
-        accepted, complaints = definitions.trial(
-            definition, template_text(template), self.renderer, self.site(body.project)
-        )
-        if complaints:
-            raise Failure("invalid-definition", "the example cannot be turned into objects", complaints)
+        accepted = definitions.trial(definition, template_text(template), self.renderer, self.site(body.project))
+        if accepted.complaints:
+            raise Failure("invalid-definition", "the example cannot be turned into objects", accepted.complaints)
         stored = StoredDefinition(
             name=body.name,
             template=template.name,
@@ -108,7 +106,7 @@ class Catalog:
         return [
             f"jobs of {name} are refused: {item.detail}"
             for name in self._projects
-            for item in definitions.objects(definition, template, request, self.renderer, self.site(name))[1]
+            for item in definitions.objects(definition, template, request, self.renderer, self.site(name)).complaints
         ]
 
 

@@ -15,6 +15,7 @@ from packager.service.failures import Complaint, of_fault, of_problem
 from packager.service.registry import description, policy, template_values
 from packager.service.registry.bodies import DefinitionBody, as_flag
 from packager.service.registry.description import Group, Items, Leaf
+from packager.service.registry.policy import Accepted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from packager.base.values import Json
     from packager.base.yamlio import Location
     from packager.kubernetes.objects import Object
-    from packager.service.registry.policy import Accepted, Site
+    from packager.service.registry.policy import Site
     from packager.service.registry.rendering import FilledTemplate, Renderer
 
 _TRIAL = "trial-000000"
@@ -139,26 +140,30 @@ def example_request(definition: Definition) -> Request:
     return Request(definition.example, creator, _TRIAL)
 
 
-def trial(definition: Definition, template: str, renderer: Renderer, site: Site) -> tuple[Accepted, list[Complaint]]:
-    """Render the example of a definition, and return the objects and the complaints.
+def trial(definition: Definition, template: str, renderer: Renderer, site: Site) -> Accepted:
+    """Render the example of a definition, and return the objects, or the complaints.
 
     The template is also rendered without the optional values of the example, which users may leave out; and with marks
     in place of its texts, to warn about those that become a part of code.
     """
     request = example_request(definition)
-    accepted, complaints = objects(definition, template, request, renderer, site)
-    if complaints:
-        return accepted, [replace(item, detail=f"with the example filled in: {item.detail}") for item in complaints]
+    accepted = objects(definition, template, request, renderer, site)
+    if told := accepted.complaints:
+        return Accepted(
+            complaints=[replace(item, detail=f"with the example filled in: {item.detail}") for item in told]
+        )
     required = replace(request, filled=description.without_optional(definition.described, request.filled))
     if required.filled != request.filled:
         complaints = [
             Complaint("", f"with only the required values filled in: {item.detail}", item.hint or _OPTIONAL_HINT)
-            for item in objects(definition, template, required, renderer, site)[1]
+            for item in objects(definition, template, required, renderer, site).complaints
         ]
+        if complaints:
+            return Accepted(complaints=complaints)
     marks: dict[str, str] = {}
     marked = _marked(dict(definition.example), definition.described, (), marks)
     rendered = _rendered(definition, template, replace(request, filled=mapping(marked)), renderer)
-    return replace(accepted, remarks=tuple(_in_code(rendered.objects, marks))), complaints
+    return replace(accepted, remarks=list(_in_code(rendered.objects, marks)))
 
 
 def value_complaints(definition: Definition, filled: Mapping[str, Json]) -> list[Complaint]:
@@ -166,20 +171,15 @@ def value_complaints(definition: Definition, filled: Mapping[str, Json]) -> list
     return [of_fault(fault) for fault in _faults(definition, filled)]
 
 
-def objects(
-    definition: Definition, template: str, request: Request, renderer: Renderer, site: Site
-) -> tuple[Accepted, list[Complaint]]:
-    """Return the objects of a job; without objects, the complaints about the template and the policy."""
+def objects(definition: Definition, template: str, request: Request, renderer: Renderer, site: Site) -> Accepted:
+    """Return the objects of a job, or the complaints about the template and the policy."""
     rendered = _rendered(definition, template, request, renderer)
     if rendered.problems:
         places = (f"{item.file}, line {item.line}: " if item.line else f"{item.file}: " for item in rendered.problems)
-        return policy.Accepted(), [
-            Complaint("", place + item.message, item.hint)
-            for place, item in zip(places, rendered.problems, strict=True)
-        ]
+        pairs = zip(places, rendered.problems, strict=True)
+        return Accepted(complaints=[Complaint("", place + item.message, item.hint) for place, item in pairs])
     application = definition.body.application or str(request.filled.get("name") or "")
-    accepted = policy.accept(rendered.objects, request.release, application, site)
-    return accepted, [*accepted.complaints]
+    return policy.accept(rendered.objects, request.release, application, site)
 
 
 def _rendered(definition: Definition, template: str, request: Request, renderer: Renderer) -> FilledTemplate:

@@ -1,4 +1,4 @@
-"""Starts programs that answer line by line, for checks and templates that could harm or stop this process."""
+"""Starts programs that answer line by line, for templates that could harm or stop this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import selectors
 import signal
 import subprocess
-import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -23,57 +22,61 @@ _START_SECONDS = 20.0
 """Seconds more that a program which has just been started may take to answer."""
 
 
-class Helper:
-    """A program that answers each line with a line, until it is closed; it has no environment.
+class Helpers:
+    """Processes of a program that answers each line with a line, one for each simultaneous thread; without environment.
 
-    It is started when it is first asked, and again after it has failed. Threads that ask wait for each other.
+    A process is started when none is free, and killed when it has failed.
     """
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._argv = tuple(argv)
-        self._child: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
+        self._children: set[subprocess.Popen[bytes]] = set()
+        self._free: list[subprocess.Popen[bytes]] = []
 
     def ask(self, line: bytes, *, timeout: float, max_bytes: int = MAX_BYTES) -> bytes:
-        """Return the program's answer to a line, both without their line feed.
+        """Return the answer to a line, both without their line feed, of the process that was used last and is free.
 
         Raises EndedError, ToolError or HungError.
         """
-        with self._lock:
-            if self._child is None or self._child.poll() is not None:
-                self._end()
-                self._child = self._start()
-                timeout += _START_SECONDS
-            try:
-                return self._answer(self._child, line, timeout, max_bytes)
-            except (ToolError, OSError) as error:
-                self._end()
-                if isinstance(error, ToolError):
-                    raise
-                raise EndedError(f"{self._argv[0]} has ended: {reason(error)}") from None
+        try:
+            child = self._free.pop()  # atomic: two threads never get the same process
+        except IndexError:
+            child = self._start()
+            timeout += _START_SECONDS
+        try:
+            answer = self._answer(child, line, timeout, max_bytes)
+        except (ToolError, OSError) as error:
+            self._end(child)
+            if isinstance(error, ToolError):
+                raise
+            raise EndedError(f"{self._argv[0]} has ended: {reason(error)}") from None
+        self._free.append(child)
+        return answer
 
     def close(self) -> None:
-        """Kill the program, if it runs."""
-        with self._lock:
-            self._end()
+        """Kill the processes."""
+        self._free.clear()
+        for child in tuple(self._children):
+            self._end(child)
 
-    def _end(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
-            for pipe in (self._child.stdin, self._child.stdout):
-                with suppress(OSError):
-                    assert pipe is not None
-                    pipe.close()
-        self._child = None
+    def _end(self, child: subprocess.Popen[bytes]) -> None:
+        self._children.discard(child)
+        child.kill()
+        child.wait()
+        for pipe in (child.stdin, child.stdout):
+            with suppress(OSError):
+                assert pipe is not None
+                pipe.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
         try:
-            return subprocess.Popen(
+            child = subprocess.Popen(
                 self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}
             )
         except OSError as error:
             raise ToolError(f"{self._argv[0]} could not be started: {reason(error)}") from None
+        self._children.add(child)
+        return child
 
     def _answer(self, child: subprocess.Popen[bytes], line: bytes, timeout: float, max_bytes: int) -> bytes:
         assert child.stdin is not None
@@ -94,32 +97,6 @@ class Helper:
                 if len(answer) > max_bytes:
                     raise ToolError(f"{self._argv[0]} answered more than {max_bytes:,} bytes")
         return bytes(answer[:-1])
-
-
-class Helpers:
-    """Processes of a program that answers lines, one for each simultaneous thread; see `Helper`."""
-
-    def __init__(self, argv: Sequence[str]) -> None:
-        self._argv = tuple(argv)
-        self._helpers: list[Helper] = []
-        self._free: list[Helper] = []
-
-    def ask(self, line: bytes, *, timeout: float, max_bytes: int = MAX_BYTES) -> bytes:
-        """Return the answer of the process that was used last and is free, or else of a new one. Raises as `Helper`."""
-        try:
-            helper = self._free.pop()  # atomic: two threads never get the same process
-        except IndexError:
-            helper = Helper(self._argv)
-            self._helpers.append(helper)
-        try:
-            return helper.ask(line, timeout=timeout, max_bytes=max_bytes)
-        finally:
-            self._free.append(helper)
-
-    def close(self) -> None:
-        """Kill the processes."""
-        for helper in self._helpers:
-            helper.close()
 
 
 def _killer(child: subprocess.Popen[bytes]) -> str | None:

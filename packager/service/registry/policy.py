@@ -51,9 +51,9 @@ class Site(Value, frozen=True):
 class Accepted(Value, frozen=True):
     """The result of the policy: the objects to apply, or the complaints."""
 
-    objects: tuple[Object, ...] = ()  # the objects to apply, the workload last; empty with complaints
-    complaints: tuple[Complaint, ...] = ()  # the reasons for refusing the objects
-    remarks: tuple[str, ...] = ()  # warnings for the author of a definition
+    objects: Sequence[Object] = ()  # the objects to apply, the workload last; empty with complaints
+    complaints: Sequence[Complaint] = ()  # the reasons for refusing the objects
+    remarks: Sequence[str] = ()  # warnings for the author of a definition
 
     @property
     def workload(self) -> Object:

@@ -15,7 +15,6 @@ from packager.kubernetes.objects import (
     condition,
     created,
     is_being_deleted,
-    is_running,
     owners,
     sentence,
     shown,
@@ -25,8 +24,8 @@ from packager.kubernetes.objects import (
 )
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
-from packager.workloads.controllers import generated_prefix, ignored_by_controller
-from packager.workloads.workload import Role, Workload
+from packager.workloads.controllers import generated_prefix
+from packager.workloads.workload import Role, ServingWorkload, is_seen, unready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,12 +44,12 @@ _HASH_LENGTH = 10
 """Digits of the hash in a ReplicaSet's name, which is a number of 32 bits (pkg/controller, ComputeHash)."""
 
 
-class Deployment(Workload):
+class Deployment(ServingWorkload):
     """A workload of identical replicas."""
 
     name = "Deployment"
     resource = "deployments.apps"
-    serves = True
+    unit, ready_count = "replicas", "availableReplicas"
     owned = ("replicasets.apps",)
 
     def selector(self, workload: Object) -> Mapping[str, str]:
@@ -66,10 +65,10 @@ class Deployment(Workload):
 
     def is_serving(self, snapshot: Snapshot) -> bool:
         """Whether all replicas are of the newest spec and available, and no others are left."""
-        counts, replicas = status(snapshot.workload), _replicas(snapshot.workload)
+        counts, replicas = status(snapshot.workload), int(snapshot.workload["spec"].get("replicas", 1))
         updated = counts.get("updatedReplicas", 0)
         is_whole = updated == counts.get("availableReplicas", 0) == replicas
-        return _is_seen(snapshot.workload) and is_whole and counts.get("replicas", updated) == updated
+        return is_seen(snapshot.workload) and is_whole and counts.get("replicas", updated) == updated
 
     def is_superseded(self, pod: Object, snapshot: Snapshot) -> bool:
         """Whether the pod belongs to an earlier rollout."""
@@ -77,31 +76,23 @@ class Deployment(Workload):
         return newest is not None and uid(newest) not in owners(pod)
 
     def is_noticed(self, snapshot: Snapshot) -> bool:
-        """Return whether the status is about the newest spec, or explains why it is not.
+        """Return whether the status is about the newest spec, or explains why it is not."""
+        return super().is_noticed(snapshot) or _unmade(snapshot.workload) is not None
 
-        Without any status, the answer is true, and `findings` yields that the controller is missing.
-        """
-        deployment = snapshot.workload
-        return not status(deployment) or _is_seen(deployment) or _unmade(deployment) is not None
-
-    def progress(self, snapshot: Snapshot) -> str:
-        """Return the number of replicas that serve, and the number that the rollout aims at."""
-        counts, replicas = status(snapshot.workload), _replicas(snapshot.workload)
-        text = f"{counts.get('availableReplicas', 0)} of {replicas} replicas serve"
-        updated = int(counts.get("updatedReplicas", 0)) if _is_seen(snapshot.workload) else 0
-        is_rolling = int(counts.get("replicas", updated)) > updated
-        return f"{text}, {updated} of {replicas} are up to date" if is_rolling else text
+    def is_rolling(self, workload: Object, updated: int) -> bool:
+        """Whether there are replicas of an earlier rollout."""
+        return int(status(workload).get("replicas", updated)) > updated
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the obstacles of the newest rollout, and a note if an earlier one still serves."""
         deployment = snapshot.workload
-        yield from ignored_by_controller(snapshot)
+        yield from self.ignored(snapshot)
         if deployment["spec"].get("paused"):
             advice = Remedy.of(Action.RESUME_ROLLOUT, object=shown(deployment))
             yield Finding("Paused", shown(deployment), "its rollout is paused", advice)
         if (refused := _unmade(deployment)) is not None:
             yield _refusal(deployment, refused)
-        if not _is_seen(deployment):
+        if not is_seen(deployment):
             return
         progress = condition(deployment, "Progressing") or {}
         if progress.get("status") == "False" and progress.get("reason") == _LATE:
@@ -110,7 +101,7 @@ class Deployment(Workload):
             yield Finding(_LATE, shown(deployment), message, final_after=0)
         if (failed := true_condition(deployment, "ReplicaFailure")) is not None:
             yield _refusal(deployment, failed)
-        yield from _unready(snapshot)
+        yield from unready(snapshot)
         yield from _earlier(snapshot)
 
     def main(self, pods: Sequence[Object]) -> Object | None:
@@ -135,16 +126,6 @@ def _refusal(deployment: Object, refused: Object) -> Finding:
     return refusal(shown(deployment), message) or Finding("FailedCreate", shown(deployment), message)
 
 
-def _replicas(deployment: Object) -> int:
-    return int(deployment["spec"].get("replicas", 1))
-
-
-def _is_seen(deployment: Object) -> bool:
-    """Whether the controller has seen the newest spec, so that the status is about that."""
-    generation = deployment["metadata"].get("generation", 0)
-    return bool(status(deployment)) and int(status(deployment).get("observedGeneration", 0)) >= generation
-
-
 def _newest(snapshot: Snapshot) -> Object | None:
     """Return the ReplicaSet of the newest rollout; None if it does not exist, or the user may not see it."""
     return max(snapshot.children, key=lambda item: int(annotation(item, _REVISION) or 0), default=None)
@@ -152,14 +133,6 @@ def _newest(snapshot: Snapshot) -> Object | None:
 
 def _is_ready(pod: Object) -> bool:
     return true_condition(pod, "Ready") is not None and not is_being_deleted(pod)
-
-
-def _unready(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the last failed probe of a running pod."""
-    for pod in snapshot.pods:
-        events = snapshot.about(pod, "Unhealthy")
-        if events and is_running(pod) and not _is_ready(pod) and not is_being_deleted(pod):
-            yield Finding("Unhealthy", shown(pod), f"it is not ready: {sentence(events[-1])}", blocks=False)
 
 
 def _earlier(snapshot: Snapshot) -> Iterator[Finding]:

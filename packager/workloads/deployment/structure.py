@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.base.faults import Fault
 from packager.base.problems import show
-from packager.kubernetes.manifest import INT32, at, integer, listing, mapping, out_of_range
+from packager.kubernetes.manifest import INT32, at, listing, mapping
 from packager.workloads.pods import Pods, lasting_containers, number_of_pods
-from packager.workloads.structure import Structure, probes, selector_faults, too_many
+from packager.workloads.structure import Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,13 +18,7 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
 
-_SELECTOR: Location = ("spec", "selector", "matchLabels")
 _TEMPLATE: Location = ("spec", "template")
-_ROLLING: Location = ("spec", "strategy", "rollingUpdate")
-_COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
-
-_METRICS = {"Resource": "resource", "Pods": "pods", "External": "external"}
-"""The types of an autoscaler's metrics that the table of allowed fields has, each with the field of its source."""
 
 _DEFAULT_METRIC = {"resource": {"name": "cpu", "target": {"type": "Utilization"}}}
 """The metric of an autoscaler that names none (pkg/apis/autoscaling/v2/defaults.go)."""
@@ -33,6 +28,7 @@ class Deployment(Structure):
     """Pods of one template, which ReplicaSets make."""
 
     api = "apps/v1"
+    ranges = MappingProxyType({"replicas": (0, INT32)})
     companion_kinds = (
         ("v1", "Service"),
         ("policy/v1", "PodDisruptionBudget"),
@@ -49,77 +45,13 @@ class Deployment(Structure):
         """Return the Service's name, which begins with a letter; names of pods are cut if they are too long."""
         return manifest.name
 
-    def faults(self, manifest: Manifest) -> Iterator[Fault]:
-        """Yield errors for the API server (pkg/apis/apps/validation), and probes that cannot be answered."""
-        for field in _COUNTS:
-            value = manifest.spec.get(field)
-            if value is not None and (message := out_of_range(value, (0, INT32))):
-                yield Fault(("spec", field), message)
-        yield from _unselected(manifest)
-        yield from _unable_to_roll(manifest)
-        for field, expected in (("restartPolicy", ("Always",)), ("activeDeadlineSeconds", ())):
-            location = (*_TEMPLATE, "spec", field)
-            value = at(manifest.data, location)
-            if value is not None and value not in expected:
-                allowed = expected[0] if expected else "nothing"
-                hint = "the pods of a Deployment run until they are deleted"
-                yield Fault(location, f"expected {allowed}, found {show(value)}", hint)
-        for pods in self.pods(manifest):
-            for location, container in pods.containers():
-                yield from probes(location, container)
-
     def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
-        """Yield selectors that do not select the pods, and references to missing objects."""
+        """Yield why an autoscaler would have no effect."""
         if companion.kind == "HorizontalPodAutoscaler":
-            yield from _scaled(manifest, companion)
-        for pods in self.pods(manifest):
-            yield from selector_faults(pods, companion)
-
-
-def _unselected(manifest: Manifest) -> Iterator[Fault]:
-    selector = mapping(at(manifest.data, _SELECTOR))
-    if not selector and not listing(at(manifest.data, ("spec", "selector", "matchExpressions"))):
-        yield Fault(("spec", "selector"), "expected labels of its pods, found nothing")
-    yield from too_many(selector, _SELECTOR)
-    labels = mapping(at(manifest.data, (*_TEMPLATE, "metadata", "labels")))
-    for key, value in selector.items():
-        if key not in labels:
-            message = f"its pods do not have the label {key}"
-        elif labels[key] != value:
-            message = f"its pods have the label {key} with {show(labels[key])}, not {show(value)}"
-        else:
-            continue
-        yield Fault((*_SELECTOR, key), message, "selector and template must agree")
-
-
-def _unable_to_roll(manifest: Manifest) -> Iterator[Fault]:
-    least, most = (at(manifest.data, (*_ROLLING, field)) for field in ("maxUnavailable", "maxSurge"))
-    if {str(least), str(most)} <= {"0", "0%"}:
-        hint = "set maxSurge to 1: a new pod then comes before an old one goes"
-        yield Fault(_ROLLING, "maxUnavailable and maxSurge are both 0, so no pod could ever be replaced", hint)
-    deadline, ready = (manifest.spec.get(field) for field in ("progressDeadlineSeconds", "minReadySeconds"))
-    if isinstance(deadline, int) and isinstance(ready, int) and deadline <= ready:
-        message = f"expected more than minReadySeconds, {ready}, found {show(deadline)}"
-        yield Fault(("spec", "progressDeadlineSeconds"), message)
-
-
-def _scaled(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
-    target = mapping(scaler.spec.get("scaleTargetRef"))
-    api, expected_api = target.get("apiVersion"), manifest.data.get("apiVersion")
-    if api != expected_api:  # the controller looks the kind up in the group that is named here
-        message = f"expected {expected_api}, that of {manifest}, found {show(api)}"
-        yield Fault(("spec", "scaleTargetRef", "apiVersion"), message)
-    if (target.get("kind"), target.get("name")) != (manifest.kind, manifest.name):
-        message = f"expected {manifest}, found {target.get('kind')} {target.get('name')}"
-        yield Fault(("spec", "scaleTargetRef"), message)
-    least, most = (integer(scaler.spec.get(field)) for field in ("minReplicas", "maxReplicas"))
-    if least is not None and most is not None and most < least:
-        yield Fault(("spec", "maxReplicas"), f"expected {least}, the minReplicas, or more, found {most}")
-    if "replicas" in manifest.spec:
-        message = f"{manifest} has replicas too, so that each apply undoes what it does"
-        yield Fault(("spec", "scaleTargetRef"), message, "remove replicas there")
-    yield from _sources(scaler)
-    yield from _unrequested(manifest, scaler)
+            if "replicas" in manifest.spec:
+                message = f"{manifest} has replicas too, so that each apply undoes what it does"
+                yield Fault(("spec", "scaleTargetRef"), message, "remove replicas there")
+            yield from _unrequested(manifest, companion)
 
 
 def _unrequested(manifest: Manifest, scaler: Manifest) -> Iterator[Fault]:
@@ -144,15 +76,3 @@ def _requested(part: Mapping[str, Any]) -> set[str]:
     """Return the resources that a container or a pod requests: a limit is a request, too."""
     resources = mapping(part.get("resources"))
     return {*mapping(resources.get("requests")), *mapping(resources.get("limits"))}
-
-
-def _sources(scaler: Manifest) -> Iterator[Fault]:
-    """Yield metrics that do not have exactly the source of their type (pkg/apis/autoscaling/validation)."""
-    for index, metric in enumerate(map(mapping, listing(scaler.spec.get("metrics")))):
-        source = _METRICS.get(str(metric.get("type")))
-        present = [key for key, value in metric.items() if key != "type" and value is not None]
-        if source is not None and present != [source]:
-            message = (
-                f"a metric of the type {metric['type']} needs {source} alone, found {' and '.join(present) or 'none'}"
-            )
-            yield Fault(("spec", "metrics", index), message)

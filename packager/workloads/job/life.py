@@ -2,20 +2,23 @@
 
 A Job is over when `Complete` or `Failed` is true. `SuccessCriteriaMet` and `FailureTarget` come before these, while the
 pods are still taken away, and are no end (Kubernetes, pkg/controller/job/job_controller.go: delayTerminalCondition).
+
+An array (completionMode Indexed) runs its program once for each index, some of them at a time. One count of failed
+pods, backoffLimit, holds for all indexes together: `backoffLimitPerIndex` is younger than 1.28, and older API servers
+refuse a manifest that has it.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
-from packager.kubernetes.objects import created, sentence, shown, status, true_condition
+from packager.kubernetes.objects import annotation, created, sentence, shown, status, true_condition
 from packager.kubernetes.pods import LAST_LINES, failure
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
 from packager.workloads.controllers import (
-    CONTROLLER_SILENCE,
     attempts_begun,
     attempts_message,
     counted,
@@ -23,19 +26,20 @@ from packager.workloads.controllers import (
     disruptions,
     earlier_attempts,
     generated_prefix,
-    ignored_by_controller,
     is_ending,
     is_past_deadline,
     not_retried,
     pod_refusal,
     replaces_pods,
+    suspended,
     unreported_job_end,
 )
-from packager.workloads.job import array
+from packager.workloads.launchers import INDEX_ANNOTATION
+from packager.workloads.structures import is_suspended
 from packager.workloads.workload import Role, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from packager.kubernetes.objects import Object
@@ -61,10 +65,9 @@ class Job(Workload):
         "MaxFailedIndexesExceeded": Phase.FAILED,
         "FailedIndexes": Phase.FAILED,
     }
-
-    def pod_labels(self, name: str, role: str) -> dict[str, str]:  # noqa: ARG002 - all pods are alike
-        """Return the labels that the controller adds, without its uid (pkg/registry/batch/job/strategy.go)."""
-        return {_JOB_NAME: name, f"batch.kubernetes.io/{_JOB_NAME}": name}
+    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {  # pkg/registry/batch/job/strategy.go
+        "": {_JOB_NAME: "{name}", f"batch.kubernetes.io/{_JOB_NAME}": "{name}"}
+    }
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return "main" for a pod of the Job: its name ends in its index, if any, and five of the controller's."""
@@ -77,7 +80,7 @@ class Job(Workload):
         """Return the verdict from the conditions Complete and Failed."""
         job = snapshot.workload
         if true_condition(job, "Complete"):
-            if indexes := array.indexes(job):
+            if indexes := _indexes(job):
                 return Verdict(Phase.SUCCEEDED, f"all {len(indexes)} indexes have succeeded")
             return Verdict(Phase.SUCCEEDED, f"{_POD} has succeeded")
         failed = true_condition(job, "Failed")
@@ -89,50 +92,54 @@ class Job(Workload):
 
     def progress(self, snapshot: Snapshot) -> str | None:
         """Return the progress of an array: the number of finished indexes."""
-        return array.progress(snapshot.workload) if array.indexes(snapshot.workload) else None
+        return _progress(snapshot.workload) if _indexes(snapshot.workload) else None
 
     def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:
         """Return how the last pod has ended, when the Job says nothing of it."""
         job = snapshot.workload
-        if is_ending(job) or _is_suspended(job) or array.indexes(job):
+        if is_ending(job) or is_suspended(job) or _indexes(job):
             return None
         return unreported_job_end(shown(job), _POD, counted(job, snapshot.pods), _attempts(job))
 
     def stops_its_pods(self, snapshot: Snapshot) -> bool:
         """Whether a deadline or a suspension has."""
-        return is_past_deadline(snapshot.workload) or _is_suspended(snapshot.workload)
+        return is_past_deadline(snapshot.workload) or is_suspended(snapshot.workload)
 
     def replaces_pods(self, snapshot: Snapshot) -> bool:
         """Whether a retry is left: of an array, all indexes have them together."""
         job = snapshot.workload
-        return not _is_suspended(job) and replaces_pods(job, counted(job, snapshot.pods), _attempts(job))
+        return not is_suspended(job) and replaces_pods(job, counted(job, snapshot.pods), _attempts(job))
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the obstacles to creating the pod, and the failures of earlier pods."""
         job = snapshot.workload
-        if _is_suspended(job):
-            yield Finding("Suspended", shown(job), "suspended, by a queue or a user")
+        if finding := suspended(job):
+            yield finding
             return
         yield from _disrupted(snapshot)
-        if array.indexes(job):
-            yield from _array_findings(snapshot)
+        if _indexes(job):
+            if not is_ending(job):
+                counts = status(job)
+                left = len(_indexes(job)) - counts.get("succeeded", 0)
+                lacks_pods = counts.get("active", 0) < min(left, job["spec"].get("parallelism", 1))
+                if lacks_pods and (finding := pod_refusal(snapshot, job)):
+                    yield replace(finding, blocks=not status(job).get("active"))
+                yield from self.ignored(snapshot)
+            yield from _array_failures(snapshot)
             return
         pods = counted(job, snapshot.pods)
         if not is_ending(job):
             is_made = status(job).get("active")
             unmade = None if is_made else pod_refusal(snapshot, job)
             yield from [unmade] if unmade else not_retried(snapshot, job, _POD, pods, _attempts(job))
-            yield from ignored_by_controller(snapshot)
-            if unreported_end := self.unreported_end(snapshot):
-                verdict, since = unreported_end
-                if since and snapshot.now - since > timedelta(seconds=CONTROLLER_SILENCE):
-                    yield from verdict.findings
+            yield from self.ignored(snapshot)
+            yield from self.late_end(snapshot)
         yield from earlier_attempts(job, pods, _attempts(job))
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield why earlier pods have failed; their logs are theirs to show."""
         yield from _disrupted(snapshot)
-        if array.indexes(snapshot.workload):
+        if _indexes(snapshot.workload):
             yield from _array_failures(snapshot, self.main(snapshot.pods))
             return
         last, pods = self.main(snapshot.pods), counted(snapshot.workload, snapshot.pods)
@@ -142,21 +149,21 @@ class Job(Workload):
 
     def main(self, pods: Sequence[Object]) -> Object | None:
         """Return the pod of the last attempt; of an array, that of the last failed index that was not tried again."""
-        if by_index := array.newest(pods):
+        if by_index := _newest(pods):
             pods = [pod for pod in by_index.values() if failure(pod)] or list(by_index.values())
         return max(pods, key=created, default=None)
 
     def indexes(self, workload: Object) -> range:
         """Return the indexes of an array."""
-        return array.indexes(workload)
+        return _indexes(workload)
 
     def indexed(self, pods: Sequence[Object]) -> Mapping[int, Object]:
         """Return the pods of an array."""
-        return array.newest(pods)
+        return _newest(pods)
 
     def is_running(self, pods: Sequence[Object]) -> bool:
         """Whether the main container of any of the pods runs, or has just ended."""
-        return any(super(Job, self).is_running([pod]) for pod in array.newest(pods).values() or pods)
+        return any(super(Job, self).is_running([pod]) for pod in _newest(pods).values() or pods)
 
 
 def _attempts(job: Object) -> int:
@@ -166,12 +173,8 @@ def _attempts(job: Object) -> int:
 
 def _disrupted(snapshot: Snapshot) -> Iterator[Finding]:
     if count := disruptions(snapshot):
-        what = "a pod was started again" if array.indexes(snapshot.workload) else f"{_POD} was started again"
+        what = "a pod was started again" if _indexes(snapshot.workload) else f"{_POD} was started again"
         yield disrupted(shown(snapshot.workload), what, count)
-
-
-def _is_suspended(job: Object) -> bool:
-    return bool(job["spec"].get("suspend"))
 
 
 def _reason(snapshot: Snapshot, failed: Object) -> str:
@@ -182,7 +185,7 @@ def _reason(snapshot: Snapshot, failed: Object) -> str:
     retries = _attempts(job) - 1
     sentences = {
         "BackoffLimitExceeded": (
-            array.failed(snapshot.pods, retries) if array.indexes(job) else attempts_message(_POD, 1 + retries)
+            _failed_indexes(snapshot.pods, retries) if _indexes(job) else attempts_message(_POD, 1 + retries)
         ),
         "DeadlineExceeded": f"it took longer than its activeDeadlineSeconds of {spec.get('activeDeadlineSeconds')}",
         "PodFailurePolicy": f"its podFailurePolicy has ended it: {message}",
@@ -194,18 +197,51 @@ def _reason(snapshot: Snapshot, failed: Object) -> str:
     return sentences.get(reason) or message or "the job has failed"
 
 
-def _array_findings(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the obstacles to creating an array's pods, and the failed pods."""
-    job = snapshot.workload
-    if not is_ending(job):
-        if array.lacks_pods(job) and (finding := pod_refusal(snapshot, job)):
-            yield replace(finding, blocks=not status(job).get("active"))
-        yield from ignored_by_controller(snapshot)
-    yield from _array_failures(snapshot)
-
-
 def _array_failures(snapshot: Snapshot, main: Object | None = None) -> Iterator[Finding]:
     """Yield why pods of an array have failed, all but `main`."""
     for pod in sorted(snapshot.pods, key=created):
         if pod is not main and (finding := failure(pod)):
             yield replace(finding, reason=RETRIED, blocks=False, log=finding.log[-LAST_LINES:] if main is None else ())
+
+
+def _indexes(job: Object) -> range:
+    """Return the indexes of an array; none for another Job."""
+    spec = job["spec"]
+    return range(int(spec.get("completions") or 0) if spec.get("completionMode") == "Indexed" else 0)
+
+
+def _newest(pods: Iterable[Object]) -> dict[int, Object]:
+    """Return the newest pod of each index that has any, in order of the indexes."""
+    by_index = {_index(pod): pod for pod in sorted(pods, key=created)}
+    return {index: by_index[index] for index in sorted(by_index) if index >= 0}
+
+
+def _index(pod: Object) -> int:
+    """Return the index of a pod; -1 for one that has none."""
+    index = annotation(pod, INDEX_ANNOTATION) or ""
+    return int(index) if re.fullmatch("[0-9]{1,10}", index) else -1
+
+
+def _progress(job: Object) -> str:
+    """Return the number of finished indexes, and of failed pods."""
+    counts = status(job)
+    failed = counts.get("failed", 0)
+    done = f"{counts.get('succeeded', 0)} of {len(_indexes(job))} done"
+    return f"{done}, {failed} failed" if failed else done
+
+
+def _failed_indexes(pods: Sequence[Object], retries: int) -> str:
+    """Return the failed indexes of an array whose Job has failed."""
+    numbers = [index for index, pod in _newest(pods).items() if failure(pod)]
+    if not numbers:
+        return "one of its indexes has failed"
+    which = f"index {numbers[0]} has" if len(numbers) == 1 else f"indexes {_ranges(numbers)} have"
+    again = f", after {retries} retr{'ies' if retries > 1 else 'y'} of all indexes together" if retries else ""
+    return f"{which} failed{again}"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in order as a person lists them: 0, 3-5."""
+    groups = itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    runs = [[number for _, number in group] for _, group in groups]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

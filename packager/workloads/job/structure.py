@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from packager.base.faults import Fault
 from packager.base.problems import show
 from packager.kubernetes.manifest import INT32, at, integer, text
-from packager.workloads.indexed import BY_KUBERNETES, MAX_PARALLELISM, VARIABLE
-from packager.workloads.launchers import by_torchrun, torchrun_faults
+from packager.workloads.launchers import torchrun_faults
 from packager.workloads.pods import Pods, number_of_pods
 from packager.workloads.structure import Structure
 
@@ -27,7 +26,6 @@ class Job(Structure):
 
     api = "batch/v1"
     suspend = ("spec", "suspend")
-    choices = MappingProxyType({"completionMode": ("Indexed", "NonIndexed")})
     ranges = MappingProxyType(
         {
             "activeDeadlineSeconds": (1, None),
@@ -49,44 +47,26 @@ class Job(Structure):
         completions = integer(manifest.spec.get("completions")) or 0
         return f"{manifest.name}-{completions - 1}" if _is_array(manifest) and completions > 0 else None
 
-    def added_variables(self, manifest: Manifest) -> tuple[str, ...]:
-        """Return the variable with the index, in an array."""
-        return (VARIABLE,) if _is_array(manifest) else ()
-
-    def reserved(self, manifest: Manifest, key: str) -> str | None:
-        """Return torchrun's reason, where it starts the processes; and Kubernetes', in an array."""
-        if key == VARIABLE and _is_array(manifest):
-            return BY_KUBERNETES
+    def setters_of(self, manifest: Manifest) -> tuple[str, ...]:
+        """Return Kubernetes, which sets the index in an array, and torchrun where that starts the processes."""
         starts = (at(container, ("command", 0)) for pods in self.pods(manifest) for _, container in pods.containers())
-        return by_torchrun(key) if any(text(start).rpartition("/")[2] == "torchrun" for start in starts) else None
+        is_torchrun = any(text(start).rpartition("/")[2] == "torchrun" for start in starts)
+        return (*(("index",) if _is_array(manifest) else ()), *(("torchrun",) if is_torchrun else ()))
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
-        """Yield errors in the restart policy and the number of attempts.
+        """Yield numbers out of their range, a restart policy that loses the log, and wrong numbers of processes.
 
-        The API server's default is Always, which it refuses for a Job (pkg/apis/batch/validation). With OnFailure the
-        controller deletes the pod of the last attempt, and its log with it (kubernetes/kubernetes#74848).
+        With OnFailure the controller deletes the pod of the last attempt (kubernetes/kubernetes#74848). The API server
+        refuses Always, its default (pkg/apis/batch/validation).
         """
+        yield from super().faults(manifest)
         policy = at(manifest.data, _RESTARTS)
-        if policy == "OnFailure":
-            hint = "with OnFailure the pod is deleted when its last attempt has failed, and its log with it"
-            yield Fault(_RESTARTS, "expected Never, found 'OnFailure'", hint)
-        elif policy in (None, "Always"):
+        if policy != "Never":
             value = "nothing, which means Always" if policy is None else show(policy)
-            yield Fault(_RESTARTS, f"expected Never, found {value}", "the API server refuses a Job that never ends")
-        yield from _completions(manifest)
+            hint = "otherwise a failed pod is deleted, and its log with it, or the API server refuses the Job"
+            yield Fault(_RESTARTS, f"expected Never, found {value}", hint)
         yield from (fault for pods in self.pods(manifest) for fault in torchrun_faults(pods))
 
 
 def _is_array(manifest: Manifest) -> bool:
     return manifest.spec.get("completionMode") == "Indexed"
-
-
-def _completions(manifest: Manifest) -> Iterator[Fault]:
-    """Yield values of an array that the API server refuses or interprets differently (pkg/apis/batch/validation)."""
-    if not _is_array(manifest):
-        return
-    if manifest.spec.get("completions") is None:
-        message = "the key 'completions' is missing: an Indexed Job has to say how many indexes it has"
-        yield Fault(("spec", "completionMode"), message)
-    if (integer(manifest.spec.get("parallelism")) or 0) > MAX_PARALLELISM:
-        yield Fault(("spec", "parallelism"), f"expected at most {MAX_PARALLELISM:,} in an Indexed Job")

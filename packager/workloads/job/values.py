@@ -10,8 +10,7 @@ from packager.base.yamlio import Location
 from packager.kubernetes import mountpath
 from packager.workloads import amounts
 from packager.workloads.amounts import Amount
-from packager.workloads.indexed import BY_KUBERNETES, VARIABLE
-from packager.workloads.launchers import by_torchrun
+from packager.workloads.launchers import INDEX_VARIABLE
 from packager.workloads.overlay import ClaimName, Deadline, OverlaySpec, TimeToLive
 from packager.workloads.program import TORCHRUN_DEFAULTS, Run
 
@@ -158,11 +157,11 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
     def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
         """Yield the words of `command` and `args`; in an array, the container also has its index."""
         for location, words, _ in super().words():
-            yield location, words, () if self.completions is None else (VARIABLE,)
+            yield location, words, () if self.completions is None else (INDEX_VARIABLE,)
 
     def missing_reason(self, key: str) -> str | None:
         """Return the setting that gives a container an index, or the reason why the name is taken."""
-        return "set `completions`: only an array has an index" if key == VARIABLE else super().missing_reason(key)
+        return "set `completions`: only an array has an index" if key == INDEX_VARIABLE else super().missing_reason(key)
 
     def _claim_faults(self) -> Iterator[Fault]:
         paths: dict[str, int] = {}
@@ -191,11 +190,11 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
             message = f"torchrun starts Python programs (.py), and a variant runs {other!r}"
             yield Fault(("processes",), message, "leave it out to start the script itself")
 
-    def reserved(self, key: str) -> str | None:
-        """Return torchrun's reason, where it starts the processes; and Kubernetes', in an array."""
-        if self.completions is not None and key == VARIABLE:
-            return BY_KUBERNETES
-        return None if self.processes is None else by_torchrun(key)
+    @property
+    def setters(self) -> tuple[str, ...]:
+        """Kubernetes sets the index in an array, and torchrun variables of the processes that it starts."""
+        index = () if self.completions is None else ("index",)
+        return (*index, *(() if self.processes is None else ("torchrun",)))
 
     @property
     def defaults(self) -> Mapping[str, Parameter]:

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import (
     annotation,
-    container_statuses,
     created,
     is_being_deleted,
     labels,
     last_seen,
-    main_container,
+    main_state,
     moment,
     name,
     owners,
@@ -34,8 +33,8 @@ from packager.kubernetes.pods import failure
 from packager.kubernetes.remedy import RUN_AGAIN
 from packager.kubernetes.stopped import DELETED, ended_at, stop_requested_at, stopped
 from packager.kubernetes.verdict import Finding
-from packager.workloads.indexed import ANNOTATION
 from packager.workloads.jobset.structure import OPTIONS
+from packager.workloads.launchers import INDEX_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +93,7 @@ def attempt(pod: Object) -> int:
 def who(pod: Object) -> str:
     """Return the name of a pod for users: node 1."""
     job = _number(labels(pod).get(JOB_INDEX))
-    return f"{labels(pod).get(ROLE, 'pod')} {f'{job}-' if job else ''}{_number(annotation(pod, ANNOTATION))}"
+    return f"{labels(pod).get(ROLE, 'pod')} {f'{job}-' if job else ''}{_number(annotation(pod, INDEX_ANNOTATION))}"
 
 
 def current(pods: Sequence[Object]) -> list[Object]:
@@ -103,13 +102,13 @@ def current(pods: Sequence[Object]) -> list[Object]:
     newest: dict[tuple[bool, str, int, int], Object] = {}
     for pod in sorted((pod for pod in pods if attempt(pod) == last), key=created):
         role, job = labels(pod).get(ROLE, ""), _number(labels(pod).get(JOB_INDEX))
-        newest[annotation(pod, MAIN) != "true", role, job, _number(annotation(pod, ANNOTATION))] = pod
+        newest[annotation(pod, MAIN) != "true", role, job, _number(annotation(pod, INDEX_ANNOTATION))] = pod
     return [newest[place] for place in sorted(newest)]
 
 
 def is_first(pod: Object) -> bool:
     """Whether a pod is the first of its role: its Job and it have the index 0."""
-    return _number(labels(pod).get(JOB_INDEX)) == _number(annotation(pod, ANNOTATION)) == 0
+    return _number(labels(pod).get(JOB_INDEX)) == _number(annotation(pod, INDEX_ANNOTATION)) == 0
 
 
 def computes(pod: Object) -> bool:
@@ -143,7 +142,9 @@ def failures(snapshot: Snapshot) -> list[tuple[Object, Finding]]:
 
     if failed and all(_has_lost_another(finding) for _, finding in failed):
         ended = {uid(pod) for pod, _ in failed}
-        candidates = current([*pods, *_gone(snapshot, pods)])
+        last, living = max(map(attempt, pods), default=0), set(map(uid, pods))
+        gone = [log.pod for log in snapshot.logs if attempt(log.pod) == last and uid(log.pod) not in living]
+        candidates = current([*pods, *gone])  # those that were deleted, but whose logs were kept, too
         failed += [(pod, raised) for pod in candidates if uid(pod) not in ended and (raised := _raised(snapshot, pod))]
         return sorted(failed, key=lambda entry: (uid(entry[0]) in ended, order(entry)))
     return sorted(failed, key=order)
@@ -154,13 +155,8 @@ def _failure(pod: Object) -> Finding | None:
 
     JobSet may delete the pod in between.
     """
-    main = main_container(pod)
-    codes = [
-        (entry["state"].get("terminated") or {}).get("exitCode")
-        for entry in container_statuses(pod)
-        if entry["name"] == main
-    ]
-    if status(pod).get("phase") == "Running" and pod["spec"].get("restartPolicy") == "Never" and any(codes):
+    has_failed = bool((main_state(pod).get("terminated") or {}).get("exitCode"))
+    if status(pod).get("phase") == "Running" and pod["spec"].get("restartPolicy") == "Never" and has_failed:
         return failure({**pod, "status": {**status(pod), "phase": "Failed"}})
     return failure(pod)
 
@@ -185,12 +181,6 @@ def without_torchrun(lines: Sequence[str]) -> tuple[str, ...]:
 def _has_lost_another(finding: Finding) -> bool:
     """Whether a pod that has failed says that it lost a connection: to another one that had failed before."""
     return any(_CONSEQUENCE.search(line) for line in finding.log)
-
-
-def _gone(snapshot: Snapshot, pods: Sequence[Object]) -> list[Object]:
-    """Return the pods of the last attempt that were deleted, but whose logs were kept."""
-    last, living = max(map(attempt, pods), default=0), set(map(uid, pods))
-    return [log.pod for log in snapshot.logs if attempt(log.pod) == last and uid(log.pod) not in living]
 
 
 def _raised(snapshot: Snapshot, pod: Object) -> Finding | None:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
 from packager.kubernetes.kubectl.refusals import refusal
-from packager.kubernetes.manifest import Manifest, at, listing, mapping
+from packager.kubernetes.manifest import at, listing, mapping
 from packager.kubernetes.objects import (
     condition,
-    events_about,
     is_being_deleted,
     is_running,
     labels,
@@ -28,13 +26,12 @@ from packager.kubernetes.objects import (
     true_condition,
 )
 from packager.kubernetes.pods import LAST_LINES
-from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
 from packager.workloads import controllers
 from packager.workloads.controllers import disrupted, is_disrupted
-from packager.workloads.jobset import attempts, elastic
+from packager.workloads.jobset import attempts
 from packager.workloads.jobset.attempts import lost
-from packager.workloads.jobset.structure import JobSet as Structure
+from packager.workloads.jobset.structure import least_nodes, replaces_single_pods
 from packager.workloads.pods import number_of_pods
 from packager.workloads.workload import Operator, Role, Workload
 
@@ -46,12 +43,6 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
 
 
-OPERATOR_SILENCE = 8.0
-"""Seconds in which a living controller has acted on a JobSet; it usually takes less than one."""
-
-_START_JOBSET = Remedy.of(
-    Action.START_CONTROLLER, controller="JobSet", pods="--all-namespaces | grep jobset-controller-manager"
-)
 _MOST_STOPPED = 8
 """The number of other pods whose last lines are shown."""
 
@@ -105,17 +96,16 @@ class JobSet(Workload):
     operator = JOBSET
     has_workers = True
     owned = ("jobs.batch",)
-
-    def made_objects(self, workload: Object) -> tuple[str, ...]:
-        """Return the Jobs, and the Service by which the pods have names."""
-        made = Structure().made_objects(Manifest(workload))
-        return tuple(f"{'services' if kind == 'Service' else 'jobs.batch'}/{name}" for kind, name in made)
-
-    def pod_labels(self, name: str, role: str) -> dict[str, str]:
-        """Return the labels that the controllers add, except uids and hashes (jobset_controller.go)."""
-        job = f"{name}-{role}-0"
-        also = {"batch.kubernetes.io/job-name": job, "job-name": job}
-        return {attempts.JOBSET: name, attempts.ROLE: role, attempts.JOB_INDEX: "0", attempts.ATTEMPT: "0", **also}
+    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {  # jobset_controller.go
+        "": {
+            attempts.JOBSET: "{name}",
+            attempts.ROLE: "{role}",
+            attempts.JOB_INDEX: "0",
+            attempts.ATTEMPT: "0",
+            "batch.kubernetes.io/job-name": "{name}-{role}-0",
+            "job-name": "{name}-{role}-0",
+        }
+    }
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return "worker" for a pod of the set: its name ends in the indices of its Job and its own, and five more."""
@@ -149,7 +139,7 @@ class JobSet(Workload):
             return None
         times = [moment(end["lastTransitionTime"]) for end in ends if end.get("lastTransitionTime")]
         message = f"{_ended_well(jobset)}, but JobSet has not noticed yet"
-        silence = Finding("OperatorSilent", shown(jobset), message, _START_JOBSET, blocks=False)
+        silence = Finding("OperatorSilent", shown(jobset), message, JOBSET.start, blocks=False)
         return Verdict(Phase.SUCCEEDED, _ended_well(jobset), (silence,)), max(times, default=None)
 
     def stops_its_pods(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - whatever is in it
@@ -158,7 +148,7 @@ class JobSet(Workload):
 
     def is_superseded(self, pod: Object, snapshot: Snapshot) -> bool:  # noqa: ARG002 - any pod but those that run
         """Whether the set works without the pod: the first one runs, and with it as many as it needs."""
-        least = elastic.least(snapshot.workload)
+        least = least_nodes(snapshot.workload)
         running = [one for one in attempts.current(snapshot.pods) if status(one).get("phase") == "Running"]
         return least is not None and len(running) >= least and any(map(attempts.is_first, running))
 
@@ -170,21 +160,22 @@ class JobSet(Workload):
         is_permanent = any(not one or _POD_FAILED in listing(one) for one in reasons)
         if is_stopped:
             return False
-        is_remade = _is_replaced(snapshot) or elastic.replaces_pods(jobset)
+        is_remade = _is_replaced(snapshot) or replaces_single_pods(jobset)
         return is_remade or (not is_permanent and _attempt(jobset) < _attempts(jobset))
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield objects that JobSet or a Job must not create, silent controllers, and restarts of the set."""
-        if snapshot.workload["spec"].get("suspend"):
-            yield Finding("Suspended", shown(snapshot.workload), "suspended, by a queue or a user")
+        if finding := controllers.suspended(snapshot.workload):
+            yield finding
             return
         yield from _unmade(snapshot)
-        yield from _unattended(snapshot)
+        yield from self.ignored(snapshot)
+        yield from self.late_end(snapshot)
         yield from _restarted(snapshot)
 
     def restarts_pods(self, workload: Object) -> bool:
         """Whether a failed pod leads to another attempt, of all pods or of its own."""
-        return _attempts(workload) > 1 or elastic.replaces_pods(workload)
+        return _attempts(workload) > 1 or replaces_single_pods(workload)
 
     def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:
         """Return the pods of the last attempt, as soon as one of them has failed, or was taken away."""
@@ -223,7 +214,7 @@ def _targets(jobset: Object) -> list[str]:
 
 
 def _ended_well(jobset: Object) -> str:
-    if elastic.replaces_pods(jobset):
+    if replaces_single_pods(jobset):
         return f"{' and '.join(f'{role} 0' for role in _targets(jobset))} has succeeded"
     return f"all pods of {' and '.join(_targets(jobset))} have succeeded"
 
@@ -333,7 +324,7 @@ def _unmade(snapshot: Snapshot) -> Iterator[Finding]:
                 message = sentence(event)
                 yield refusal(shown(jobset), message) or Finding(str(event["reason"]), shown(jobset), message)
                 return
-    least = elastic.least(jobset)
+    least = least_nodes(jobset)
     running = sum(map(is_running, attempts.current(snapshot.pods)))
     for job in snapshot.children:
         counts, wanted = status(job), int(job["spec"].get("parallelism") or 1)
@@ -341,20 +332,6 @@ def _unmade(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         if finding := controllers.pod_refusal(snapshot, job):
             yield replace(finding, blocks=least is None or running < least)
-
-
-def _unattended(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding if no controller reacts to the set, or to its end."""
-    jobset = snapshot.workload
-    if not status(jobset) and not snapshot.children:
-        if snapshot.age >= OPERATOR_SILENCE and not events_about(snapshot.events, jobset):
-            message = "no controller has reacted: JobSet is not running"
-            yield Finding("OperatorSilent", shown(jobset), message, _START_JOBSET)
-        return
-    if unreported_end := JobSet().unreported_end(snapshot):
-        verdict, since = unreported_end
-        if since and snapshot.now - since > timedelta(seconds=OPERATOR_SILENCE):
-            yield from verdict.findings
 
 
 def _restarted(snapshot: Snapshot) -> Iterator[Finding]:

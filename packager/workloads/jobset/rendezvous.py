@@ -25,11 +25,10 @@ import json
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
-from packager.workloads.indexed import ANNOTATION, BY_KUBERNETES, VARIABLE
-from packager.workloads.launchers import PROCESSES, by_dmlc, by_jax, by_tensorflow, by_torchrun
+from packager.workloads.launchers import INDEX_ANNOTATION, INDEX_VARIABLE, PROCESSES, reserved_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 NAME = "JOBSET_NAME"
 """The variable in the other names: the name of the JobSet in the cluster, with any prefix that was added."""
@@ -38,7 +37,7 @@ NODES = "PET_NNODES"
 """The variable with the number of nodes that torchrun connects."""
 
 _NAME_FIELD = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
-_INDEX_FIELD = f"metadata.annotations['{ANNOTATION}']"
+_INDEX_FIELD = f"metadata.annotations['{INDEX_ANNOTATION}']"
 _ADDRESS_FIELD = "status.podIP"
 
 
@@ -68,8 +67,7 @@ class Rendezvous(Value, frozen=True):
     variables: tuple[PodVariable, ...] = ()  # the variables in the environment of the pods
     plain: tuple[PodVariable, ...] = ()  # the same, of a program that no launcher starts
     meets: str = "followers"  # the pods that have to connect to another one: `all`, or all but the first of each role
-    # returns the reason why no environment may set a variable; None if it may set all others
-    reserved: Callable[[str], str | None] | None = None
+    setters: tuple[str, ...] = ("index",)  # what sets variables that no environment may set; see `reserved_by`
 
     def environment(
         self, role: str, port: int | None, counts: Mapping[str, int], *, is_plain: bool
@@ -88,7 +86,7 @@ class Rendezvous(Value, frozen=True):
 
     def names(self, role: str, *, is_plain: bool) -> Iterator[str]:
         """Yield the names of the variables that `environment` yields, and of those that Kubernetes adds."""
-        yield from (NAME, VARIABLE)
+        yield from (NAME, INDEX_VARIABLE)
         yield from (variable.name for variable in (self.plain if is_plain else ()))
         yield from (variable.name for variable in self.variables if not variable.roles or role in variable.roles)
 
@@ -96,9 +94,7 @@ class Rendezvous(Value, frozen=True):
         """Return why no environment may set the variable `key`; None when it may."""
         if key == NAME:
             return "the overlay sets it, to the JobSet's name"
-        if key == VARIABLE:
-            return BY_KUBERNETES
-        return self.reserved(key) if self.reserved else None
+        return reserved_by(key, *self.setters)
 
 
 def _index(name: str, *roles: str) -> PodVariable:
@@ -146,7 +142,7 @@ RENDEZVOUS: dict[str, Rendezvous] = {
             PodVariable("LOCAL_WORLD_SIZE", "1"),
             _index("NODE_RANK"),
         ),
-        reserved=by_torchrun,
+        setters=("index", "torchrun"),
     ),
     "dmlc": Rendezvous(
         roles=("scheduler", "server", "worker"),
@@ -167,7 +163,7 @@ RENDEZVOUS: dict[str, Rendezvous] = {
             _index("DMLC_WORKER_ID", "worker"),
         ),
         meets="all",
-        reserved=by_dmlc,
+        setters=("index", "dmlc"),
     ),
     "jax": Rendezvous(
         roles=("node",),
@@ -180,13 +176,13 @@ RENDEZVOUS: dict[str, Rendezvous] = {
             PodVariable("JAX_NUM_PROCESSES", "{node}"),
             _index("JAX_PROCESS_ID"),
         ),
-        reserved=by_jax,
+        setters=("index", "jax"),
     ),
     "tensorflow": Rendezvous(
         port=2222,
         variables=(_index("TF_TASK_INDEX"), PodVariable("TF_CONFIG", "{tf_config}")),
         meets="all",
-        reserved=by_tensorflow,
+        setters=("index", "tensorflow"),
     ),
     "xgboost": Rendezvous(
         roles=("worker",),
@@ -200,7 +196,7 @@ RENDEZVOUS: dict[str, Rendezvous] = {
             PodVariable("DMLC_NUM_WORKER", "{worker}"),
             _index("DMLC_TASK_ID"),
         ),
-        reserved=by_dmlc,
+        setters=("index", "dmlc"),
     ),
 }
 

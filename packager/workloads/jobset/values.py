@@ -467,17 +467,13 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         if self.processes_per_node is not None and self.rendezvous != "torch":
             message = f"torchrun starts processes, and the rendezvous is {self.rendezvous}"
             yield Fault(("processes_per_node",), message, "remove it", at_key=True)
-        yield from self._permanent_faults()
-        yield from self._gpu_faults()
+        yield from self._range_faults()
 
-    def _gpu_faults(self) -> Iterator[Fault]:
-        """Yield numbers of GPUs that cannot be torchrun's number of processes."""
-        if self.rendezvous != "torch" or self.processes_per_node not in (None, PER_GPU):
-            return
-        for location, resources in self.containers():
-            yield from amounts.gpu_faults(resources, location, "processes_per_node")
-
-    def _permanent_faults(self) -> Iterator[Fault]:
+    def _range_faults(self) -> Iterator[Fault]:
+        """Yield GPUs that cannot be torchrun's number of processes, and exit codes out of order or without effect."""
+        if self.rendezvous == "torch" and self.processes_per_node in (None, PER_GPU):
+            for location, resources in self.containers():
+                yield from amounts.gpu_faults(resources, location, "processes_per_node")
         for place, codes in self._permanent():
             if not codes:
                 message = f"expected the lower exit code first, found {show(f'{codes.start}-{codes.stop - 1}')}"

@@ -7,14 +7,12 @@ owns. A group is ready when its leader and its workers are (v0.10.0, pkg/control
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.kubectl.refusals import refusal
 from packager.kubernetes.objects import (
-    created,
-    events_about,
     is_being_deleted,
-    is_running,
     labels,
     name,
     sentence,
@@ -22,11 +20,9 @@ from packager.kubernetes.objects import (
     status,
     true_condition,
 )
-from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
-from packager.workloads.leaderworkerset.variables import GROUP, NAME, REVISION, WORKER
 from packager.workloads.pods import number_of_pods
-from packager.workloads.workload import Operator, Role, Workload
+from packager.workloads.workload import Operator, Role, ServingWorkload, is_seen, unready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,14 +31,19 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
 
 
-OPERATOR_SILENCE = 8.0
-"""Seconds in which a living controller has acted on a set; it usually takes less than one."""
-
-_START_LWS = Remedy.of(
-    Action.START_CONTROLLER, controller="LeaderWorkerSet", pods="--all-namespaces | grep lws-controller-manager"
-)
-
 _UNMADE = "FailedCreate"
+
+NAME = "leaderworkerset.sigs.k8s.io/name"
+"""The label with the name of the set, of its StatefulSets and pods."""
+
+GROUP = "leaderworkerset.sigs.k8s.io/group-index"
+"""The label with the index of the group, of its pods and of the StatefulSet of its workers."""
+
+WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
+"""The label with the index of a pod in its group; that of the leader is 0."""
+
+REVISION = "leaderworkerset.sigs.k8s.io/template-revision-hash"
+"""The label with the revision of the templates; that of the leaders' StatefulSet has the newest."""
 
 
 # The manifest is what `kustomize build config/default` makes of the tag v0.10.0, with the image of the release, to the
@@ -67,20 +68,17 @@ LWS = Operator(
 )
 
 
-class LeaderWorkerSet(Workload):
+class LeaderWorkerSet(ServingWorkload):
     """A workload of groups, each of a leader and workers."""
 
     name = "LeaderWorkerSet"
     resource = "leaderworkersets.leaderworkerset.x-k8s.io"
     name_label = NAME
     operator = LWS
-    serves = True
+    unit, ready_count = "groups", "readyReplicas"
     # The StatefulSet of the leaders, the leaders, and the StatefulSets of their workers.
     owned = ("statefulsets.apps", "pods", "statefulsets.apps")
-
-    def pod_labels(self, name: str, role: str) -> dict[str, str]:
-        """Return the labels that the controllers add, except indices of workers, and hashes (pod_webhook.go)."""
-        return {NAME: name, GROUP: "0", **({WORKER: "0"} if role == "leader" else {})}
+    labels_of_pods = MappingProxyType({"": {NAME: "{name}", GROUP: "0"}, "leader": {WORKER: "0"}})  # pod_webhook.go
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return "main" for a leader, whose name ends with its group, and "worker" for a pod with one index more."""
@@ -89,38 +87,25 @@ class LeaderWorkerSet(Workload):
 
     def is_serving(self, snapshot: Snapshot) -> bool:
         """Whether all groups are of the newest templates and ready, and no others are left."""
-        counts, groups = status(snapshot.workload), _groups(snapshot.workload)
+        counts, groups = status(snapshot.workload), number_of_pods(snapshot.workload["spec"].get("replicas"))
         ready, updated = (counts.get(field, 0) for field in ("readyReplicas", "updatedReplicas"))
         is_available = true_condition(snapshot.workload, "Available") is not None
-        return _is_seen(snapshot.workload) and is_available and bool(ready == updated == groups)
+        return is_seen(snapshot.workload) and is_available and bool(ready == updated == groups)
 
     def is_superseded(self, pod: Object, snapshot: Snapshot) -> bool:
         """Whether the pod has earlier templates than the StatefulSet of the leaders."""
         newest = [labels(item).get(REVISION) for item in snapshot.children if name(item) == name(snapshot.workload)]
         return bool(newest) and labels(pod).get(REVISION) != newest[0]
 
-    def is_noticed(self, snapshot: Snapshot) -> bool:
-        """Return whether the status is about the newest spec; without any, `findings` yields a silent controller."""
-        return not status(snapshot.workload) or _is_seen(snapshot.workload)
-
-    def progress(self, snapshot: Snapshot) -> str:
-        """Return the number of groups that serve, and the number that the rollout aims at."""
-        counts, groups = status(snapshot.workload), _groups(snapshot.workload)
-        text = f"{counts.get('readyReplicas', 0)} of {groups} groups serve"
-        updated = counts.get("updatedReplicas", 0) if _is_seen(snapshot.workload) else 0
-        is_rolling = true_condition(snapshot.workload, "UpdateInProgress") is not None
-        return f"{text}, {updated} of {groups} are up to date" if is_rolling else text
+    def is_rolling(self, workload: Object, updated: int) -> bool:  # noqa: ARG002 - its status says so
+        """Whether the set is being updated."""
+        return true_condition(workload, "UpdateInProgress") is not None
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield a silent controller, refused objects, and the failed probes of leaders."""
-        workload = snapshot.workload
-        if not status(workload) and not snapshot.children and not events_about(snapshot.events, workload):
-            if snapshot.age >= OPERATOR_SILENCE:
-                message = "no controller has reacted: LeaderWorkerSet is not running"
-                yield Finding("OperatorSilent", shown(workload), message, _START_LWS)
-            return
+        """Yield a silent operator, refused objects, and the failed probes of pods."""
+        yield from self.ignored(snapshot)
         yield from _unmade(snapshot)
-        yield from _unready(snapshot)
+        yield from unready(snapshot)
 
     def main(self, pods: Sequence[Object]) -> Object | None:
         """Return the leader of the first group; one that is being deleted only when all are."""
@@ -131,15 +116,6 @@ class LeaderWorkerSet(Workload):
         """Return the other pods, in the order of their groups."""
         main = self.main(pods)
         return sorted((pod for pod in pods if pod is not main), key=_place)
-
-
-def _groups(workload: Object) -> int:
-    return number_of_pods(workload["spec"].get("replicas"))
-
-
-def _is_seen(workload: Object) -> bool:
-    """Whether the controller has seen the newest spec, so that the status is about that."""
-    return int(status(workload).get("observedGeneration", 0)) >= int(workload["metadata"].get("generation", 0))
 
 
 def _place(pod: Object) -> tuple[int, int]:
@@ -170,12 +146,3 @@ def _is_of_missing(event: Object, snapshot: Snapshot) -> bool:
     match = re.search(r"worker statefulset for leader pod ([a-z0-9.-]+?):", str(event.get("message")))
     made = {name(item) for item in snapshot.children if item["kind"] == "StatefulSet"}
     return match is not None and match[1] not in made
-
-
-def _unready(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the last failed probe of a running pod."""
-    for pod in sorted(snapshot.pods, key=created):
-        events = snapshot.about(pod, "Unhealthy")
-        is_ready = true_condition(pod, "Ready") is not None
-        if events and is_running(pod) and not is_ready and not is_being_deleted(pod):
-            yield Finding("Unhealthy", shown(pod), f"it is not ready: {sentence(events[-1])}", blocks=False)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from packager.base.faults import Fault
-from packager.base.problems import show
-from packager.kubernetes.manifest import INT32, at, mapping
-from packager.workloads.leaderworkerset.variables import VARIABLES, WORKER, reserved_reason
+from packager.kubernetes.manifest import INT32, at
 from packager.workloads.pods import Pods, number_of_pods
-from packager.workloads.structure import Structure, probes, selector_faults
+from packager.workloads.structure import Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +16,6 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
 
 _GROUP: Location = ("spec", "leaderWorkerTemplate")
-_ROLLING: Location = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
 _SUBDOMAINS: Location = ("spec", "networkConfig", "subdomainPolicy")
 _UNIQUE = "UniquePerReplica"
 
@@ -35,17 +31,11 @@ class LeaderWorkerSet(Structure):
 
     api = "leaderworkerset.x-k8s.io/v1"
     maker = "LeaderWorkerSet"
+    setters = ("leaderworkerset",)
     companion_kinds = (
         ("v1", "Service"),
         ("policy/v1", "PodDisruptionBudget"),
         ("networking.k8s.io/v1", "Ingress"),
-    )
-    choices = MappingProxyType(
-        {
-            "leaderWorkerTemplate.restartPolicy": ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"),
-            "startupPolicy": ("LeaderCreated", "LeaderReady"),
-            "networkConfig.subdomainPolicy": ("Shared", _UNIQUE),
-        }
     )
     ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType(
         {"replicas": (0, 1_000_000), "leaderWorkerTemplate.size": (1, INT32)}
@@ -65,41 +55,6 @@ class LeaderWorkerSet(Structure):
                 main=role != "worker",
                 workload_label="leaderworkerset.sigs.k8s.io/name",
             )
-
-    def faults(self, manifest: Manifest) -> Iterator[Fault]:
-        """Yield errors for LeaderWorkerSet's webhook, and what the API server then refuses of its pods."""
-        groups, size = number_of_pods(manifest.spec.get("replicas")), _size(manifest)
-        if groups * size > INT32:
-            yield Fault(("spec", "replicas"), f"replicas x size is {groups * size}, the limit is {INT32}")
-        least, most = (at(manifest.data, (*_ROLLING, field)) for field in ("maxUnavailable", "maxSurge"))
-        if str(least) in ("0", "0%") and str(most) in ("0", "0%", "None"):
-            hint = "set maxUnavailable to 1: an old group then goes before its new one comes"
-            yield Fault(_ROLLING, "maxUnavailable and maxSurge are both 0, so no group could ever be replaced", hint)
-        for pods in self.pods(manifest):
-            location: Location = (*pods.location, "spec", "restartPolicy")
-            policy = at(manifest.data, location)
-            if policy not in (None, "Always"):
-                hint = "the pods of a LeaderWorkerSet run until they are deleted"
-                yield Fault(location, f"expected Always, found {show(policy)}", hint)
-            for place, container in pods.containers():
-                yield from probes(place, container)
-
-    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
-        """Yield selectors that do not select the leaders, and references to missing objects."""
-        leaders = next(iter(self.pods(manifest)))
-        yield from selector_faults(leaders, companion, {WORKER: "0"})
-        selector: Location = ("spec", "selector")
-        if companion.kind == "Service" and mapping(at(companion.data, selector)).get(WORKER) != "0":
-            message = "selects the workers too, which do not answer requests"
-            yield Fault(selector, message, f"add the label {WORKER} with '0'", needs=((*selector, WORKER),))
-
-    def reserved(self, manifest: Manifest, key: str) -> str | None:  # noqa: ARG002 - every set has the same
-        """Return why `key` must not be set, if LeaderWorkerSet sets it."""
-        return reserved_reason(key)
-
-    def added_variables(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - the same
-        """Return the variables that LeaderWorkerSet adds."""
-        return VARIABLES
 
     def longest_name(self, manifest: Manifest) -> str:
         """Return the name of the last group, with a hash: each pod of its workers has both in one label."""

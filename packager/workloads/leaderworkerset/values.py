@@ -9,7 +9,7 @@ from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.workloads import amounts
 from packager.workloads.amounts import Amount
-from packager.workloads.leaderworkerset.variables import VARIABLES, reserved_reason
+from packager.workloads.launchers import LWS_VARIABLES
 from packager.workloads.program import Program, Run, directory, of_script
 from packager.workloads.serving import Serving
 
@@ -68,6 +68,7 @@ class LeaderWorkerSet(Serving, frozen=True, kw_only=True, tag="LeaderWorkerSet")
     leader: Annotated[Leader, Meta(description="What the first pod of each group has of its own.")] = Leader()
 
     readme = "a LeaderWorkerSet"
+    setters = ("leaderworkerset",)
 
     @property
     def traits(self) -> frozenset[str]:
@@ -121,10 +122,6 @@ class LeaderWorkerSet(Serving, frozen=True, kw_only=True, tag="LeaderWorkerSet")
         if self.leader.resources is not None:
             yield from amounts.quantities(self.leader.resources, run.containers(_pods("leader")), "leader")
 
-    def reserved(self, key: str) -> str | None:
-        """Return the reason why the environment may not set a variable of LeaderWorkerSet."""
-        return reserved_reason(key)
-
     def faults(self) -> Iterator[Fault]:
         """Yield errors among the ports and probes, and a leader with two programs."""
         yield from super().faults()
@@ -151,6 +148,6 @@ class LeaderWorkerSet(Serving, frozen=True, kw_only=True, tag="LeaderWorkerSet")
     def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
         """Yield the words that containers start, with the variables that LeaderWorkerSet adds to all of them."""
         for location, words, _ in super().words():
-            yield location, words, VARIABLES
+            yield location, words, LWS_VARIABLES
         for key in ("command", "args"):
-            yield ("leader", key), getattr(self.leader, key) or (), VARIABLES
+            yield ("leader", key), getattr(self.leader, key) or (), LWS_VARIABLES

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import (
-    container_statuses,
     created,
-    events_about,
     is_being_deleted,
     labels,
-    main_container,
+    main_state,
     moment,
     name,
     shown,
@@ -29,26 +26,17 @@ from packager.kubernetes.pods import killed_process, memory_limit
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads import controllers
+from packager.workloads.structures import is_suspended
 from packager.workloads.structures import pods as pods_of
 from packager.workloads.workload import Operator, Role, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
 
-
-OPERATOR_SILENCE = 8.0
-"""Seconds in which a living operator has said something about a job; it usually takes less than one."""
-
-_MAX_NAMED_WORKERS = 1_000
-"""At most this many pod names are predicted; further ones are not looked up in the cluster."""
-
-_START_OPERATOR = Remedy.of(
-    Action.START_CONTROLLER, controller="mpi-operator", pods="--all-namespaces | grep mpi-operator"
-)
 
 _LAUNCHER = "the launcher"
 
@@ -56,6 +44,13 @@ _JOB = "training.kubeflow.org/job-name"
 _OPERATOR = "training.kubeflow.org/operator-name"
 _ROLE = "training.kubeflow.org/job-role"
 _INDEX = "training.kubeflow.org/replica-index"
+
+
+_IN_WORKERS = re.compile(
+    r"processes were killed for taking more memory than their worker may, in:"
+    r"(?P<workers>(?: [a-z0-9-]{1,63}){1,20})(?:, and (?P<more>\d{1,6}) more)?\s*"
+)
+"""The message of mpi-launcher.sh in the status of its pod; the workers are stopped when the launcher ends."""
 
 
 # The digest is that of deploy/v2beta1/mpi-operator.yaml in the module github.com/kubeflow/mpi-operator@v0.8.0; the
@@ -89,23 +84,12 @@ class MPIJob(Workload):
     }
     operator = MPI_OPERATOR
     has_workers = True
-
-    def children(self, name: str) -> tuple[str, ...]:
-        """Return the launcher's Job."""
-        return (f"jobs.batch/{name}-launcher",)
-
-    def made_objects(self, workload: Object) -> tuple[str, ...]:
-        """Return the launcher's Job, the mounted objects, their Service, and the workers (mpi_job_controller.go)."""
-        name = workload["metadata"]["name"]
-        count = _worker_count(workload)
-        workers = [f"pods/{name}-worker-{index}" for index in range(min(count, _MAX_NAMED_WORKERS))]
-        return (*self.children(name), f"secrets/{name}-ssh", f"configmaps/{name}-config", f"services/{name}", *workers)
-
-    def pod_labels(self, name: str, role: str) -> dict[str, str]:
-        """Return the labels that the controllers add (mpi_job_controller.go; pkg/registry/batch/job)."""
-        job = f"{name}-launcher"
-        role_labels = {_INDEX: "0"} if role == "worker" else {"batch.kubernetes.io/job-name": job, "job-name": job}
-        return {_OPERATOR: "mpi-operator", _JOB: name, _ROLE: role, **role_labels}
+    named_children = ("jobs.batch/{name}-launcher",)
+    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {  # mpi_job_controller.go; pkg/registry/batch/job
+        "": {_OPERATOR: "mpi-operator", _JOB: "{name}", _ROLE: "{role}"},
+        "worker": {_INDEX: "0"},
+        "launcher": {"batch.kubernetes.io/job-name": "{name}-launcher", "job-name": "{name}-launcher"},
+    }
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return the role of the pod of this name; the name of a launcher has five characters of the Job controller."""
@@ -133,11 +117,12 @@ class MPIJob(Workload):
         for child in snapshot.children:
             if end := true_condition(child, "Complete") or true_condition(child, "Failed"):
                 since = end.get("lastTransitionTime")
-                silence = (_silence(snapshot.workload, end),)
+                message = f"{_LAUNCHER} has ended ({end['type']}), but mpi-operator has not updated the job yet"
+                silence = Finding("OperatorSilent", shown(snapshot.workload), message, MPI_OPERATOR.start, blocks=False)
                 if end["type"] == "Complete":
-                    verdict = Verdict(Phase.SUCCEEDED, f"{_LAUNCHER} has succeeded", silence)
+                    verdict = Verdict(Phase.SUCCEEDED, f"{_LAUNCHER} has succeeded", (silence,))
                 else:
-                    verdict = Verdict(Phase.FAILED, _reason(snapshot.workload, end), silence)
+                    verdict = Verdict(Phase.FAILED, _reason(snapshot.workload, end), (silence,))
                 return verdict, moment(since) if since else None
         job = snapshot.workload
         return controllers.unreported_job_end(shown(job), _LAUNCHER, _launchers(snapshot.pods), _attempts(job))
@@ -145,7 +130,7 @@ class MPIJob(Workload):
     def stops_its_pods(self, snapshot: Snapshot) -> bool:
         """Whether a deadline or a suspension has."""
         job = snapshot.workload
-        return any(map(controllers.is_past_deadline, (job, *snapshot.children))) or _is_suspended(job)
+        return any(map(controllers.is_past_deadline, (job, *snapshot.children))) or is_suspended(job)
 
     def replaces_pods(self, snapshot: Snapshot) -> bool:
         """Whether a retry of the launcher is left: one that runs fails with the worker that it has lost.
@@ -155,7 +140,7 @@ class MPIJob(Workload):
         job, launchers = snapshot.workload, _launchers(snapshot.pods)
         running = sum(status(pod).get("phase") == "Running" and not is_being_deleted(pod) for pod in launchers)
         attempts = _attempts(job) - running
-        is_stopped = _is_suspended(job) or is_being_deleted(job)
+        is_stopped = is_suspended(job) or is_being_deleted(job)
         return not is_stopped and any(controllers.replaces_pods(one, launchers, attempts) for one in snapshot.children)
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
@@ -172,21 +157,33 @@ class MPIJob(Workload):
                 final_after=0,
             )
             return
-        if _is_suspended(job):
-            yield Finding("Suspended", shown(job), "suspended, by a queue or a user")
+        if finding := controllers.suspended(job):
+            yield finding
             return
+        launchers, attempts = _launchers(snapshot.pods), _attempts(job)
         unmade = list(_rejected_pods(snapshot))
-        yield from unmade or _not_retried(snapshot)
-        yield from _ignored_by_operator(snapshot)
-        launcher_job = next(iter(snapshot.children), job)
-        yield from controllers.earlier_attempts(launcher_job, _launchers(snapshot.pods), _attempts(job))
+        yield from unmade
+        for child in () if unmade else snapshot.children:
+            yield from controllers.not_retried(snapshot, child, _LAUNCHER, launchers, attempts)
+        unseen = ", or it rejected the job in an event that you are not allowed to see" if snapshot.unseen else ""
+        yield from self.ignored(snapshot, unseen)
+        if any(map(controllers.is_ending, snapshot.children)) and (unreported_end := self.unreported_end(snapshot)):
+            yield from unreported_end[0].findings
+        else:
+            yield from self.late_end(snapshot)
+        yield from controllers.earlier_attempts(next(iter(snapshot.children), job), launchers, attempts)
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the workers in which the kernel killed a process, although the launcher succeeded."""
-        if launcher := self.main(snapshot.pods):
-            limit = memory_limit(self.pod_template(snapshot.workload))
-            job = name(snapshot.workload)
-            yield from killed_in_workers(launcher, limit, lambda pod: self.role(job, pod) == "worker")
+        launcher, job = self.main(snapshot.pods), name(snapshot.workload)
+        ended = main_state(launcher).get("terminated") or {} if launcher else {}
+        match = None if ended.get("exitCode") else _IN_WORKERS.fullmatch(str(ended.get("message")))
+        limit = memory_limit(self.pod_template(snapshot.workload))
+        unnamed_workers = int((match and match["more"]) or 0)
+        for worker in match["workers"].split() if match else ():
+            if self.role(job, worker) == "worker":  # the launcher's program may have written anything
+                yield replace(killed_process(f"pod/{worker}", "it", limit, "the job"), others=unnamed_workers)
+                unnamed_workers = 0
 
     def explain(self, failed: Finding, snapshot: Snapshot) -> Finding:
         """Explain a rank's end by signal 9: the launcher reports the signal, but not that memory was the reason."""
@@ -229,19 +226,12 @@ def _attempts(job: Object) -> int:
     return 1 + (job["spec"].get("runPolicy", {}).get("backoffLimit") or 0)
 
 
-def _worker_count(job: Object) -> int:
-    return sum(pods.count for pods in pods_of(Manifest(job)) if pods.computes)
-
-
-def _is_suspended(job: Object) -> bool:
-    return bool(job["spec"].get("runPolicy", {}).get("suspend"))
-
-
 def _rejected_pods(snapshot: Snapshot) -> Iterator[Finding]:
     """Pods that the API server did not let the operator, or the launcher's Job, make: a quota, Pod Security."""
     job = snapshot.workload
     workers = sum(labels(pod).get(_ROLE) == "worker" for pod in snapshot.pods)
-    if workers < _worker_count(job) and (finding := controllers.pod_refusal(snapshot, job)):
+    wanted = sum(pods.count for pods in pods_of(Manifest(job)) if pods.computes)
+    if workers < wanted and (finding := controllers.pod_refusal(snapshot, job)):
         yield finding
         return
     for child in snapshot.children:
@@ -249,63 +239,3 @@ def _rejected_pods(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         if finding := controllers.pod_refusal(snapshot, child):
             yield finding
-
-
-def _ignored_by_operator(snapshot: Snapshot) -> Iterator[Finding]:
-    job = snapshot.workload
-    if not status(job).get("conditions") and not snapshot.children and not snapshot.pods:
-        if snapshot.age >= OPERATOR_SILENCE and not events_about(snapshot.events, job):
-            why = "mpi-operator is not running"
-            if snapshot.unseen:
-                why += ", or it rejected the job in an event that you are not allowed to see"
-            yield Finding("OperatorSilent", shown(job), f"no controller has reacted: {why}", _START_OPERATOR)
-        return
-    if unreported_end := MPIJob().unreported_end(snapshot):
-        verdict, since = unreported_end
-        is_counted = any(map(controllers.is_ending, snapshot.children))
-        if is_counted or (since and snapshot.now - since > timedelta(seconds=OPERATOR_SILENCE)):
-            yield from verdict.findings
-
-
-def _silence(job: Object, end: Object) -> Finding:
-    message = f"the launcher has ended ({end['type']}), but mpi-operator has not updated the job yet"
-    return Finding("OperatorSilent", shown(job), message, _START_OPERATOR, blocks=False)
-
-
-def _not_retried(snapshot: Snapshot) -> Iterator[Finding]:
-    launchers, attempts = _launchers(snapshot.pods), _attempts(snapshot.workload)
-    for child in snapshot.children:
-        yield from controllers.not_retried(snapshot, child, _LAUNCHER, launchers, attempts)
-
-
-_IN_WORKERS = re.compile(
-    r"processes were killed for taking more memory than their worker may, in:"
-    r"(?P<workers>(?: [a-z0-9-]{1,63}){1,20})(?:, and (?P<more>\d{1,6}) more)?\s*"
-)
-"""The message of mpi-launcher.sh in the status of its pod; the workers are stopped when the launcher ends."""
-
-
-def killed_in_workers(launcher: Object, limit: str | None, is_worker: Callable[[str], bool]) -> Iterator[Finding]:
-    """Yield the workers in which a process was killed for its memory use although the job ended well.
-
-    Args:
-        launcher: The launcher's pod.
-        limit: The memory that each worker may take.
-        is_worker: Whether the job has a worker of this name: the launcher's program may have written anything.
-    """
-    match = _IN_WORKERS.fullmatch(_termination_message(launcher))
-    if match is None:
-        return
-    unnamed_workers = int(match["more"] or 0)
-    for worker in filter(is_worker, match["workers"].split()):
-        yield replace(killed_process(f"pod/{worker}", "it", limit, "the job"), others=unnamed_workers)
-        unnamed_workers = 0
-
-
-def _termination_message(pod: Object) -> str:
-    """Return the message that the pod's main container left in its status when it succeeded."""
-    for container in container_statuses(pod):
-        terminated = container["state"].get("terminated") or {}
-        if container["name"] == main_container(pod) and terminated and not terminated.get("exitCode"):
-            return str(terminated.get("message") or "")
-    return ""

@@ -2,61 +2,60 @@
 
 from __future__ import annotations
 
-import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from packager.kubernetes.manifest import INT32, at, integer, mapping
-from packager.workloads import podgroups
-from packager.workloads.mpijob import checks
-from packager.workloads.mpijob.checks import REPLICAS, SLOTS, by_mpi
+from packager.base.faults import Fault
+from packager.base.problems import show
+from packager.kubernetes.manifest import INT32, at, integer, listing, mapping
 from packager.workloads.pods import Pods
-from packager.workloads.structure import Structure
+from packager.workloads.structure import POD_GROUPS, Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from packager.base.faults import Fault
+    from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
+
+
+_REPLICAS: Location = ("spec", "mpiReplicaSpecs")
+
+# quickstart/common/<framework>/k8s/mlops/base/mpi-launcher.sh IMPLEMENTATION PROCESSES|all COMMAND
+_LAUNCHER = "mpi-launcher.sh"
+
+_MOST_WORKERS = 1_000
+"""At most this many pod names are predicted; further ones are not looked up in the cluster."""
 
 
 class MPIJob(Structure):
     """A launcher and its workers."""
 
     api = "kubeflow.org/v2beta1"
-    defaults = MappingProxyType({"spec.launcherCreationPolicy": "AtStartup", "spec.runLauncherAsWorker": False})
-    choices = MappingProxyType(
-        {
-            "launcherCreationPolicy": ("AtStartup", "WaitForWorkersReady"),
-            "mpiImplementation": ("OpenMPI", "Intel", "MPICH"),
-            "runPolicy.cleanPodPolicy": ("None", "Running", "All"),
-            "mpiReplicaSpecs.Launcher.restartPolicy": ("Never", "OnFailure"),
-            "mpiReplicaSpecs.Worker.restartPolicy": ("Never", "OnFailure"),
-        }
-    )
     ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType(
         {
             "runPolicy.activeDeadlineSeconds": (1, None),
             "runPolicy.backoffLimit": (0, INT32),
             "runPolicy.ttlSecondsAfterFinished": (0, INT32),
             "slotsPerWorker": (1, INT32),
+            "mpiReplicaSpecs.Worker.replicas": (1, None),
         }
     )
-    companion_kinds = podgroups.KINDS
+    companion_kinds = POD_GROUPS
     suspend = ("spec", "runPolicy", "suspend")
     maker = "mpi-operator"
+    setters = ("mpi",)
 
     def pods(self, manifest: Manifest) -> Iterator[Pods]:
         """Yield the launcher and the workers.
 
         Labels and defaults are the operator's (mpi-operator, pkg/apis/kubeflow/v2beta1: constants.go, default.go).
         """
-        for role, entry in mapping(at(manifest.data, REPLICAS)).items():
+        for role, entry in mapping(at(manifest.data, _REPLICAS)).items():
             is_launcher = role == "Launcher"
             count = integer(mapping(entry).get("replicas"))
             yield Pods(
                 manifest,
-                (*REPLICAS, role, "template"),
+                (*_REPLICAS, role, "template"),
                 role,
                 int(is_launcher) if count is None else max(count, 0),
                 computes=not is_launcher,
@@ -65,29 +64,37 @@ class MPIJob(Structure):
                 labels=(("training.kubeflow.org/job-role", role.lower()),),
                 workload_label=None if is_launcher else "training.kubeflow.org/job-name",
                 port=None if is_launcher else 2222,
-                processes=None if is_launcher else SLOTS,
+                processes=None if is_launcher else ("spec", "slotsPerWorker"),
             )
 
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
-        """Yield values that mpi-operator would refuse or misinterpret."""
-        yield from checks.faults(manifest, tuple(self.pods(manifest)))
-
-    def reserved(self, manifest: Manifest, key: str) -> str | None:  # noqa: ARG002 - every MPIJob has the same
-        """Return MPI's reason."""
-        return by_mpi(key)
+        """Yield wrong numbers of workers and slots, and numbers of ranks for which there are not enough of these."""
+        yield from super().faults(manifest)
+        workers = integer(at(manifest.data, (*_REPLICAS, "Worker", "replicas"))) or 0
+        slots = integer(manifest.spec.get("slotsPerWorker")) or 1
+        for location, container in (entry for pods in self.pods(manifest) if pods.main for entry in pods.containers()):
+            words = [str(word) for word in listing(container.get("command"))]
+            for index, number in enumerate(words[2:], start=2):
+                if words[index - 2].rpartition("/")[2] != _LAUNCHER or number == "all":
+                    continue
+                place = (*location, "command", index)
+                if not number.lstrip("-").isdecimal():
+                    yield Fault(place, f"expected a number of processes or 'all', found {show(number)}")
+                elif int(number) < 1:
+                    yield Fault(place, f"expected at least 1 process, found {number}")
+                elif workers and int(number) > workers * slots:
+                    message = f"{number} processes, and {workers} workers x {slots} slots hold {workers * slots}"
+                    yield Fault(place, message)
 
     def longest_name(self, manifest: Manifest) -> str:
         """Return the last worker's name."""
-        workers = integer(at(manifest.data, (*REPLICAS, "Worker", "replicas"))) or 1
+        workers = integer(at(manifest.data, (*_REPLICAS, "Worker", "replicas"))) or 1
         return f"{manifest.name}-worker-{max(workers - 1, 0)}"
 
     def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:
-        """Return the objects that mpi-operator makes for a job beside its pods (mpi_job_controller.go)."""
+        """Return the objects that mpi-operator makes for a job, and its workers (mpi_job_controller.go)."""
         name = manifest.name
+        count = sum(pods.count for pods in self.pods(manifest) if pods.computes)
+        workers = [("Pod", f"{name}-worker-{index}") for index in range(min(count, _MOST_WORKERS))]
         objects = ("Secret", f"{name}-ssh"), ("ConfigMap", f"{name}-config"), ("Service", name)
-        return (*objects, ("Job", f"{name}-launcher"))
-
-    def makes_object(self, manifest: Manifest, kind: str, name: str) -> bool:
-        """Whether mpi-operator makes it: the workers are numbered, and the launcher's pods are its Job's."""
-        is_worker = kind == "Pod" and re.fullmatch(rf"{re.escape(manifest.name)}-worker-\d+", name) is not None
-        return is_worker or super().makes_object(manifest, kind, name)
+        return (*objects, ("Job", f"{name}-launcher"), *workers)

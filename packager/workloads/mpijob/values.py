@@ -9,7 +9,6 @@ from packager.base.values import Meta
 from packager.base.yamlio import Location
 from packager.workloads import amounts
 from packager.workloads.amounts import PER_GPU, Amount
-from packager.workloads.mpijob.checks import SLOTS, by_mpi
 from packager.workloads.overlay import Deadline, OverlaySpec, TimeToLive
 from packager.workloads.program import Run
 
@@ -52,6 +51,7 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
     ] = Resources(requests={"cpu": "100m", "memory": "64Mi"})
 
     readme = "an MPIJob"
+    setters = ("mpi",)
     unproven = "that the program uses MPI is not checked: without it, each rank works alone"
 
     @property
@@ -74,7 +74,7 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
         workers = ("spec.mpiReplicaSpecs.Worker.replicas",)
         yield Amount("WORKERS", str(self.workers), "The number of worker pods.", workers)
         description = "The slots of each worker: the places of ranks; per-gpu: one for each GPU, or 1 without GPUs."
-        slots = (".".join(SLOTS),)
+        slots = ("spec.slotsPerWorker",)
         number = str(self.slots_per_worker)
         yield Amount("SLOTS_PER_WORKER", number, description, slots, may_be_per_gpu=True)
         launcher = "spec.mpiReplicaSpecs.Launcher.template.spec.containers.[name=^launcher$]"
@@ -98,10 +98,6 @@ class MPIJob(OverlaySpec, frozen=True, tag="MPIJob"):
         if not run.scripts and not self.command:
             message = "mpirun needs a script or a command to start, found neither"
             yield Fault(("command",), message, "set `script` in the variant, or `command` here")
-
-    def reserved(self, key: str) -> str | None:
-        """Return MPI's reason."""
-        return by_mpi(key)
 
     def faults(self) -> Iterator[Fault]:
         """Yield faults of the numbers of ranks, slots and workers."""

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import re
 
-from packager.diagnosis.curves import terminal
+from packager.diagnosis.curves import figure
 from packager.diagnosis.curves.points import Curve, added
 
 
 def drawn(curves: list[Curve], columns: int, rows: int) -> list[str]:
     """Return a drawing with an asterisk for each braille character."""
-    return [re.sub("[\u2801-\u28ff]", "*", line) for line in terminal.drawn(curves, columns, rows)]
+    return [re.sub("[\u2801-\u28ff]", "*", line) for line in figure.drawn(curves, columns, rows)]
 
 
 def curves(*values: str, pod: str = "p") -> list[Curve]:
@@ -27,7 +27,7 @@ def test_a_falling_line_goes_from_the_upper_left_to_the_lower_right() -> None:
 
 
 def test_a_character_has_eight_dots() -> None:
-    assert terminal.drawn(curves("0", "1"), 12, 2) == ["1 │    ⢀⡠⠤⠒⠉", "0 │⣀⠤⠒⠊⠁", "   0       1"]
+    assert figure.drawn(curves("0", "1"), 12, 2) == ["1 │    ⢀⡠⠤⠒⠉", "0 │⣀⠤⠒⠊⠁", "   0       1"]
 
 
 def test_extreme_values_fit_into_the_drawing() -> None:

@@ -6,16 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.base.values import replace
-from packager.service.access import permissions
 from packager.service.access.oidc import Issuer
-from packager.service.access.tokens import EVERY, Caller, Person, create
+from packager.service.access.tokens import create
 from packager.service.config import OidcConfig, ProjectConfig
-from packager.service.failures import Failure
 from tests.service import bodies
 from tests.service.api.conftest import Service
 from tests.service.issuer import FakeIssuer, running
-from tests.service.stored import JOB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,30 +113,3 @@ def test_limit_for_each_creator_counts_people_and_not_names(service: Named) -> N
     assert sorted((use["creator"], use["owner"], use["queued"]) for use in creators) == sorted(
         [("root", "token:root", 1), *(("root", f"{service.fake.url} s-{number}", 0) for number in (1, 2))]
     )
-
-
-def test_same_subject_at_two_issuers_means_two_people() -> None:
-    callers = [
-        Issuer(OidcConfig(issuer=url, audience="mlpack", roles=ROLES)).caller_of(Person("s-1", "root", ("ml-users",)))
-        for url in ("https://one.example", "https://two.example")
-    ]
-    job = replace(JOB, owner=callers[0].key, creator="root")
-    assert permissions.own_job(callers[0], "r", lambda _: job, "act") == job
-    with pytest.raises(Failure, match="the job belongs to root"):
-        permissions.own_job(callers[1], "r", lambda _: job, "act")
-
-
-@pytest.mark.parametrize(
-    ("key", "is_trusted", "creator", "owner"),
-    [
-        ("token:ada", False, "ada", "token:ada"),
-        ("token:ada", False, "eve", "token:eve"),
-        ("https://one.example s-1", False, "eve", "https://one.example s-1"),
-        ("anonymous", True, "eve", "token:eve"),
-    ],
-)
-def test_owner_of_a_job_depends_on_the_caller_key_and_the_named_creator(
-    key: str, *, is_trusted: bool, creator: str, owner: str
-) -> None:
-    caller = Caller("ada", key, {EVERY: "developer"}, is_trusted=is_trusted)
-    assert permissions.owner_of_job(caller, creator) == owner

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from packager.service.jobs.follower import Follower
 from tests.service import bodies
 from tests.service.api.conftest import Service
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 HOOK = {"endpoint": "https://hooks.example.com/cb", "type": "event", "headers": {"x-api-key": "123qweasd"}}
 
@@ -72,34 +72,3 @@ def test_callback_reports_the_deletion_of_a_job(digits: Service) -> None:
     digits.until(lambda: digits.endpoints.got, "the callback")
     assert digits.endpoints.got[0][2]["status"] == "deleted"
     assert digits.until(lambda: digits.get(f"/v1/jobs/{release}/callbacks").status_code == 404, "no record")
-
-
-@pytest.mark.parametrize(
-    ("hook", "pointer", "detail"),
-    [
-        (
-            {"endpoint": "https://127.0.0.1:6443/api"},
-            "/endpoints/1/endpoint",
-            "callbacks are not sent to '127.0.0.1'",
-        ),
-        (
-            {"events": ["runing"]},
-            "/endpoints/1/events/0",
-            "expected one of pending, running, succeeded, failed, deleted, each once, found 'runing'",
-        ),
-    ],
-)
-def test_job_creation_refuses_invalid_callback_endpoints_headers_and_events(
-    hook: dict[str, Any], pointer: str, detail: str, digits: Service
-) -> None:
-    answer = digits.post("/v1/jobs", {**filled({**HOOK, **hook}), "creator": "admin"})
-    assert answer.status_code == 422
-    assert [(error["pointer"], error["detail"]) for error in answer.json()["errors"]] == [(pointer, detail)]
-    assert digits.get("/v1/jobs").json()["items"] == []
-
-
-def test_definition_schema_offers_callback_events_for_event_endpoints_only(digits: Service) -> None:
-    schema = digits.get("/v1/definitions/digits/schema").json()
-    event = schema["properties"]["endpoints"]["items"]["oneOf"][1]["properties"]
-    assert event["events"]["items"]["enum"] == ["pending", "running", "succeeded", "failed", "deleted"]
-    assert "events" not in schema["properties"]["endpoints"]["items"]["oneOf"][0]["properties"]

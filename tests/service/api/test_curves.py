@@ -7,11 +7,10 @@ import pytest
 
 from packager.base.errors import UnreachableError
 from packager.service.jobs import logs
-from tests.service.api.conftest import COUNTDOWN, Service
 from tests.service.conftest import BOTH
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.service.api.conftest import Service
 
 
 def lines(start: int, end: int) -> list[str]:
@@ -53,16 +52,3 @@ def test_job_curve_grows_and_outlives_the_pods(service: Service) -> None:
     service.cluster.error = UnreachableError("the cluster does not answer")
     assert curve(service, release) == list(range(7))
     service.cluster.error = None
-
-
-def test_curves_are_recorded_without_requests_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "ROUND", 0.05)
-    service = Service(tmp_path / "server.db")
-    with service.client:
-        assert service.post("/v1/definitions", COUNTDOWN).status_code == 201
-        release = service.created()
-        service.cluster.logs[f"{release}-x2x9p"] = lines(0, 3)
-        service.cluster.pod(release, "Running")
-        measured = service.server.store.measured
-        service.until(lambda: '"last":[2,' in (measured.of_job(release) or ""), "the curve to be stored")
-    assert [line for line in service.log if "Error" in line] == []

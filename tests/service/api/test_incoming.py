@@ -84,12 +84,6 @@ def test_every_list_answers_hostile_queries(service: Service) -> None:
     assert [line for line in service.log if "Traceback" in line] == []
 
 
-@pytest.mark.parametrize("header", ["a" * 10_000, "mlpack=%ff"])
-def test_hostile_cookies_are_refused(shared: Service, header: str) -> None:
-    answer = shared.get("/v1/jobs", None, headers={"Cookie": header.encode()})
-    assert answer.status_code in (400, 401)
-
-
 def test_requests_without_a_token_are_refused_before_their_body_is_read(shared: Service) -> None:
     for method, path in operations(shared):
         if method in ("POST", "PUT", "PATCH"):
@@ -102,11 +96,6 @@ def test_problem_names_the_position_of_a_json_error_or_the_repeated_key(shared: 
     assert answer.json()["detail"] == "line 2, column 3: Expecting value"
     answer = shared.call("POST", "/v1/jobs", content=BODIES["a repeated key"], headers=JSON)
     assert (answer.status_code, answer.json()["detail"]) == (422, 'the key "name" comes twice in an object')
-
-
-def test_bodies_with_too_many_values_are_refused(shared: Service) -> None:
-    answer = shared.call("POST", "/v1/definitions", content=BODIES["many keys"], headers=JSON)
-    assert (answer.status_code, answer.json()["detail"]) == (413, "expected at most 10,000 values, found more")
 
 
 def test_values_of_a_job_are_measured_before_they_are_parsed(shared: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,12 +116,6 @@ def test_complaints_are_capped_and_counted(shared: Service) -> None:
     assert len(problem["errors"]) == 51
     assert problem["errors"][-1] == {"pointer": "", "detail": "4,951 more problems are not listed"}
     assert len(answer.content) < 32_000
-
-
-def test_problems_shorten_long_keys_and_values(shared: Service) -> None:
-    answer = shared.post("/v1/jobs", {**FILLED, "k" * 40_000: 1, "creator": "x" * 20_000})
-    assert answer.status_code == 422
-    assert len(answer.content) < 5_000
 
 
 def test_openapi_document_is_made_once_and_has_an_entity_tag(shared: Service, monkeypatch: pytest.MonkeyPatch) -> None:

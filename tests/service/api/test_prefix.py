@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.service.config import ServerConfig
 from tests.service.api.conftest import COUNTDOWN, FILLED
 from tests.service.page.conftest import Site
 
@@ -114,15 +113,3 @@ def test_api_locations_and_links_are_below_the_prefix(proxied: Proxied) -> None:
     document = proxied.get(f"{proxied.root}/openapi.json").json()
     assert document["servers"] == [{"url": ROOT}]
     assert proxied.client.get("/healthz").status_code == 200  # a probe does not use the proxy
-
-
-def test_paths_with_a_similar_prefix_are_not_found(proxied: Proxied) -> None:
-    for path in ("/mlpackage/v1/jobs", "/mlpack/mlpack/v1/jobs", "/MLPACK/v1/jobs"):
-        assert proxied.get(path).status_code == 404
-
-
-def test_prefix_is_the_path_of_the_configured_url() -> None:
-    assert [ServerConfig(url=url).root for url in (None, URL, f"{URL}/", f"{URL}/a/b/", f"{URL}:8443/a")] == [
-        *("", "", ""),
-        *("/a/b", "/a"),
-    ]

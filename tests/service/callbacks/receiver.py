@@ -25,7 +25,6 @@ class Receiver:
         chunks: Returns the chunks of the response to the next connection; None stands for silence.
         requests: The received requests.
         names: The server name (SNI) of each TLS connection.
-        sent: The number of bytes that were sent.
         port: The port of the server.
     """
 
@@ -33,7 +32,6 @@ class Receiver:
         self.chunks: Callable[[], Iterable[bytes | None]] = lambda: [OK]
         self.requests: list[bytes] = []
         self.names: list[str | None] = []
-        self.sent = 0
         self.port = 0
         self._connections: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
         self._is_closed = False
@@ -56,7 +54,6 @@ class Receiver:
                 await reader.read()
                 return
             writer.write(chunk)
-            self.sent += len(chunk)
             await writer.drain()
 
     async def close(self) -> None:

@@ -14,12 +14,6 @@ def told(**item: Any) -> list[tuple[str, str]]:
     return [(complaint.pointer, complaint.detail) for complaint in complaints(filled, LISTED)]
 
 
-def test_complaints_accept_endpoints_with_headers() -> None:
-    assert told(endpoint="https://h.example/x", headers={"x-api-key": "123qweasd", "Authorization": "Bearer a b"}) == []
-    assert told(endpoint=None) == told() == []
-    assert complaints({}, LISTED) == complaints({"endpoints": "x"}, LISTED) == []
-
-
 def test_complaints_name_faulty_addresses() -> None:
     place = "/endpoints/1/endpoint"
     assert told(endpoint="http://h.example/x") == []

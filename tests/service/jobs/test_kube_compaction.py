@@ -14,7 +14,7 @@ import pytest
 
 from packager.base.errors import UnreachableError
 from packager.service.jobs import kube
-from packager.service.jobs.kube import Cluster, ExpiredError, RefusedError
+from packager.service.jobs.kube import Cluster, ExpiredError
 from packager.service.jobs.mirror import Mirror
 from packager.service.prometheus import Figures
 from tests.service.apiserver import KUBECONFIG
@@ -143,13 +143,6 @@ def test_list_begins_again_without_pages_when_its_next_page_has_expired(server: 
     ]
 
 
-def test_list_that_is_forbidden_is_not_repeated(server: Server) -> None:
-    server.answers = [(403, {**GONE, "message": "forbidden", "reason": "Forbidden", "code": 403})]
-    with pytest.raises(RefusedError, match="forbidden"):
-        listed()
-    assert len(server.queries) == 1
-
-
 @pytest.mark.parametrize("answer", [(410, TOO_OLD), stream(("ERROR", TOO_OLD))])
 def test_watch_of_a_compacted_version_has_expired(server: Server, answer: Any) -> None:
     """etcd's error comes as the status of the answer, or as an event after the beginning of the answer."""
@@ -170,11 +163,6 @@ def test_watch_returns_changes_and_bookmarks_until_its_end(server: Server) -> No
         "timeoutSeconds": "300",
         "watch": "true",
     }
-
-
-def test_watch_accepts_line_separators_in_texts_of_programs(server: Server) -> None:
-    server.answers = [stream(("MODIFIED", job("a", 2, message="\u0085\u2028\u2029")), ("DELETED", job("a", 3)))]
-    assert watched() == [("MODIFIED", "2"), ("DELETED", "3")]
 
 
 @pytest.mark.parametrize("line", [b"<html>", b'{"type": "ADDED"}'])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -176,20 +177,6 @@ def test_keeper_finishes_a_job_when_a_log_cannot_be_read(bench: Bench) -> None:
     assert bench.log[1:] == ["demo-1: its logs cannot be kept: UnreachableError: the cluster does not answer"]
 
 
-def test_keeper_stops_waiting_for_a_silent_kubelet(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_SECONDS", 0.05)
-    item = bench.pod("p-1", ["a\n"])
-    item["status"]["phase"] = "Running"
-
-    async def silent(*_: Any, **__: Any) -> Any:
-        await asyncio.Event().wait()
-        yield b""
-
-    bench.cluster.log = silent  # type: ignore[method-assign]
-    bench.end()
-    assert (bench.shelf.kept, bench.log) == ({}, ["demo-1: its logs could not be read in 0.05 s"])
-
-
 def test_keeper_keeps_the_other_logs_of_a_job_with_a_silent_kubelet(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,18 +207,6 @@ def test_kept_lines_returns_lines_like_the_log_of_a_pod() -> None:
     since = datetime(2026, 11, 22, 10, 0, 2, tzinfo=UTC)
     assert kept_lines(content, tail=None, since=since) == every[1:]
     assert kept_lines(b"", tail=None, since=None) == []
-
-
-def test_kept_lines_since_a_time_are_found_in_the_zone_of_a_node() -> None:
-    content = zlib.compress(b"2026-11-22T12:00:01+02:00 a\n2026-11-22T12:00:03+02:00 b\n2026-11-22T05:00:04-05:00 c\n")
-    since = datetime(2026, 11, 22, 10, 0, 2, tzinfo=UTC)
-    assert kept_lines(content, tail=None, since=since) == ["b\n", "c\n"]
-
-
-def test_kept_lines_accepts_a_cut_line_that_looks_like_a_time() -> None:
-    content = zlib.compress(b"9999-99-99T99:99:99Z a\n2026-11-22T10:00:02Z b\n")
-    since = datetime(2026, 11, 22, 10, 0, 2, tzinfo=UTC)
-    assert kept_lines(content, tail=None, since=since) == ["b\n"]
 
 
 # curves
@@ -294,42 +269,6 @@ def test_recorder_continues_at_times_in_the_zone_of_a_node() -> None:
     ]
 
 
-def test_recorder_reads_pods_of_running_jobs_from_the_control_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "ROUND", 0.01)
-    memory: Any = Memory()
-    memory.unfinished = lambda: [
-        StoredStatus(release=release, namespace="n", status=status)
-        for release, status in (("r", "running"), ("q", "queued"))
-    ]
-    cluster: Any = Told(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n'])  # it cannot list pods
-    asked: list[str] = []
-    is_kept = asyncio.Event()
-    keep = memory.keep
-
-    def pods(job: StoredStatus) -> list[Any]:
-        asked.append(job.release)
-        return [{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}]
-
-    async def run() -> None:
-        task = asyncio.create_task(LogReader(cluster, memory, "default", Work(), lambda _line: None, pods).run())
-        loop = asyncio.get_running_loop()
-        memory.keep = lambda *entry: (keep(*entry), loop.call_soon_threadsafe(is_kept.set))
-        await is_kept.wait()
-        task.cancel()
-
-    asyncio.run(asyncio.wait_for(run(), 30))
-    assert set(asked) == {"r"}
-
-
-def test_recorder_reads_no_time_within_a_line() -> None:
-    """A long line comes in pieces, and the program decides how the later ones begin."""
-    memory = Memory()
-    text = ["2026-11-22T10:00:00Z " + "x" * 65_536, "9999-99-99T99:99:99Z {}", "\n"]
-    assert recorded(Told(text), memory) == []
-    text.append('2026-11-22T10:00:01Z {"step": 1, "loss": 1}\n')
-    assert recorded(Told(text), memory) == [(1, 1.0)]
-
-
 def test_recorder_continues_after_an_error_of_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "ROUND", 0.01)
     monkeypatch.setattr(logs, "_AT_ONCE", 1)
@@ -381,15 +320,20 @@ def test_recorder_reads_a_long_log_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(recorded(Told(text[8:]), memory)) > 15
 
 
-def test_recorder_keeps_points_of_a_log_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Hanging(Told):
-        async def log(self, pod: str, namespace: str, options: LogOptions) -> AsyncIterator[bytes]:
-            async for chunk in super().log(pod, namespace, options):
-                yield chunk
-            await asyncio.Event().wait()
+def test_lines_are_cut_in_threads_and_not_on_the_event_loop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[str, str] = {}
+    for holder, name in ((logs.CurveReader, "add"), (logs, "_end_of"), (zlib, "compress")):
+        cut = getattr(holder, name)
 
-    monkeypatch.setattr(logs, "_LOG_SECONDS", 0.05)
-    assert recorded(Hanging(['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n']), Memory()) == [(1, 1.0)]
+        def noted(*values: Any, name: str = name, cut: Any = cut) -> Any:
+            threads[name] = threading.current_thread().name.partition("_")[0]
+            return cut(*values)
+
+        monkeypatch.setattr(holder, name, noted)
+    item = bench.pod("p-1", ['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n'])
+    item["spec"] = {"containers": [{"name": "main"}]}
+    bench.end()
+    assert threads == {"add": "work", "_end_of": "work", "compress": "work"}
 
 
 def test_recorder_ignores_malformed_lines() -> None:

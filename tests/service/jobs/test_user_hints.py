@@ -82,12 +82,6 @@ def test_hints_name_the_source_of_the_objects(action: Action, hint: str) -> None
     assert hint_for_user(Remedy(action), {}, OF_TEMPLATE) == hint
 
 
-def test_hints_on_requests_name_the_values_that_users_fill_in() -> None:
-    resources = definition("resources:\n  cpu: (Optional) how much")
-    for action in (Action.REQUEST_MORE, Action.REQUEST_LESS, Action.WAIT_FOR_ROOM):
-        assert hint_for_user(Remedy(action), {}, resources).endswith("in the value resources")
-
-
 def test_hints_for_users_need_neither_kubectl_nor_files_of_a_package() -> None:
     for action in Action:
         hint = hint_for_user(Remedy.of(action, **VALUES), {}, OF_TEMPLATE)

@@ -109,17 +109,6 @@ def test_errors_are_shown_at_their_fields_and_inputs_are_kept(digits: Site) -> N
     assert digits.get("/v1/jobs").json()["items"] == []
 
 
-def test_errors_of_a_list_item_are_shown_at_the_list(digits: Site) -> None:
-    answer = digits.send("/new/digits", {**FORM, "/endpoints": "- {endpoint: 5, type: event, header: x}"})
-    assert answer.status_code == 422
-    assert "1.header: unknown key 'header'; did you mean 'headers'?" in text_of(answer)
-    assert "needs an item of type 'dataset'" in text_of(answer)
-    tag = next(tag for tag in re.findall(r"<textarea [^>]*>", answer.text) if 'name="/endpoints"' in tag)
-    assert "aria-invalid" in tag
-    broken = digits.send("/new/digits", {**FORM, "/endpoints": "- a: ["})
-    assert "not valid YAML" in text_of(broken)
-
-
 def test_preview_shows_manifests_and_creates_nothing(digits: Site) -> None:
     digits.cluster.storage_classes.clear()
     answer = digits.send("/new/digits", {**FORM, "action": "preview"})
@@ -131,18 +120,6 @@ def test_preview_shows_manifests_and_creates_nothing(digits: Site) -> None:
     assert "secret-word" not in text.replace("x-api-key: secret-word", "", 1)  # in its own input only
     assert digits.get("/v1/jobs").json()["items"] == []
     assert 'value="demo"' in answer.text
-
-
-def test_form_sent_twice_creates_one_job(site: Site) -> None:
-    key = re.search(r'name="key" value="(\w+)"', site.view("/new/countdown").text)
-    assert key
-    form = {"key": key[1], "/process/train/number": "3"}
-    first, second = site.send("/new/countdown", form), site.send("/new/countdown", form)
-    assert first.headers["location"] == second.headers["location"]
-    assert len(site.get("/v1/jobs").json()["items"]) == 1
-    changed = site.send("/new/countdown", {**form, "/process/train/number": "4"})
-    assert changed.status_code == 422
-    assert key[1] not in changed.text  # the form has another key, and can be sent again
 
 
 def key_in(answer: Any) -> str:
@@ -177,24 +154,3 @@ def test_refusals_of_the_cluster_are_shown_in_the_form(site: Site, monkeypatch: 
     assert preview.status_code == 200
     assert "not checked against the cluster: the cluster does not answer: refused" in text_of(preview)
     assert "kind: Job" in text_of(preview)
-
-
-def test_users_create_jobs_for_themselves_only(digits: Site) -> None:
-    assert 'name="/creator" value="user"' in digits.view("/new/digits", "user").text
-    answer = digits.send("/new/digits", FORM, "user")
-    assert "only developers act for others" in text_of(answer)
-
-
-def test_inputs_outside_the_definition_are_ignored(site: Site) -> None:
-    form = {"/process/train/number": "3", "/image/tag": "evil", "/process/train/more": "1", "/taskDef": "other"}
-    release = site.send("/new/countdown", form).headers["location"].removeprefix("/jobs/")
-    assert site.get(f"/v1/jobs/{release}").json()["values"] == {
-        "taskDef": "countdown",
-        "process": {"train": {"number": 3}},
-    }
-
-
-def test_new_job_view_lists_the_definitions(digits: Site) -> None:
-    text = text_of(digits.view("/new", "user"))
-    assert "countdown countdown-task, revision 1 digits Digits on CPUs digits-task, revision 1" in text
-    assert digits.view("/new/nothing").status_code == 404

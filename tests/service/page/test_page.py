@@ -38,12 +38,10 @@ PATIENCE = 30_000.0
 
 
 class Served(Site):
-    """A site on a port of this machine, optionally below a path."""
+    """A site on a port of this machine."""
 
-    def __init__(self, path: Path, root: str = "") -> None:
-        super().__init__(path, url=f"http://train.example.com{root}" if root else None)
-        self.start = ""
-        self._root = root
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self._uvicorn = uvicorn.Server(
             uvicorn.Config(
                 app.make(self.server), host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=1
@@ -59,7 +57,6 @@ class Served(Site):
             port = self._uvicorn.servers[0].sockets[0].getsockname()[1]
             self.origin = f"http://127.0.0.1:{port}"
             client = httpx.Client(base_url=self.origin, timeout=30)
-            self.start = f"{self.origin}{self._root}/jobs"
             self.client = client
             with client:
                 yield
@@ -144,7 +141,7 @@ def trusts(site: Served, fake: FakeIssuer) -> None:
 
 def signed_in(page: Page, served: Served, role: str = "admin") -> Page:
     page.set_default_timeout(PATIENCE)
-    page.goto(served.start)
+    page.goto(f"{served.origin}/jobs")
     expect(page).to_have_title("Sign in · mlpack")
     if served.server.client:
         page.get_by_text("With a token").click()
@@ -155,10 +152,6 @@ def signed_in(page: Page, served: Served, role: str = "admin") -> Page:
 
 
 def test_browser_creates_a_job_and_shows_it_until_the_end(chromium: Browser, served: Served) -> None:
-    creates_and_watches(chromium, served)
-
-
-def creates_and_watches(chromium: Browser, served: Served) -> None:
     expect.set_options(timeout=PATIENCE)
     with chromium.new_context() as context:
         page = signed_in(context.new_page(), served, "user")
@@ -202,27 +195,6 @@ def creates_and_watches(chromium: Browser, served: Served) -> None:
         expect(last).to_have_text(["3", "2.5", "2.5", "10"])
 
 
-def test_view_of_a_deleted_job_reports_it_and_stops_its_requests(chromium: Browser, served: Served) -> None:
-    expect.set_options(timeout=PATIENCE)
-    with chromium.new_context() as context:
-        page = signed_in(context.new_page(), served)
-        release = served.created()
-        requested: list[str] = []
-        page.goto(f"{served.origin}/jobs/{release}")
-        expect(page.get_by_role("button", name="Run again")).to_be_visible()
-        assert served.call("DELETE", f"/v1/jobs/{release}").status_code == 202
-        expect(page.get_by_role("status")).to_have_text("This job was deleted.")
-        expect(page.get_by_role("button", name="Run again")).to_have_count(0)
-        while page.evaluate("reloading"):
-            page.wait_for_timeout(20)
-        page.on("request", lambda request: requested.append(request.url))
-        page.evaluate("Promise.all([reload(), reload()])")  # as two events do: the second waits for the first's answer
-        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        page.wait_for_timeout(3_000)  # six rounds
-        assert requested == [f"{served.origin}/jobs/{release}"]
-        assert page.evaluate("source") is None
-
-
 def test_five_runs_of_a_definition_are_compared_on_one_page(chromium: Browser, served: Served) -> None:
     expect.set_options(timeout=PATIENCE)
     cluster = served.cluster
@@ -263,21 +235,6 @@ def test_five_runs_of_a_definition_are_compared_on_one_page(chromium: Browser, s
         batches = rows.filter(has_text="process.eval.batchSize").get_by_role("cell")
         expect(batches).to_have_text(["128", "64", "32", "16", "8"])
         browser.picture(page, "compare")
-
-
-def test_rerun_sends_its_key_after_the_actions_were_replaced(chromium: Browser, served: Served) -> None:
-    expect.set_options(timeout=PATIENCE)
-    with chromium.new_context() as context:
-        page = signed_in(context.new_page(), served)
-        release = served.created()
-        page.goto(f"{served.origin}/jobs/{release}")
-        key = page.locator("input[name=key]").input_value()
-        served.cluster.pod(release, "Succeeded", exit_code=0)
-        served.cluster.end(release, "Complete")
-        expect(page.get_by_text("Cancel…")).to_have_count(0)
-        with page.expect_request(f"**/jobs/{release}/rerun") as sent:
-            page.get_by_role("button", name="Run again").click()
-        assert sent.value.post_data == f"key={key}"
 
 
 def test_page_works_without_javascript_and_by_keyboard(chromium: Browser, served: Served) -> None:

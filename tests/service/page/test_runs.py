@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 from tests.service.page.conftest import text_of
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.service.page.conftest import Site
 
 RATES = {"slow": ("3", (2.0, 1.5)), "good": ("10", (2.0, 0.25)), "wild": ("7", (2.0, 9.0))}
@@ -54,24 +52,6 @@ def test_job_list_shows_and_filters_jobs(site: Site) -> None:
         shown = site.view(f"/jobs?{query}").text
         assert {release for release in (first, second) if release in shown} == expected, query
     assert "No job matches these filters." in text_of(site.view("/jobs?status=failed"))
-
-
-def test_empty_job_list_suggests_a_new_job_to_users(site: Site) -> None:
-    assert "No jobs yet. Create the first one" in text_of(site.view("/jobs", "user"))
-    assert "Create the first one" not in text_of(site.view("/jobs", "viewer"))
-
-
-def test_job_list_has_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.service.page.runs._PAGE", 2)
-    releases = [site.created(name=f"n{number}") for number in range(3)]
-    first = site.view("/jobs?creator=admin")
-    assert releases[0] not in first.text
-    older = first.text.partition('rel="next" href="')[2].partition('"')[0].replace("&amp;", "&")
-    assert "creator=admin" in older
-    second = site.view(older)
-    assert [release for release in releases if release in second.text] == releases[:1]
-    assert "Newest" in text_of(second)
-    assert 'data-events=""' in second.text  # an older page is not updated
 
 
 def test_list_of_a_definition_has_columns_that_sort_it(site: Site) -> None:
@@ -122,14 +102,6 @@ def test_chosen_jobs_are_cancelled_and_deleted_in_one_request(site: Site) -> Non
 def test_list_finds_jobs_by_their_description(site: Site) -> None:
     made = {"found": site.created(description="batch of 32"), "other": site.created()}
     assert order(site.view("/jobs?q=OF%203").text, made) == ["found"]
-
-
-def test_filters_are_choices(site: Site) -> None:
-    site.created(name="nightly", creator="ada")
-    text = site.view("/jobs?creator=grace").text
-    for key, values in {"definition": ["countdown"], "application": ["nightly"], "creator": ["ada", "grace"]}.items():
-        select = text.partition(f'<select id="{key}"')[2].partition("</select>")[0]
-        assert re.findall(r'value="([^"]+)"', select) == values
 
 
 def test_job_is_renamed_by_its_owner(site: Site) -> None:

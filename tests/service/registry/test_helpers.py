@@ -10,8 +10,8 @@ from packager.base.errors import HungError, ToolError
 from packager.service.registry import helpers
 
 
-def helper(program: str) -> helpers.Helper:
-    return helpers.Helper((sys.executable, "-c", program))
+def helper(program: str) -> helpers.Helpers:
+    return helpers.Helpers((sys.executable, "-c", program))
 
 
 def test_helper_answers_line_by_line_without_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,11 +101,8 @@ def test_accept_adds_labels_and_fields_of_pod_security() -> None:
     [
         (job(hostNetwork=True), "spec.template.spec.hostNetwork: shares the node's"),
         (job(volumes=[{"name": "x", "hostPath": {"path": "/"}}]), "a folder of the node"),
-        (job(securityContext={"runAsUser": 0}), "root"),
         (container(securityContext={"privileged": True}), "has the node's own rights"),
-        (container(securityContext={"allowPrivilegeEscalation": True}), "expected false"),
         (container(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}}), "the capability SYS_ADMIN"),
-        (container(securityContext={"capabilities": {"drop": []}}), "expected ALL"),
         (job(serviceAccountName="admin"), "runs as the service account 'admin' of the namespace"),
         (job(automountServiceAccountToken=True), "a token of the namespace's service account is mounted"),
         (
@@ -114,10 +111,6 @@ def test_accept_adds_labels_and_fields_of_pod_security() -> None:
         ),
         (
             job(volumes=[{"name": "x", "secret": {"secretName": "others"}}]),
-            "reads the Secret 'others' of the namespace",
-        ),
-        (
-            container(envFrom=[{"secretRef": {"name": "others"}}]),
             "reads the Secret 'others' of the namespace",
         ),
         (
@@ -151,7 +144,6 @@ def test_accept_refuses_forbidden_fields_of_a_job(item: dict[str, Any], message:
             ({**JOB, "metadata": {"name": "other"}},),
             "expected the release 'demo-1', or a name that begins with 'demo-1-'",
         ),
-        (({**JOB, "metadata": {"name": "demo-10"}},), "expected the release 'demo-1'"),
         (
             ({**JOB, "metadata": {"generateName": RELEASE}},),
             "metadata.generateName: a template must not set this field",
@@ -163,7 +155,6 @@ def test_accept_refuses_forbidden_fields_of_a_job(item: dict[str, Any], message:
             "PersistentVolumeClaim, Secret or Service (did you mean 'Job'?)",
         ),
         (({**JOB, "apiVersion": "batch/v2"},), "Job (batch/v2) is not a kind that a task may create"),
-        (({**JOB, "kind": ["Job"]},), "is not a kind that a task may create"),
         (({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"},), "ClusterRoleBinding"),
         (
             (
@@ -250,85 +241,35 @@ def test_objects_of_any_shape_are_refused_without_an_exception(value: Any, path:
     assert accepted.complaints or path == ("metadata", "labels")
 
 
-POD_ATTACKS: dict[str, Any] = {
-    "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"namespaceSelector": {}}]}},
-    "dnsConfig": {"nameservers": ["10.6.6.6"]},
-    "hostAliases": [{"ip": "10.6.6.6", "hostnames": ["registry"]}],
-    "nodeName": "node-1",
-    "priority": 1_000_000,
-    "priorityClassName": "high",
-    "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "eight"}],
-    "schedulerName": "mine",
-    "tolerations": [{"operator": "Exists"}],
-    "volumes": [
-        {"name": "x", "projected": {"sources": [{"podCertificate": {"signerName": "a/b", "keyType": "ED25519"}}]}}
-    ],
-}
-"""Fields of a pod that every template, also of an administrator, may have only if the site permits them."""
-
-
-@pytest.mark.parametrize("field", POD_ATTACKS)
-def test_template_with_an_unlisted_pod_field_is_refused(field: str) -> None:
-    assert problems(job(**{field: POD_ATTACKS[field]}))
-
-
-@pytest.mark.parametrize(
-    "volume",
-    [
-        {"csi": {"driver": "secrets-store.csi.k8s.io", "volumeAttributes": {"secretProviderClass": "others"}}},
-        {"configMap": {"name": "others", "optional": True}},
-        {
-            "ephemeral": {
-                "volumeClaimTemplate": {"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "a"}}}
-            }
-        },
-        {"ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": "others"}}}},
-        {"secret": {"secretName": "others", "optional": True}},
-    ],
-    ids=lambda volume: next(iter(volume)),
-)
-def test_template_with_a_foreign_volume_is_refused(volume: dict[str, Any]) -> None:
-    assert problems(job(volumes=[{"name": "x", **volume}]))
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {"labels": {"app": "others"}},
-        {"labels": {"release": "others-1"}},
-        {"labels": {"kueue.x-k8s.io/queue-name": "others"}},
-        {"annotations": {"external-dns.alpha.kubernetes.io/hostname": "bank.example"}},
-        {"finalizers": ["x/y"]},
-    ],
-    ids=str,
-)
-def test_template_with_pod_metadata_for_other_programs_is_refused(metadata: dict[str, Any]) -> None:
+def pod_metadata(**metadata: Any) -> dict[str, Any]:
     item = job()
     item["spec"]["template"]["metadata"] = metadata
-    assert problems(item)
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": RELEASE, **metadata},
-        "spec": job()["spec"]["template"]["spec"],
-    }
-    assert problems(pod)
+    return item
 
 
-@pytest.mark.parametrize("key", ["app.kubernetes.io/part-of"])
-def test_workload_labels_of_builds_are_refused_in_pod_templates(key: str) -> None:
-    item = job()
-    item["spec"]["template"]["metadata"] = {"labels": {key: "others"}}
-    assert problems(item)
+def volume(**source: Any) -> dict[str, Any]:
+    return job(volumes=[{"name": "x", **source}])
 
 
 @pytest.mark.parametrize(
-    "spec",
-    [{"managedBy": "example.com/mine"}, {"manualSelector": True, "selector": {"matchLabels": {"app": "others"}}}],
+    "item",
+    [
+        job(dnsConfig={"nameservers": ["10.6.6.6"]}),
+        job(tolerations=[{"operator": "Exists"}]),
+        volume(projected={"sources": [{"podCertificate": {"signerName": "a/b", "keyType": "ED25519"}}]}),
+        volume(csi={"driver": "secrets-store.csi.k8s.io", "volumeAttributes": {"secretProviderClass": "others"}}),
+        volume(configMap={"name": "others", "optional": True}),
+        volume(ephemeral={"volumeClaimTemplate": {"spec": {"dataSource": {"kind": "Secret", "name": "a"}}}}),
+        volume(ephemeral={"volumeClaimTemplate": {"spec": {"volumeName": "others"}}}),
+        pod_metadata(labels={"app": "others"}),
+        pod_metadata(annotations={"external-dns.alpha.kubernetes.io/hostname": "bank.example"}),
+        pod_metadata(finalizers=["x/y"]),
+        {**JOB, "spec": {**JOB["spec"], "managedBy": "example.com/mine"}},
+        {**JOB, "spec": {**JOB["spec"], "manualSelector": True, "selector": {"matchLabels": {"app": "others"}}}},
+    ],
 )
-def test_template_with_a_foreign_job_controller_or_selector_is_refused(spec: dict[str, Any]) -> None:
-    item = job()
-    item["spec"].update(spec)
+def test_template_needs_the_permission_of_the_site_for_what_reaches_others(item: dict[str, Any]) -> None:
+    """Every template, also one of an administrator, has such fields only if the site permits them."""
     assert problems(item)
 
 

@@ -33,22 +33,6 @@ def test_forbidden_constructs_are_refused_at_registration(renderer: Renderer, te
     assert [(problem.line, problem.message) for problem in problems] == [(2, message)]
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        "a: {{ cycler }}",
-        "a: {{ self }}",
-        "a: {{ ''['__cl' ~ 'ass__'] }}",
-        "a: {{ '{0.__class__}'.format(x) }}",
-        "{% set _ = x.append(1) %}a: 1",
-    ],
-)
-def test_template_reaches_only_its_values(renderer: Renderer, template: str) -> None:
-    rendered = renderer.render(template, {"x": [1]})
-    assert rendered.objects in ((), ({"a": ""},))
-    assert not any("<class" in problem.message for problem in rendered.problems)
-
-
 ESCAPES = [
     "{{ x.__class__.__mro__[1].__subclasses__() }}",
     "{{ x['__cl' ~ 'ass__'].mro() }}",
@@ -67,6 +51,8 @@ ESCAPES = [
     "{{ z.update(a=1) }}",
     "{{ range.__class__ }}",
     "{{ config }}",
+    "{{ cycler }}",
+    "{{ self }}",
     "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
     "{{ self._TemplateReference__context }}",
     "{{ open('/etc/passwd').read() }}",

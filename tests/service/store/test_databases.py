@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -45,20 +43,6 @@ def test_second_server_refuses_a_file_until_the_first_has_ended(tmp_path: Path) 
         Store(path, is_served=True)
     first.close()
     assert (tmp_path / "server.db.lock").exists()
-    Store(path, is_served=True).close()
-
-
-@pytest.mark.thorough
-def test_lock_of_a_killed_server_does_not_block_the_next_server(tmp_path: Path) -> None:
-    path = tmp_path / "server.db"
-    program = "import sys, signal, os; from packager.service.store.store import Store; from pathlib import Path\n"
-    program += "store = Store(Path(sys.argv[1]), is_served=True); print('open', flush=True); signal.pause()"
-    with subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout
-        assert server.stdout.readline() == "open\n"
-        with pytest.raises(ToolError, match="another server"):
-            Store(path, is_served=True)
-        server.kill()
     Store(path, is_served=True).close()
 
 

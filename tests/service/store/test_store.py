@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import secrets
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,9 @@ from sqlalchemy.exc import IntegrityError
 
 from packager.base.errors import ToolError
 from packager.base.values import replace
-from packager.service.access.tokens import Caller, caller, create, identifier
-from packager.service.failures import Failure
-from packager.service.store.models import StoredDefinition, StoredTemplate
+from packager.service.access.tokens import Caller, caller, create
+from packager.service.store import databases
+from packager.service.store.models import StoredDefinition, StoredTemplate, read
 from packager.service.store.quota import Quota
 from packager.service.store.store import (
     JobQuery,
@@ -31,14 +30,6 @@ if TYPE_CHECKING:
 def test_database_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     Store(tmp_path / "new" / "s.db")
     assert (tmp_path / "new" / "s.db").stat().st_mode & 0o777 == 0o600
-
-
-def test_newer_database_is_refused(tmp_path: Path) -> None:
-    Store(tmp_path / "s.db").close()
-    with sqlite3.connect(tmp_path / "s.db") as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(ToolError, match="has the schema 9999, which a newer mlpack has written"):
-        Store(tmp_path / "s.db")
 
 
 def test_store_refuses_other_files_links_and_folders(tmp_path: Path) -> None:
@@ -80,23 +71,6 @@ def added(store: Store, *, limits: Quota | None = None, **changes: Any) -> str:
     release = f"d-{secrets.token_hex(3)}"
     add_job(store, replace(JOB, release=release, **changes), limits=limits)
     return release
-
-
-@BOTH
-def test_template_revisions_are_counted_and_checked(store: Store) -> None:
-    store.revisions.add(template("1"))
-    with pytest.raises(Failure, match="the template 't' already exists"):
-        store.revisions.add(template("2"))
-    with pytest.raises(Failure, match="expected revision 7, found 1"):
-        store.revisions.change(template("2"), 7)
-    with pytest.raises(Failure, match="template 'none' not found"):
-        store.revisions.change(replace(template("2"), name="none"))
-    row = store.revisions.change(template("2"), 1)
-    assert row
-    assert row.revision == 2
-    first = store.revisions.find(StoredTemplate, "t", 1)
-    assert first
-    assert first.body == "1"
 
 
 @BOTH
@@ -163,27 +137,6 @@ def test_later_goal_of_a_job_is_neither_lowered_nor_lost(store: Store) -> None:
     assert not store.remove_job(release, "delete-storage")
 
 
-def test_event_is_added_only_for_a_new_goal(store: Store) -> None:
-    release = added(store)
-    for goal in ("cancel", "cancel", "delete", "cancel", "delete-storage", "delete-storage"):
-        assert store.want(release, goal, "ada")
-    reasons = [event.reason for event in store.events(release)]
-    assert reasons == ["Created", "Cancelling", "Deleting", "Deleting"]
-
-
-@BOTH
-def test_ended_job_is_not_cancelled(store: Store) -> None:
-    release = added(store)
-    assert change_job(store, release, status="succeeded")
-    job = store.want(release, "cancel", "ada")
-    assert job
-    assert (job.status, job.goal) == ("succeeded", "run")
-    assert [event.reason for event in store.events(release)] == ["Created", None]
-    job = store.want(release, "delete", "ada")
-    assert job
-    assert job.goal == "delete"
-
-
 @BOTH
 def test_jobs_are_listed_by_every_filter_and_in_pages(store: Store) -> None:
     releases = [
@@ -220,22 +173,6 @@ def test_jobs_are_listed_by_every_filter_and_in_pages(store: Store) -> None:
 
 
 @BOTH
-def test_project_runs_and_queues_jobs_up_to_its_limits(store: Store) -> None:
-    limits = Quota(running=1, queued=1)
-    first = added(store, limits=limits)
-    second = added(store, limits=limits)
-    with pytest.raises(Failure, match="1 jobs of the project 'default' wait, and no more may"):
-        added(store, limits=limits)
-    assert store.admit("default", limits) == []
-    assert change_job(store, first, status="succeeded")
-    assert store.admit("default", limits) == [second]
-    assert store.admit("default", limits) == []
-    job = store.job(second)
-    assert job
-    assert (job.status, job.reason) == ("pending", None)
-
-
-@BOTH
 def test_concurrent_jobs_keep_the_limits_and_get_unique_event_ids(store: Store) -> None:
     added(store)
     with ThreadPoolExecutor(8) as threads:
@@ -245,24 +182,10 @@ def test_concurrent_jobs_keep_the_limits_and_get_unique_event_ids(store: Store) 
     assert ids == list(range(1, 14))
 
 
-@BOTH
-def test_second_job_with_the_key_of_a_request_is_refused(store: Store) -> None:
-    first = added(store, request_key="k")
-    with pytest.raises(SameNameError):
-        added(store, request_key="k")
-    found = store.job_of_request("k")
-    assert found
-    assert found.release == first
-    assert store.job_of_request("other") is None
-    added(store)  # jobs without a key
-    added(store)
-
-
 def test_token_is_refused_once_it_has_expired(store: Store) -> None:
     for days, is_valid in ((1, True), (0, False)):
-        token, text = create(store, f"ada-{days}", "user", days)
+        _, text = create(store, f"ada-{days}", "user", days)
         assert (caller(store, text) is not None) is is_valid
-        assert identifier(store, text) == (token.id if is_valid else None)
 
 
 def test_token_is_accepted_when_the_database_refuses_writes(store: Store) -> None:
@@ -288,11 +211,22 @@ def test_job_of_a_missing_definition_or_with_a_taken_name_is_refused(store: Stor
 
 
 @BOTH
-def test_definitions_of_other_projects_are_neither_read_nor_counted(store: Store) -> None:
+def test_definitions_of_other_projects_are_neither_read_nor_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     added(store)
+    rows: list[object] = []
+
+    def counted(*query: Any) -> list[Any]:
+        found = read(*query)
+        rows.extend(found)
+        return found
+
+    monkeypatch.setattr(databases, "read", counted)
     for name, project in (("a.x", "a"), ("a.y", None), ("b.x", "b")):
         new = StoredDefinition(name=name, body="{" + "}" * 1000, author="ada", template="t", project=project)
         store.revisions.add(new)
     assert [row.name for row in store.revisions.current(StoredDefinition, ("a",))] == ["a.x", "a.y", "d"]
+    assert len(rows) == 3  # the condition is one of the statement: thousands of others would slow each list
     assert sorted(store.revisions.names("b")) == ["a.y", "b.x", "d"]
     assert (store.size("a"), store.size("c")) == (1001, 0)

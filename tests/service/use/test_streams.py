@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from packager.service.access import sessions, tokens
+from packager.service.access import tokens
 from packager.service.failures import Failure
 from packager.service.store.databases import AwayError
 from packager.service.use import events
@@ -80,16 +80,6 @@ def test_stream_ends_when_its_token_is_removed(live: tuple[Service, str]) -> Non
 
 def _remover(service: Service, identifier: str) -> Callable[[], object]:
     return lambda: service.server.store.tokens.remove(identifier)
-
-
-@pytest.mark.thorough
-def test_stream_of_the_page_ends_with_its_session(live: tuple[Service, str]) -> None:
-    service, address = live
-    running(service, address)
-    token, text = tokens.create(service.server.store, "ada", "viewer", None)
-    cookie = service.server.sessions.begin_with_token(text)
-    headers = {**EVENTS, "Cookie": f"{sessions.COOKIE}={cookie}"}
-    assert "event: status" in ended(f"{address}/v1/events", headers, _remover(service, token.id))
 
 
 async def _lines(count: int, pause: float) -> AsyncGenerator[str]:

@@ -85,19 +85,6 @@ def test_rollout_without_surge_stops_a_replica_before_its_successor_starts(tmp_p
     assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
 
 
-def test_selector_labels_contain_no_digest(tmp_path: Path) -> None:
-    manifests = built(tmp_path)
-    spec = manifests["deployment.yaml"]["spec"]
-    labels = {
-        "app.kubernetes.io/name": "demo-fp32-training",
-        "app.kubernetes.io/instance": "demo-fp32-training-multi-node",
-    }
-    assert spec["selector"] == {"matchLabels": labels}
-    assert spec["template"]["metadata"]["labels"] == labels
-    assert manifests["service.yaml"]["spec"]["selector"] == labels
-    assert manifests["pod-disruption-budget.yaml"]["spec"]["selector"] == {"matchLabels": labels}
-
-
 @pytest.mark.parametrize(
     ("ready", "handler"),
     [
@@ -118,112 +105,6 @@ def test_probes_follow_readiness_of_the_spec(tmp_path: Path, ready: str, handler
 
 def test_built_deployment_has_no_problems() -> None:
     assert problems() == []
-
-
-WRONG = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: a}
-spec:
-  replicas: -1
-  minReadySeconds: 9
-  progressDeadlineSeconds: 9
-  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0%}}
-  selector: {matchLabels: {INSTANCE: b, tier: a}}
-  template:
-    metadata: {labels: {INSTANCE: a, team: a}}
-    spec:
-      restartPolicy: Never
-      containers:
-      - name: main
-        ports: [{name: http, containerPort: 8080}]
-        readinessProbe: {httpGet: {port: htp}}
-"""
-
-
-def test_verify_reports_fields_of_a_deployment_that_the_cluster_refuses() -> None:
-    problems = [str(problem) for problem in check_kinds(written.overlay(WRONG.replace("INSTANCE", INSTANCE)))]
-    assert [problem.removeprefix("file.yaml:").replace("Deployment a: ", "") for problem in problems] == [
-        "5:13: spec.replicas: expected 0 to 2147483647, found -1",
-        (
-            f"9:56: spec.selector.matchLabels.{INSTANCE}: its pods have the label {INSTANCE} with 'a', not 'b' "
-            "(selector and template must agree)"
-        ),
-        "9:65: spec.selector.matchLabels.tier: its pods do not have the label tier (selector and template must agree)",
-        (
-            "8:29: spec.strategy.rollingUpdate: maxUnavailable and maxSurge are both 0, so no pod could ever "
-            "be replaced (set maxSurge to 1: a new pod then comes before an old one goes)"
-        ),
-        "7:28: spec.progressDeadlineSeconds: expected more than minReadySeconds, 9, found the number 9",
-        (
-            "13:22: spec.template.spec.restartPolicy: expected Always, found 'Never' (the pods of a "
-            "Deployment run until they are deleted)"
-        ),
-        (
-            "17:42: spec.template.spec.containers[0].readinessProbe.httpGet.port: port 'htp' not found (did "
-            "you mean 'http'?)"
-        ),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (
-            "selector: {matchLabels: {INSTANCE: a}}\n  template => selector: {}\n  template",
-            "6:13: Deployment a: spec.selector: expected labels of its pods, found nothing",
-        ),
-        (
-            "selector: {INSTANCE: a}, ports => selector: {INSTANCE: b}, ports",
-            (
-                "18:47: Service a: spec.selector.INSTANCE: selects other pods than those of Deployment a "
-                "(there it is 'a')"
-            ),
-        ),
-        (
-            "selector: {INSTANCE: a}, ports => selector: {team: a}, ports",
-            "18:18: Service a: spec.selector: selects the pods of other overlays, too (add the label INSTANCE)",
-        ),
-        (
-            "{maxUnavailable: 1, selector: {matchLabels: {INSTANCE: a}}} => {selector: {matchLabels: {team: a}}}",
-            (
-                "23:32: PodDisruptionBudget a: spec.selector.matchLabels: selects the pods of other overlays, too "
-                "(add the label INSTANCE)"
-            ),
-        ),
-        (
-            "selector: {matchLabels: {INSTANCE: a}}\n  template => selector: {matchLabels: {team: a}}\n  template",
-            (
-                "6:27: Deployment a: spec.selector.matchLabels: selects the pods of other overlays, too "
-                "(add the label INSTANCE)"
-            ),
-        ),
-        (
-            "selector: {INSTANCE: a}, ports => ports",
-            "18:7: Service a: spec.selector: expected labels of the pods of Deployment a, found nothing",
-        ),
-        (
-            "targetPort: http => targetPort: rest",
-            "18:84: Service a: spec.ports[0].targetPort: no pod has a port 'rest'",
-        ),
-        (
-            "1, selector: {matchLabels: {INSTANCE: a}} => 1, selector: {matchLabels: {}}",
-            (
-                "23:51: PodDisruptionBudget a: spec.selector.matchLabels: expected labels of the pods of Deployment a, "
-                "found nothing"
-            ),
-        ),
-        (
-            "kind: Service\nmetadata: {name: a} => kind: Service\nmetadata: {name: b}",
-            (
-                "17:18: Service b: metadata.name: a build creates one Service, with the name of Deployment a "
-                "(--allow Service permits it)"
-            ),
-        ),
-    ],
-)
-def test_verify_reports_refused_and_unreachable_deployments(change: str, problem: str) -> None:
-    assert problems(change.replace("INSTANCE", INSTANCE)) == [f"file.yaml:{problem.replace('INSTANCE', INSTANCE)}"]
 
 
 def test_verify_refuses_a_service_for_a_pod() -> None:
@@ -277,31 +158,3 @@ def test_deployment_must_request_each_resource_that_its_autoscaler_measures() ->
         reported = scaled(*changes)
         assert len(reported) == len(expected)
         assert all(text in problem for text, problem in zip(expected, reported, strict=True))
-
-
-def test_service_may_have_the_port_of_any_container_that_runs_as_long_as_the_pod() -> None:
-    port = "ports: [{name: http, containerPort: 8080}]"
-    first = f"- name: main\n        {port}\n        readinessProbe: {{tcpSocket: {{port: http}}}} => - name: main"
-    proxy = f"{{name: proxy, {port}}}"
-    assert problems(f"{first}\n      - {proxy}") == []
-    starting = f"{first}\n      initContainers: [{proxy}]"
-    for change in (starting, starting.replace("name: proxy,", "name: proxy, restartPolicy: Never,")):
-        assert ["no pod has a port 'http'" in problem for problem in problems(change)] == [True]
-    assert problems(starting.replace("name: proxy,", "name: proxy, restartPolicy: Always,")) == []
-
-
-def test_autoscaler_of_another_api_is_reported() -> None:
-    for change in ["apiVersion: apps/v1 => apiVersion: v1", "apiVersion: apps/v1,  => "]:
-        [problem] = scaled(change)
-        assert "scaleTargetRef.apiVersion" in problem
-        assert "expected apps/v1, that of Deployment a" in problem
-
-
-def test_metric_without_exactly_the_source_of_its_type_is_reported() -> None:
-    for change, expected in [
-        ("type: Resource => type: External", "a metric of the type External needs external alone, found resource"),
-        (", resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}} => ", "found none"),
-        ("{type: Resource => {type: Resource, pods: {metric: {name: x}}", "found pods and resource"),
-    ]:
-        [problem] = scaled(change)
-        assert expected in problem

@@ -13,7 +13,6 @@ from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
 from packager.modelspec.load import load
-from packager.verify.objects import check_kinds
 from packager.workloads.job.life import Job
 from packager.workloads.structures import pods as pods_in
 from packager.workloads.structures import reserved
@@ -175,26 +174,6 @@ spec:
   template:
     spec: {restartPolicy: Never, containers: [{name: main}]}
 """
-
-
-def test_verify_reports_values_that_the_api_server_refuses() -> None:
-    for lines, problem in [
-        ("  completionMode: Indexed\n  completions: 3\n  parallelism: 2\n", None),
-        (
-            "  completionMode: Indexd\n",
-            "7:19: {mode}: expected Indexed or NonIndexed, found 'Indexd' (did you mean 'Indexed'?)",
-        ),
-        (
-            "  completionMode: Indexed\n",
-            "7:19: {mode}: the key 'completions' is missing: an Indexed Job has to say how many indexes it has",
-        ),
-        (
-            "  completionMode: Indexed\n  completions: 200000\n  parallelism: 100001\n",
-            "9:16: Job NAME: spec.parallelism: expected at most 100,000 in an Indexed Job",
-        ),
-    ]:
-        problems = [str(finding).partition(":")[2] for finding in check_kinds(written.overlay(MANIFEST + lines))]
-        assert problems == ([problem.replace("{mode}", "Job NAME: spec.completionMode")] if problem else [])
 
 
 def test_pods_of_an_array_are_at_most_its_completions() -> None:

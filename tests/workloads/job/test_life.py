@@ -74,24 +74,11 @@ def judged(workload: Object, *pods: Object, age: float = 30, events: tuple[Objec
     return diagnose(KIND, Snapshot(workload, (), pods, events, age), Past())
 
 
-def test_job_succeeds_when_complete() -> None:
-    verdict = judged(job("SuccessCriteriaMet:CompletionsReached", "Complete:CompletionsReached"), succeeded())
-    assert verdict == Verdict(Phase.SUCCEEDED, "the pod has succeeded")
-
-
 def test_job_runs_while_its_pods_are_being_stopped() -> None:
     for condition in ["SuccessCriteriaMet:CompletionsReached", "FailureTarget:BackoffLimitExceeded"]:
         going = pod(deletionTimestamp=at(30), deletionGracePeriodSeconds=30)
         assert judged(job(condition), going, age=300).phase is Phase.RUNNING
         assert KIND.unreported_end(Snapshot(job(condition), (), (succeeded(),), (), 300)) is None
-
-
-def test_job_ignores_conditions_that_are_not_true() -> None:
-    for status in ["False", "Unknown"]:
-        workload = job("Complete", "Failed", "Suspended")
-        for condition in workload["status"]["conditions"]:
-            condition["status"] = status
-        assert judged(workload, pod()) == Verdict(Phase.RUNNING, "pods: 1 running")
 
 
 def test_failed_job_explains_each_reason_in_a_sentence() -> None:
@@ -134,14 +121,6 @@ def test_failed_job_shows_last_pod_and_failures_of_earlier_pods() -> None:
         Finding("Error", f"pod/{NAME}-abcd2", message, log=("no such file",), container="main"),
         Finding("Retried", f"pod/{NAME}-abcd1", f"attempt 1 of 2: {message}", blocks=False),
     )
-
-
-def test_restarted_job_reports_failure_of_earlier_pod() -> None:
-    workload = job(spec={"backoffLimit": 2}, active=1, failed=1)
-    verdict = judged(workload, failed(1), pod(attempt=2), age=50)
-    retried = f"attempt 1 of 3: {'container main ended with exit code 3'}"
-    assert verdict.phase is Phase.RUNNING
-    assert verdict.findings == (Finding("Retried", f"pod/{NAME}-abcd1", retried, blocks=False, log=("no such file",)),)
 
 
 def test_successful_job_reports_failed_first_attempt() -> None:

@@ -65,21 +65,6 @@ def complete(life: Life) -> None:
     life.find("Job", JOB)["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
 
 
-def test_deploy_waits_for_the_end_of_a_job(mlpack: Mlpack, cluster: Life) -> None:
-    cluster.moments = [lambda: cluster.objects.append(attempt(1)), lambda: complete(cluster)]
-    done = mlpack(*DEPLOY)
-    assert done.code == 0, done.stderr
-    assert f"{SHOWN} has succeeded\n" in done.stderr
-
-
-def test_deploy_explains_failure_of_each_attempt(mlpack: Mlpack, cluster: Life) -> None:
-    cluster.moments = [lambda: fail_twice(cluster)]
-    done = mlpack(*DEPLOY)
-    assert done.code == 7
-    assert f"{SHOWN} has failed: the pod has failed in each of 2 attempts\n" in done.stderr
-    assert f"pod/{JOB}-abcd1: attempt 1 of 2: container main ended with exit code 3\n" in done.stderr
-
-
 def test_status_lists_last_attempt_first(mlpack: Mlpack, cluster: Life) -> None:
     cluster._make(cluster.overlays["multi-node"])
     fail_twice(cluster)

@@ -19,7 +19,7 @@ from packager.kubernetes.objects import name
 from packager.kubernetes.verdict import Phase
 from packager.modelspec.load import load
 from packager.verify.objects import check_kinds
-from packager.workloads.jobset.elastic import least, replaces_pods
+from packager.workloads.jobset.structure import least_nodes, replaces_single_pods
 from tests import demo, written
 from tests.fake_cluster import item
 from tests.workloads.jobset.test_life import failed, job, jobset, judged, pod
@@ -224,9 +224,9 @@ def unscheduled(index: int) -> dict[str, Any]:
 
 
 def test_least_number_of_nodes_is_read_from_a_jobset() -> None:
-    assert (replaces_pods(elastic()), least(elastic())) == (True, 1)
-    assert (replaces_pods(jobset()), least(jobset())) == (False, None)
-    assert least(item("JobSet", "a", spec={"replicatedJobs": "none"})) is None
+    assert (replaces_single_pods(elastic()), least_nodes(elastic())) == (True, 1)
+    assert (replaces_single_pods(jobset()), least_nodes(jobset())) == (False, None)
+    assert least_nodes(item("JobSet", "a", spec={"replicatedJobs": "none"})) is None
 
 
 def test_jobset_with_enough_nodes_runs_while_another_one_has_no_room() -> None:

@@ -13,7 +13,6 @@ from packager.builder.render import render
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.package.tree import write
-from packager.workloads.leaderworkerset.variables import VARIABLES
 from tests import demo
 
 if TYPE_CHECKING:
@@ -85,13 +84,6 @@ def test_numbers_in_mlops_env_change_the_rendered_set(tmp_path: Path) -> None:
     )
     workload = next(item for item in yaml.safe_load_all(done.stdout) if item["kind"] == "LeaderWorkerSet")
     assert (workload["spec"]["replicas"], workload["spec"]["leaderWorkerTemplate"]["size"]) == (5, 3)
-
-
-@pytest.mark.parametrize("variable", VARIABLES)
-def test_variables_of_leaderworkerset_cannot_be_set(tmp_path: Path, variable: str) -> None:
-    spec = demo.changed(GROUPS, f"environment: {{{variable}: 1}}")
-    (problem,) = demo.problems(demo.write(tmp_path, spec))
-    assert "LeaderWorkerSet sets it, in every container" in problem
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from packager.base import plainfiles
 from packager.base.errors import ToolError
-from packager.package.reader import Reader
+from packager.package.opened import Reader
 from tests.files import replace
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_verify_reports_problems_beside_an_unreadable_file(
     assert done.stderr == f"not checked: {package}/Dockerfile cannot be read: permission denied\n1 problem\n"
 
 
-@pytest.mark.parametrize("verb", ["configure --root /nfs", "deploy", "delete", "history", "image build"])
+@pytest.mark.parametrize("verb", ["configure --root /nfs", "deploy"])
 def test_verb_exits_with_6_for_an_unreadable_file(
     verb: str, life: Life, mlpack: Run, tmp_path: Path, refuse: Callable[[Path], None]
 ) -> None:

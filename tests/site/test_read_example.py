@@ -1,4 +1,4 @@
-"""Tests of `packager.site.example`: the file that `mlpack site init` writes."""
+"""Tests of `packager.site.read.create`: the file that `mlpack site init` writes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from packager.base.errors import UsageError
-from packager.site.example import QUESTIONS, create, text
-from packager.site.read import parsed
+from packager.site.config import QUESTIONS
+from packager.site.read import create, parsed, text
 
 
 def test_example_is_valid_with_every_line_uncommented() -> None:
