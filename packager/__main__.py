@@ -1,17 +1,18 @@
 """Starts the `mlpack` command as a process of its own; also for `python -m packager`. Tests: cli/test_terminal.py."""
 
-from __future__ import annotations
+import _signal  # type: ignore[import-not-found]
 
-import atexit
-import gc
-import signal
-from typing import NoReturn
+# Until the command line handles signals, Ctrl-C ends the process without a traceback: before anything else is imported,
+# also what `signal` is made of.
+_signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+import atexit  # noqa: E402
+import gc  # noqa: E402
+from typing import NoReturn  # noqa: E402
 
 
 def main() -> NoReturn:
     """Run the command line that this process was started with, and end with its exit code."""
-    # Until the command line handles signals, Ctrl-C ends the process without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     # A short run makes hardly any garbage, and looking for it takes time: Python does so at every 700 new objects,
     # and once more, among all that was ever made, when it ends.
     gc.set_threshold(50_000)

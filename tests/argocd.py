@@ -4,7 +4,7 @@ python -m tests.argocd
 
 builds the repo-server with kustomize, and the client of registries of a newer one, from their Go
 modules, which takes some minutes and is cached, starts each and Debian's registry, and prints a line for each check. It
-needs no cluster. What the repo-server is asked for is what the Application of `mlpack inspect -o argo` names.
+needs no cluster. What the repo-server is asked for is what the Application of docs/gitops.md names.
 """
 
 from __future__ import annotations
@@ -62,12 +62,11 @@ class Argo:
         self._version, self._program, self._server = version, program, server
         for model, *_variant in _MODELS:
             archive, reference = self._archive(model), f"oci://{self._host}/team/{model}"
-            overlays = json.loads(self._mlpack("inspect", f"{reference}:1.0.0", "-o", "json"))["overlays"]
-            for overlay in overlays:
-                argo = ("-o", "argo", "--overlay", overlay)
-                *_, application = yaml.safe_load_all(self._mlpack("inspect", f"{reference}:1.0.0", *argo))
-                source = application["spec"]["source"]
-                for revision in (source["targetRevision"], "1.0.0", "^1.0"):
+            facts = json.loads(self._mlpack("inspect", f"{reference}:1.0.0", "-o", "json"))
+            url, _, digest = facts["reference"].partition("@")
+            for overlay in facts["overlays"]:
+                source = {"repoURL": url, "path": f"{facts['package']}/quickstart/k8s/mlops/{overlay}"}
+                for revision in (digest, "1.0.0", "^1.0"):
                     self._alike(f"{model}, {overlay} at {revision[:16]}", overlay, archive, source | {"x": revision})
         self._refused("Flux's type of layers", "flux", _typed)
         self._refused("two content layers", "two", _doubled)

@@ -4,7 +4,7 @@ python -m tests.gitops
 
 builds source-controller and kustomize-controller from their Go modules, which takes some minutes and is cached, starts
 the cluster of the tests, Debian's registry and both controllers, and prints a line for each check. The objects are
-those that `mlpack inspect -o flux` prints.
+those of docs/gitops.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MODELS = Path(__file__).resolve().parents[1] / "model_specs"
 _PATIENCE = 120.0
 _PASSWORD = "only for this run"  # noqa: S105 - of keys that are deleted at the end
 _POD = "hello-mpi-single-node"
-_OVERLAY = ("--overlay", "single-node", "--namespace", _NAMESPACE)
+_DOCUMENT = Path(__file__).resolve().parents[1] / "docs/gitops.md"
 _SOURCE, _APPLIED = "ocirepository", "kustomization.kustomize.toolkit.fluxcd.io"
 
 
@@ -74,9 +74,29 @@ class Flux:
         self.mlpack("push", package, reference, "--no-verify", *options)
         return reference
 
-    def objects(self, reference: str, *options: str) -> list[dict[str, Any]]:
-        """Return the objects that `inspect -o flux` prints."""
-        return list(yaml.safe_load_all(self.mlpack("inspect", reference, "-o", "flux", *_OVERLAY, *options)))
+    def objects(self, reference: str, key: str | None = None) -> list[dict[str, Any]]:
+        """Return the objects of docs/gitops.md for a package in the registry, with a Secret if a key is named."""
+        block = _DOCUMENT.read_text("utf-8").partition("\n## Flux\n")[2].partition("```yaml\n")[2].partition("```")[0]
+        source, applied = yaml.safe_load_all(block)
+        facts = json.loads(self.mlpack("inspect", reference, "-o", "json"))
+        url, _, digest = facts["reference"].partition("@")
+        name = f"{facts['package']}-single-node"
+        source["metadata"]["name"] = applied["metadata"]["name"] = applied["spec"]["sourceRef"]["name"] = name
+        source["spec"] |= {"url": url, "ref": {"digest": digest}, "insecure": True}
+        applied["spec"] |= {
+            "path": applied["spec"]["path"].replace("hello-mpi", facts["package"]),
+            "targetNamespace": _NAMESPACE,
+        }
+        if key is None:
+            del source["spec"]["verify"]
+            return [source, applied]
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": source["spec"]["verify"]["secretRef"]["name"], "namespace": _FLUX},
+            "stringData": {"prod.pub": (self.folder / key).read_text()},
+        }
+        return [secret, source, applied]
 
     def apply(self, objects: list[dict[str, Any]]) -> None:
         """Apply objects."""
@@ -169,7 +189,7 @@ def signatures(flux: Flux) -> Iterator[str]:
     ):
         repository = f"signed-{secrets.token_hex(4)}"
         reference = flux.push(repository, "1", "--sign-key", f"{name}.key")
-        _, source, _ = flux.objects(reference, "--key", f"{name}.pub")
+        _, source, _ = flux.objects(reference, f"{name}.pub")
         key = (flux.folder / "prod.pub").read_text()
         source["metadata"]["name"] = repository
         source["spec"]["verify"]["secretRef"]["name"] = f"{repository}-key"
@@ -206,14 +226,14 @@ def references(flux: Flux) -> Iterator[str]:
 def runs(flux: Flux) -> Iterator[str]:
     """Yield a title after each check of a Pod that kustomize-controller runs."""
     reference = flux.push("hello", "1.0.0", "--sign-key", "prod.key")
-    objects = flux.objects(reference, "--key", "prod.pub")
+    objects = flux.objects(reference, "prod.pub")
     _, source, applied = objects
     name = applied["metadata"]["name"]
     flux.apply(objects)
     flux.condition(_SOURCE, name, "SourceVerified", "True")
     flux.condition(_APPLIED, name, "Ready", "True")
     flux.wait(lambda: flux.phase() == "Succeeded", "the pod has succeeded", flux.phase)
-    yield "the printed objects verify the signature, apply the overlay, and the pod succeeds"
+    yield "the objects of the document verify the signature, apply the overlay, and the pod succeeds"
 
     first = flux.uid()
     flux.reconcile(_APPLIED, name)

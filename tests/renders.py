@@ -97,12 +97,12 @@ def remembering(run: Callable[..., Finished]) -> Callable[..., Finished]:
     """
 
     @functools.wraps(run)
-    def remembered(self: object, argv: Sequence[str], **options: Any) -> Finished:
+    def remembered(_self: object, argv: Sequence[str], **options: Any) -> Finished:
         name = _render(argv)
         rendered = None if name is None else kept(name)
         if rendered is not None:
             return Finished(0, rendered, "")
-        done = run(self, argv, **options)
+        done = run(argv, **options)
         if name is not None and done.returncode == 0 and done.stdout.strip() and not done.stderr:
             keep(name, done.stdout)
         return done

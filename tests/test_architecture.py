@@ -30,9 +30,9 @@ FOLDERS = sorted({".".join(("packager", *folder.parts)) for module in MODULES fo
 # Each library has one owner: a change of the library, or of what is safe to do with it, is a change of one module.
 OWNERS = {
     "alembic": {"service/store/"},
-    "cryptography": {"publish/signer.py", "service/sealing.py"},
+    "cryptography": {"publish/keys.py", "service/sealing.py"},
     "ctypes": {"base/atomic.py", "service/registry/confinement.py"},
-    "fcntl": {"base/locks.py"},
+    "fcntl": {"base/workfolder.py"},
     "gzip": {"package/archive.py"},
     "http": {"base/web.py"},
     "httpx2": {"service/callbacks/courier.py", "service/jobs/kube.py"},  # lightkube raises its errors

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.web import Network
-from packager.publish import artefact
 from packager.publish.client import Access
+from packager.publish.manifest import MANIFEST, descriptor
 from packager.publish.reference import parse
-from packager.publish.registry import MANIFEST, Repository
+from packager.publish.registry import Repository
 from tests import demo, kubectls
 from tests.publish import real_registry
 from tests.test_docs import CHECKOUT, DOCUMENTS, EXAMPLES
@@ -94,7 +94,7 @@ class Stage:
         """Store an image, whose content does not matter, in a registry."""
         reference = parse(f"oci://{self.hosts[registry]}/{repository}:{tag}")
         config = json.dumps({"architecture": "amd64", "os": "linux", "config": {"User": repository}})
-        blob = artefact.descriptor(config.encode())
+        blob = descriptor(config.encode())
         entry = {"mediaType": _CONFIG, "digest": blob.digest, "size": blob.size}
         manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": entry, "layers": []}
         with Repository(reference, Access(Network(), plain_http=True), may_push=True) as images:
@@ -125,29 +125,10 @@ def _airgap(stage: Stage) -> Generator[None, None, None]:
             "mlpack key new prod --no-password",
         )
         stage.store("registry.example.com", "mpioperator/mpi-pi", "openmpi")
-        stage.store("registry.example.com", "mpioperator/mpi-operator", "0.8.0")
-        (stage.folder / "mpi-operator.yaml").write_text(
-            _OPERATOR.replace("HOST", stage.hosts["registry.example.com"]), encoding="utf-8"
-        )
         yield
-    (stage.folder / "mpi-operator.yaml").unlink()
     with stage.registry("registry.lab.example.com"):
         while True:
             yield
-
-
-_OPERATOR = """apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: mpi-operator
-  namespace: mpi-operator
-spec:
-  template:
-    spec:
-      containers:
-        - name: mpi-operator
-          image: HOST/mpioperator/mpi-operator:0.8.0
-"""
 
 
 _MODEL = """name: my-model

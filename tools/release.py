@@ -27,14 +27,14 @@ from packaging.requirements import Requirement
 
 from packager import __version__
 from packager.cli.asking import password_of
-from packager.publish import dsse
-from packager.publish.signer import signers
+from packager.publish import signatures
+from packager.publish.keys import signers
 from tests import released
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.publish.signer import Signer
+    from packager.publish.keys import Signer
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PROJECT = "mlpack-kubernetes"
@@ -214,9 +214,8 @@ def _sign(sums: Path, signer: Signer) -> None:
     """Write the signatures of the checksums: one for openssl, and the bundle that cosign reads."""
     content = sums.read_bytes()
     sums.with_name(f"{sums.name}.sig").write_bytes(signer.sign(content))
-    subject = dsse.Subject(f"sha256:{hashlib.sha256(content).hexdigest()}", sums.name)
-    payload = dsse.statement([subject])
-    signed = dsse.compose(payload, signer.sign(dsse.signed_bytes(payload)), signer.public.fingerprint)
+    payload = signatures.statement([(f"sha256:{hashlib.sha256(content).hexdigest()}", sums.name)])
+    signed = signatures.bundle(payload, signer)
     sums.with_name(f"{sums.name}.sigstore.json").write_bytes(signed + b"\n")
 
 

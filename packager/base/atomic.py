@@ -6,7 +6,6 @@ If several processes write the same output and may not replace it, one succeeds 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from pathlib import Path
@@ -22,34 +21,27 @@ if TYPE_CHECKING:
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
-# The errors of rename(2) when a folder cannot replace what exists.
-_EXISTS_ERRNOS = frozenset((errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR))
-
 
 @contextlib.contextmanager
 def file(destination: Path, *, exists_hint: str | None = None) -> Iterator[IO[bytes]]:
     """Yield a file to write, which becomes `destination` when the block succeeds, and is deleted when it fails.
 
-    Args:
-        destination: A file that is replaced, or nothing yet.
-        exists_hint: The user's way to replace an existing output, which is kept; with None it is replaced.
-
-    Raises:
-        UsageError: The destination may not be replaced: with `exists_hint` no existing one, else no device or pipe.
-        ToolError: The folder cannot be written, or its disk is full.
+    `exists_hint` is the user's way to replace an existing output, which is kept; with None it is replaced.
     """
-    workfolder.sweep_once(destination.parent)
-    with _errors_explained(destination):
-        _check_replaceable(destination, exists_hint, stat.S_ISREG, "a plain file")
-        with workfolder.beside(destination) as folder:
-            work = folder / workfolder.FILE
-            with work.open("wb") as stream:
-                yield stream
-            if exists_hint is None:
-                work.replace(destination)
-            else:
-                with _exclusive(destination, exists_hint):
-                    _link(work, destination)
+    with _work_folder(destination, exists_hint, stat.S_ISREG, "a plain file") as folder:
+        work = folder / workfolder.FILE
+        with work.open("wb") as stream:
+            yield stream
+        if exists_hint is None:
+            work.replace(destination)
+            return
+        try:
+            os.link(work, destination)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links: an empty file takes the name first
+            os.close(os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+            work.replace(destination)
 
 
 @contextlib.contextmanager
@@ -63,39 +55,38 @@ def folder(destination: Path, *, exists_hint: str | None = None, kept_folders: S
         kept_folders: The names of folders in the old folder and in the new one: the old ones take the places of the new
             ones afterwards, where the system can do that, with what programs have written into them meanwhile.
     """
-    workfolder.sweep_once(destination.parent)
-    with _errors_explained(destination):
-        _check_replaceable(destination, exists_hint, stat.S_ISDIR, "a folder")
-        with workfolder.beside(destination) as beside:
-            work = beside / workfolder.FOLDER
-            work.mkdir()
-            yield work
-            with _exclusive(destination, exists_hint):
-                has_exchanged = _move(work, destination, beside / workfolder.OLD, replace=exists_hint is None)
-            for name in kept_folders if has_exchanged else ():
-                _exchange(work / name, destination / name)
-
-
-def _check_replaceable(destination: Path, exists_hint: str | None, is_kind: Callable[[int], bool], kind: str) -> None:
-    """Refuse to replace the destination before any work is done, if it may not be replaced."""
-    if exists_hint is not None and os.path.lexists(destination):
-        raise _already_exists(destination, exists_hint)
-    try:
-        mode = destination.stat().st_mode
-    except OSError:  # nothing, or a link to nothing; other errors are reported when it is written
-        return
-    if not is_kind(mode):
-        raise UsageError(f"{destination} is not {kind} and was left unchanged", hint="choose another destination")
+    with _work_folder(destination, exists_hint, stat.S_ISDIR, "a folder") as beside:
+        work = beside / workfolder.FOLDER
+        work.mkdir()
+        yield work
+        has_exchanged = _move(work, destination, beside / workfolder.OLD, replace=exists_hint is None)
+        for name in kept_folders if has_exchanged else ():
+            _exchange(work / name, destination / name)
 
 
 @contextlib.contextmanager
-def _exclusive(destination: Path, exists_hint: str | None) -> Iterator[None]:
+def _work_folder(
+    destination: Path, exists_hint: str | None, is_kind: Callable[[int], bool], kind: str
+) -> Iterator[Path]:
+    """Give a folder for work beside the destination, which is refused before any work if it may not be replaced."""
+    workfolder.sweep_once(destination.parent)
+    check_absent(destination, exists_hint)
+    with contextlib.suppress(OSError):  # nothing, or a link to nothing; other errors are reported when it is written
+        if not is_kind(destination.stat().st_mode):
+            raise UsageError(f"{destination} is not {kind} and was left unchanged", hint="choose another destination")
     try:
-        yield
-    except OSError as error:
-        if exists_hint is not None and error.errno in _EXISTS_ERRNOS:
-            raise _already_exists(destination, exists_hint) from None
+        with workfolder.beside(destination) as beside:
+            yield beside
+    except BrokenPipeError:
         raise
+    except OSError as error:
+        if exists_hint is not None and os.path.lexists(destination):  # another process was faster
+            raise _already_exists(destination, exists_hint) from None
+        name = error.filename or ""
+        is_elsewhere = name and Path(name).parent != destination.parent and not workfolder.is_in_work_folder(name)
+        raise ToolError(
+            f"{destination} cannot be written: {reason(error)}{f' ({name})' if is_elsewhere else ''}"
+        ) from None
 
 
 def check_absent(destination: Path, exists_hint: str | None) -> None:
@@ -106,17 +97,6 @@ def check_absent(destination: Path, exists_hint: str | None) -> None:
 
 def _already_exists(destination: Path, exists_hint: str) -> UsageError:
     return UsageError(f"{destination} already exists and was left unchanged", hint=exists_hint)
-
-
-def _link(work: Path, destination: Path) -> None:
-    """Give the file `work` the name `destination`. Raises FileExistsError when something has it."""
-    try:
-        os.link(work, destination)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links: an empty file takes the name first
-        os.close(os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
-        work.replace(destination)
 
 
 def _exchange(one: Path, other: Path) -> bool:
@@ -149,18 +129,3 @@ def _move(work: Path, destination: Path, old: Path, *, replace: bool) -> bool:
                 raise
         return False
     return True
-
-
-@contextlib.contextmanager
-def _errors_explained(destination: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        place = f" ({error.filename})" if error.filename and _is_elsewhere(error.filename, destination) else ""
-        raise ToolError(f"{destination} cannot be written: {reason(error)}{place}") from None
-
-
-def _is_elsewhere(filename: str, destination: Path) -> bool:
-    return Path(filename).parent != destination.parent and not workfolder.is_in_work_folder(filename)

@@ -44,15 +44,9 @@ def duration(text: str) -> timedelta:
 
 
 def moment(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
-    """Return the time in a text: in RFC 3339, or as a duration before `now`.
+    """Return the time in a text: in RFC 3339, or as a duration before `now`. Raises ValueError.
 
-    Args:
-        text: The text.
-        now: The end of a duration.
-        zone: The zone of times and dates without one; if it is None, these are refused.
-
-    Raises:
-        ValueError: The text is not a time.
+    Times and dates without a zone are of `zone`; if it is None, they are refused.
     """
     try:
         return now - duration(text)

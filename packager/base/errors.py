@@ -37,13 +37,7 @@ if TYPE_CHECKING:
 
 
 class MlpackError(Exception):
-    """One clear sentence for a person and, if known, the fix.
-
-    Args:
-        message: The error.
-        hint: The fix for the user.
-        problems: The findings behind the message, each with its place; printed before it.
-    """
+    """One clear sentence for a person and, if known, the fix; `problems` are printed before it."""
 
     exit_code = 1
 
@@ -149,13 +143,7 @@ class KubeletError(NotEvaluatedError):
 
 
 class UnreachableError(NotEvaluatedError):
-    """The cluster did not answer.
-
-    Args:
-        message: The error.
-        hint: The fix for the user.
-        why: The reason alone, for another sentence; the message if None.
-    """
+    """The cluster did not answer; `why` is the reason alone, for another sentence."""
 
     def __init__(self, message: str, *, hint: str | None = None, why: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -183,12 +171,7 @@ class UnansweredError(MlpackError):
 
 
 def show_paths(error: MlpackError, shown: Mapping[str, str]) -> None:
-    """Replace paths in an error, such as those of temporary files, by names that the user knows.
-
-    Args:
-        error: The error, which is changed.
-        shown: The name of each path, in the order in which they are replaced.
-    """
+    """Replace paths in an error, such as those of temporary files, by the names that the user knows, in this order."""
 
     def renamed(text: str) -> str:
         for path, name in shown.items():

@@ -24,56 +24,39 @@ def anchored(body: str) -> str:
     return rf"^(?:{body})(?![\s\S])"
 
 
+def form(pattern: str, title: str, *examples: str, longest: int | None = None) -> Meta:
+    """Return the form of a text: a pattern that matches all of it, in words, valid values, and the most characters."""
+    return Meta(pattern=anchored(pattern), title=title, examples=[*examples] or None, max_length=longest)
+
+
 LABEL_FORM = "a name of lower-case letters, digits and '-', starting with a letter (at most 40)"
 
-Label = Annotated[
-    str,
-    Meta(
-        pattern=anchored(names.LETTER_FIRST),
-        max_length=40,
-        title=LABEL_FORM,
-        examples=["resnet50"],
-    ),
-]
+Label = Annotated[str, form(names.LETTER_FIRST, LABEL_FORM, "resnet50", longest=40)]
 
-Tag = Annotated[
-    str,
-    Meta(
-        pattern=anchored(names.LABEL),
-        max_length=20,
-        title="a word of lower-case letters, digits and '-' (at most 20)",
-        examples=["fp32"],
-    ),
-]
+Tag = Annotated[str, form(names.LABEL, "a word of lower-case letters, digits and '-' (at most 20)", "fp32", longest=20)]
 
 # Narrower than a label's value (apimachinery, IsValidLabelValue), which it becomes.
 UseCase = Annotated[
     str,
-    Meta(
-        pattern=anchored(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?"),
-        max_length=40,
-        title="a word of lower-case letters, digits, '-' and '_' (at most 40)",
-        examples=["image_recognition"],
+    form(
+        r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?",
+        "a word of lower-case letters, digits, '-' and '_' (at most 40)",
+        "image_recognition",
+        longest=40,
     ),
 ]
 
 OneLine = Annotated[
-    str,
-    Meta(
-        pattern=anchored(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]+"),
-        max_length=200,
-        title="one line of text",
-        examples=["ResNet50 v1.5"],
-    ),
+    str, form(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]+", "one line of text", "ResNet50 v1.5", longest=200)
 ]
 
 Text = Annotated[
     str,
-    Meta(
-        pattern=anchored(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]*"),
-        max_length=20_000,
-        title="text without control characters",
-        examples=["Trains ResNet50 v1.5."],
+    form(
+        r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]*",
+        "text without control characters",
+        "Trains ResNet50 v1.5.",
+        longest=20_000,
     ),
 ]
 
@@ -82,21 +65,21 @@ ASSET_PATH = anchored(r"\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*(/\.?[A-Za-z0-9_+@][-A
 
 RelativePath = Annotated[
     str,
-    Meta(
-        pattern=anchored(r"[A-Za-z0-9_+@][-A-Za-z0-9._+@]*(/[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)*"),
-        max_length=200,
-        title="a path below the spec's folder, of letters, digits and - . _ + @ between the slashes",
-        examples=["train.sh"],
+    form(
+        r"[A-Za-z0-9_+@][-A-Za-z0-9._+@]*(/[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)*",
+        "a path below the spec's folder, of letters, digits and - . _ + @ between the slashes",
+        "train.sh",
+        longest=200,
     ),
 ]
 
 FilePattern = Annotated[
     str,
-    Meta(
-        pattern=anchored(r"\.?[A-Za-z0-9_+@*?][-A-Za-z0-9._+@*?]*(/\.?[A-Za-z0-9_+@*?][-A-Za-z0-9._+@*?]*)*"),
-        max_length=200,
-        title="a path below the spec's folder, of letters, digits and - . _ + @ * ? between the slashes",
-        examples=["train.sh"],
+    form(
+        r"\.?[A-Za-z0-9_+@*?][-A-Za-z0-9._+@*?]*(/\.?[A-Za-z0-9_+@*?][-A-Za-z0-9._+@*?]*)*",
+        "a path below the spec's folder, of letters, digits and - . _ + @ * ? between the slashes",
+        "train.sh",
+        longest=200,
     ),
 ]
 
@@ -112,84 +95,46 @@ AssetPath = Annotated[
 
 Folder = Annotated[
     str,
-    Meta(
-        pattern=anchored(r"\.|/|/?\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*(/\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)*"),
-        max_length=200,
-        title="`.` or a path of letters, digits and - . _ + @ between the slashes",
-        examples=["."],
+    form(
+        r"\.|/|/?\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*(/\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)*",
+        "`.` or a path of letters, digits and - . _ + @ between the slashes",
+        ".",
+        longest=200,
     ),
 ]
 
 ImageName = Annotated[
     str,
-    Meta(
-        pattern=anchored(names.IMAGE_PATH),
-        max_length=200,
-        title="an image's repository without its registry, in lower case",
-        examples=["tensorflow-mpi"],
-    ),
+    form(names.IMAGE_PATH, "an image's repository without its registry, in lower case", "tensorflow-mpi", longest=200),
 ]
-ImageTag = Annotated[
-    str,
-    Meta(
-        pattern=anchored(names.TAG),
-        title="an image tag of letters, digits and . _ - (at most 128)",
-        examples=["1.0.0"],
-    ),
-]
+ImageTag = Annotated[str, form(names.TAG, "an image tag of letters, digits and . _ - (at most 128)", "1.0.0")]
 Version = Annotated[
     str,
-    Meta(
-        pattern=anchored(names.VERSION),
-        max_length=names.VERSION_LENGTH,
-        title="a version such as 1.4.0 or 2.0.0-rc.1 (https://semver.org), without build metadata",
-        examples=["1.0.0"],
+    form(
+        names.VERSION,
+        "a version such as 1.4.0 or 2.0.0-rc.1 (https://semver.org), without build metadata",
+        "1.0.0",
+        longest=names.VERSION_LENGTH,
     ),
 ]
-Digest = Annotated[
-    str,
-    Meta(
-        pattern=anchored(r"sha256:[0-9a-f]{64}"),
-        title="sha256: and 64 hexadecimal digits",
-        examples=[f"sha256:{'0' * 64}"],
-    ),
-]
-Registry = Annotated[
-    str,
-    Meta(
-        pattern=anchored(names.REGISTRY),
-        max_length=200,
-        title="a host, optionally with a port and a path",
-        examples=["docker.io"],
-    ),
-]
+Digest = Annotated[str, form(r"sha256:[0-9a-f]{64}", "sha256: and 64 hexadecimal digits", f"sha256:{'0' * 64}")]
+Registry = Annotated[str, form(names.REGISTRY, "a host, optionally with a port and a path", "docker.io", longest=200)]
 
 EnvironmentKey = Annotated[
-    str,
-    Meta(
-        pattern=anchored(envfile.NAME),
-        max_length=100,
-        title="a name of letters, digits and '_', not starting with a digit",
-    ),
+    str, form(envfile.NAME, "a name of letters, digits and '_', not starting with a digit", longest=100)
 ]
 # A .env line ends at a newline and kustomize drops a carriage return before it (kustomize api/kv, bufio.ScanLines).
-EnvironmentText = Annotated[
-    str,
-    Meta(
-        pattern=anchored(envfile.VALUE),
-        title="one line of text",
-        examples=["value"],
-    ),
-]
+EnvironmentText = Annotated[str, form(envfile.VALUE, "one line of text", "value")]
 EnvironmentValue = EnvironmentText | int | float | bool
 
 # apimachinery, pkg/api/resource/quantity.go.
 QuantityText = Annotated[
     str,
-    Meta(
-        pattern=anchored(r"([0-9]{1,15}(\.[0-9]{0,9})?|\.[0-9]{1,9})([numkMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?"),
-        title="a Kubernetes quantity such as 500m or 4Gi",
-        examples=["500m", "4Gi"],
+    form(
+        r"([0-9]{1,15}(\.[0-9]{0,9})?|\.[0-9]{1,9})([numkMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?",
+        "a Kubernetes quantity such as 500m or 4Gi",
+        "500m",
+        "4Gi",
     ),
 ]
 WholeQuantity = Annotated[int, Meta(ge=0, title="a Kubernetes quantity such as 500m or 4Gi")]
@@ -197,23 +142,18 @@ RealQuantity = Annotated[float, Meta(ge=0, title="a Kubernetes quantity such as 
 Quantity = QuantityText | WholeQuantity | RealQuantity
 
 ResourceName = Annotated[
-    str,
-    Meta(
-        pattern=anchored(names.KEY),
-        max_length=120,
-        title="a resource as Kubernetes names it: cpu, memory, nvidia.com/gpu",
-    ),
+    str, form(names.KEY, "a resource as Kubernetes names it: cpu, memory, nvidia.com/gpu", longest=120)
 ]
 
 
 # Kubernetes allows any text in a command; these are the only control characters that programs expect there.
 Word = Annotated[
     str,
-    Meta(
-        pattern=anchored(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]*"),
-        max_length=20_000,
-        title="text without control characters",
-        examples=["train"],
+    form(
+        r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]*",
+        "text without control characters",
+        "train",
+        longest=20_000,
     ),
 ]
 

@@ -18,9 +18,6 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a pipe without a writer would block.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
-# For files beside a package, which may be links as the package itself may be one.
-_LINKED = _FILE & ~os.O_NOFOLLOW
-
 # What is a link, or no folder, on the way; a socket, or a device without a driver, at the end of it.
 _NOT_PLAIN_ERRNOS = frozenset((errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.ENODEV))
 
@@ -50,21 +47,6 @@ def open_below(folder: Path, path: str) -> BufferedReader:
         raise
     finally:
         os.close(current)
-    return _plain(file)
-
-
-def open_linked(path: Path) -> BufferedReader:
-    """Open the file at `path`, to which links may lead.
-
-    Raises:
-        NotPlainError: The path is a folder, a pipe or a device.
-        OSError: The file cannot be opened.
-    """
-    return _plain(os.open(path, _LINKED))
-
-
-def _plain(file: int) -> BufferedReader:
-    """Return the stream of a descriptor; close it, and raise NotPlainError, unless it is a plain file's."""
     mode = os.fstat(file).st_mode
     if not stat.S_ISREG(mode):
         os.close(file)
@@ -84,12 +66,7 @@ def read_start(folder: Path, path: str, shown: str, size: int) -> bytes:
 
 
 def read(folder: Path, path: str, shown: str, max_bytes: int) -> bytes:
-    """Return the content of the file `path` below `folder`, which messages call `shown`.
-
-    Raises:
-        VerificationError: The path is not a plain file, or the file is longer than `max_bytes` bytes.
-        ToolError: The file cannot be read.
-    """
+    """Return the content of the file `path` below `folder`, which messages call `shown`."""
     content = read_start(folder, path, shown, max_bytes + 1)
     if len(content) > max_bytes:
         raise VerificationError(f"{shown} is larger than {max_bytes >> 10:,} KiB")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import signals
 from packager.base.errors import HungError, ToolError, reason
-from packager.base.locks import widen_pipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,9 +30,6 @@ _ERROR_BYTES = 1 << 20
 """The bytes of stderr that are kept: its end, where a program explains its failure."""
 
 _CHUNK = 64 << 10
-
-_PIPE_BYTES = 1 << 20
-"""The bytes that a program may write before they are read: without a wait, it and the reader work at the same time."""
 
 _STOP_SECONDS = 5.0
 """Seconds that a program which is asked to end may take."""
@@ -74,10 +70,6 @@ def run(  # noqa: PLR0913 - an option each
         memory: The bytes of memory that it may write to, where the system limits this (Linux); None for no limit.
         stdin: The bytes for its standard input; None for none.
         variables: Environment variables in addition to those of this process.
-
-    Raises:
-        ToolError: The program is missing, cannot be started, or printed too much.
-        HungError: The program did not end in time; it is killed with the programs that it has started.
     """
     output, errors = bytearray(), _Tail()
     with _started(
@@ -166,7 +158,6 @@ class Running:
 
     def __init__(self, child: subprocess.Popen[bytes], idle: Callable[[float], object]) -> None:
         assert child.stdout is not None
-        widen_pipe(child.stdout.fileno(), _PIPE_BYTES)
         self._child = child
         self._idle = idle
         self._errors = _Tail()
@@ -273,25 +264,18 @@ class _Output(io.RawIOBase):
         return len(data)
 
 
-def _ignore(_seconds: float) -> None:
-    return
-
-
 @contextmanager
 def stream(
     argv: Sequence[str],
     *,
-    idle: Callable[[float], object] = _ignore,
+    idle: Callable[[float], object] = lambda _seconds: None,
     keep_stdin_open: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[Running]:
     """Start a program whose output is read while it runs; when the block ends before it does, it is stopped.
 
-    Args:
-        argv: The program and its arguments.
-        idle: Called with the seconds without output, each TICK; its exception ends the reading.
-        keep_stdin_open: Whether its input stays open until `release`; it has none otherwise.
-        variables: Environment variables in addition to those of this process.
+    `idle` is called with the seconds without output, each TICK; its exception ends the reading. If the input is kept
+    open, it is so until `release`; there is none otherwise.
     """
     stdin = subprocess.PIPE if keep_stdin_open else subprocess.DEVNULL
     env = {**os.environ, **(variables or {})}
@@ -307,14 +291,7 @@ def run_in_terminal(
     quiet: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a program on the user's own terminal, and return its exit code.
-
-    Args:
-        argv: The program and its arguments.
-        stdout_to_stderr: Whether its stdout goes to stderr, because it is for people only.
-        quiet: Whether to drop its stdout; its stderr is still printed.
-        variables: Environment variables in addition to those of this process.
-    """
+    """Run a program on the user's own terminal, and return its exit code; `quiet` drops its stdout."""
     stdout = subprocess.DEVNULL if quiet else 2 if stdout_to_stderr else None
     with _started(argv, _kill, stdout=stdout, env={**os.environ, **(variables or {})}) as child:
         return child.wait()

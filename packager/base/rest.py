@@ -8,7 +8,7 @@ import json
 import math
 import re
 import urllib.parse
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, ToolError, UnreachableError, UsageError
@@ -62,11 +62,7 @@ class Answer(Value, frozen=True):
 
 
 def server(url: str, token: str | None, *, is_insecure: bool = False) -> RestServer:
-    """Return the server at `url`: https, or http on this machine, or with `is_insecure` on others too.
-
-    Raises:
-        UsageError: The address or the token is not valid, or others could read the requests.
-    """
+    """Return the server at `url`: https, or http on this machine, or with `is_insecure` on others too."""
     parts = _parts(url)
     if parts is None:
         raise UsageError(f"invalid server {show(_without_password(url))}: expected an address, such as https://host")
@@ -121,9 +117,8 @@ def ask(
 ) -> Answer:
     """Send a request, and return the answer, whatever its status is.
 
-    Raises:
-        UnreachableError: The server does not answer.
-        ClusterError: The server redirects, sends too much, sends too slowly, or sends invalid JSON.
+    Raises UnreachableError if the server does not answer, and ClusterError if it redirects, or sends too much, or
+    something else than JSON.
     """
     data = None if body is None else json.dumps(body, ensure_ascii=True).encode()
     sent = {} if body is None else {"Content-Type": "application/json"}
@@ -137,23 +132,34 @@ def post_form(
     """Send a form, as OAuth 2.0 has it, to a server that may be silent for `seconds`; return the answer as `ask`."""
     data = urllib.parse.urlencode(form).encode()
     sent = {"Content-Type": "application/x-www-form-urlencoded", **headers}
-    with _opened(to, "POST", where, data, sent, seconds) as response:
+    with _opened(to, "POST", where, data, sent, silent=seconds) as response:
         return _answer(to, response)
 
 
 @contextmanager
 def opened(to: RestServer, where: str) -> Iterator[Answer | Iterator[bytes]]:
     """Ask for a text, and give it in parts as it comes; the whole answer if it is not a text."""
-    with _opened(to, "GET", where, None, {"Accept": "text/plain"}, _LOG_SECONDS, math.inf) as response:
-        if response.status == 200 and _kind(response) == "text/plain":
-            yield _parts_of(to, response)
-        else:
-            yield _answer(to, response)
+    with _opened(to, "GET", where, None, {"Accept": "text/plain"}, silent=_LOG_SECONDS, seconds=math.inf) as response:
+        is_text = response.status == 200 and _kind(response) == "text/plain"
+        yield _lines(response.pieces(_CHUNK)) if is_text else _answer(to, response)
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield whole lines, so that no character is cut in two; of a long line, parts."""
+    kept = b""
+    for piece in pieces:
+        kept += piece
+        end = len(kept) if len(kept) > _CHUNK else kept.rfind(b"\n") + 1
+        if end:
+            yield kept[:end]
+            kept = kept[end:]
+    if kept:
+        yield kept
 
 
 def _answer(to: RestServer, response: Response) -> Answer:
     content = bytearray()
-    for piece in _pieces(to, response):
+    for piece in response.pieces(_CHUNK):
         content += piece
         if len(content) > MAX_BYTES:
             raise ClusterError(f"the answer of {to.url} has more than {MAX_BYTES >> 20} MiB")
@@ -167,62 +173,34 @@ def _answer(to: RestServer, response: Response) -> Answer:
     return Answer(response.status, kind, body, float(pause) if re.fullmatch("[0-9]{1,5}", pause) else None)
 
 
-def _parts_of(to: RestServer, response: Response) -> Iterator[bytes]:
-    """Yield whole lines, so that no character is cut in two; of a long line, parts."""
-    kept = b""
-    for piece in _pieces(to, response):
-        kept += piece
-        end = len(kept) if len(kept) > _CHUNK else kept.rfind(b"\n") + 1
-        if end:
-            yield kept[:end]
-            kept = kept[end:]
-    if kept:
-        yield kept
-
-
 def _kind(response: Response) -> str:
     return response.header("content-type").partition(";")[0].strip().lower()
 
 
-def _pieces(to: RestServer, response: Response) -> Iterator[bytes]:
-    with _translated(to):
-        yield from response.pieces(_CHUNK)
-
-
 @contextmanager
-def _opened(  # noqa: PLR0913, PLR0917 - what makes a request
+def _opened(  # noqa: PLR0913 - what makes a request
     to: RestServer,
     method: str,
     where: str,
     data: bytes | None,
     headers: Mapping[str, str],
+    *,
     silent: float = _SECONDS,
-    seconds: float | None = None,
+    seconds: float = _ANSWER_SECONDS,
 ) -> Iterator[Response]:
     transport = HttpTransport(Network(silent=silent, proxies=("https",)))  # by http, a proxy would see the token
     content = None if data is None else Content(data, len(data))
-    limit = _ANSWER_SECONDS if seconds is None else seconds
     authorization = None if to.token is None else f"Bearer {to.token}"
+    sent = {"Accept": "application/json", **headers}
     try:
-        with ExitStack() as stack:
-            with _translated(to):
-                url = address(to.url + where)
-                sent = {"Accept": "application/json", **headers}
-                response = stack.enter_context(
-                    transport.opened(method, url, sent, content, authorization=authorization, seconds=limit)
-                )
+        url = address(to.url + where)
+        with transport.opened(method, url, sent, content, authorization=authorization, seconds=seconds) as response:
             if 300 <= response.status < 400:
                 message = f"{to.url} redirects to {show(response.header('location'))}"
                 raise ClusterError(message, hint="nothing was sent there; give the right address with --server")
             yield response
-    finally:
-        transport.close()
-
-
-@contextmanager
-def _translated(to: RestServer) -> Iterator[None]:
-    try:
-        yield
     except ToolError as error:
         why = error.why if isinstance(error, HttpError) else str(error)
         raise UnreachableError(f"{to.url} does not answer: {why}", hint=error.hint) from None
+    finally:
+        transport.close()

@@ -55,9 +55,12 @@ def convert(values: object, kind: type[FieldsType]) -> FieldsType:
         raise FieldsError(str(error)) from None
 
 
-def from_json(text: str, kind: type[Result]) -> Result:
-    """Return the value of a type in a valid JSON text; keys that the type lacks are skipped."""
-    return msgspec.json.decode(text, type=kind)
+def from_json(text: str | bytes, kind: type[Result]) -> Result:
+    """Return the value of a type in a JSON text; keys that the type lacks are skipped. Raises FieldsError."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FieldsError(str(error)) from None
 
 
 def as_dict(value: Value) -> dict[str, Any]:

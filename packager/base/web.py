@@ -14,8 +14,9 @@ import ssl
 import time
 import urllib.parse
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import urllib3
@@ -305,53 +306,85 @@ class HttpTransport:
 
 def fetch(url: str, sha256: str, *, hint: str | None = None) -> bytes:
     """Return the file at `url` if it has this digest, in hex."""
-    transport = HttpTransport(Network())
-    try:
-        with transport.opened("GET", address(url), {}, follows=True, size=_FETCHED_BYTES) as answer:
-            _expect(answer, (200,))
-            content = answer.read(_FETCHED_BYTES, "the file")
-    except ToolError as error:
-        raise ToolError(f"{url} could not be fetched: {_why(error)}", hint=hint) from None
-    finally:
-        transport.close()
-    digest = hashlib.sha256(content).hexdigest()
+    content = io.BytesIO()
+    _receive(url, content, _FETCHED_BYTES, hint=hint)
+    digest = hashlib.sha256(content.getvalue()).hexdigest()
     if digest != sha256:
         raise VerificationError(f"{url} has changed: expected sha256 {sha256}, found {digest}")
-    return content
+    return content.getvalue()
 
 
 def download(url: str, part: Path, sha256: str | None, *, limit: int, progress: Progress) -> str:
-    """Fetch the file at `url` into the file `part`, and return its digest.
+    """Fetch the file at `url` into the file `part`, and return its digest; `limit` is the most bytes to accept.
 
     The bytes in `part` are kept for the next attempt if the digest is known and the server continues after them.
-
-    Args:
-        url: The address: http or https.
-        part: A file, or nothing yet.
-        sha256: The expected digest, in hex; None when it is not known.
-        limit: The most bytes to accept.
-        progress: Shows how far it has come.
     """
     if sha256 is None:
         part.unlink(missing_ok=True)
-    is_resumed = part.exists() and part.stat().st_size > 0
-    transport = HttpTransport(Network())
     try:
-        _fetch_into(transport, url, part, limit, progress)
-    except ToolError as error:
-        hint = "try again: what has come is kept" if isinstance(error, TransientError) else error.hint
-        raise ToolError(f"{url} could not be fetched: {_why(error)}", hint=hint) from None
+        with part.open("ab") as stream:
+            begin = stream.tell()
+            _receive(url, stream, limit, progress, hint="try again: what has come is kept")
     except OSError as error:
         raise ToolError(f"{url} could not be fetched: {reason(error)}") from None
-    finally:
-        transport.close()
     digest = digest_of(part)
     if sha256 in (None, digest):
         return digest
     part.unlink()
-    if is_resumed:  # the beginning may be of something else
+    if begin:  # the beginning may be of something else
         return download(url, part, sha256, limit=limit, progress=progress)
     raise VerificationError(f"{url} is not what the spec says: expected sha256 {sha256}, found {digest}")
+
+
+def _receive(
+    url: str, stream: IO[bytes], limit: int, progress: Progress | None = None, *, hint: str | None = None
+) -> None:
+    """Write the file at `url` to a stream at its end; if the stream has a beginning, only the rest, if that can be had.
+
+    `hint` is about errors that pass.
+    """
+    offset = stream.tell()
+    headers = {"Range": f"bytes={offset}-"} if offset else {}
+    transport = HttpTransport(Network())
+    try:
+        with transport.opened("GET", address(url), headers, follows=True, size=limit) as answer:
+            _write(answer, stream, limit, progress and partial(progress, url))
+    except ToolError as error:
+        why = error.why if isinstance(error, HttpError) else str(error)
+        passes = isinstance(error, TransientError) or progress is None
+        raise ToolError(f"{url} could not be fetched: {why}", hint=hint if passes else error.hint) from None
+    finally:
+        transport.close()
+
+
+def _write(
+    answer: Response,
+    stream: IO[bytes],
+    limit: int,
+    progress: Callable[[int], AbstractContextManager[Callable[[int], None]]] | None,
+) -> None:
+    offset = stream.tell()
+    continues = answer.status == 206 and offset > 0
+    if continues and not answer.header("content-range").startswith(f"bytes {offset}-"):
+        stream.truncate(0)
+        raise ToolError("the server sent another part than was asked for", hint="try again")
+    if not continues:
+        stream.seek(0)
+        stream.truncate()
+    if answer.status == 416 and offset:
+        return  # the caller begins again
+    if answer.status != 200 and not continues:
+        raise ToolError(f"{answer.status} {http.client.responses.get(answer.status, '')}".rstrip())
+    total = stream.tell() + (answer.length or 0)
+    if total > limit:
+        raise ToolError(f"it has more than {limit:,} bytes")
+    with progress(total) if progress else nullcontext(lambda _size: None) as advance:
+        advance(stream.tell())
+        for piece in answer.pieces():
+            stream.write(piece)
+            if stream.tell() > limit:
+                raise ToolError(f"it has more than {limit:,} bytes")
+            advance(len(piece))
 
 
 def digest_of(path: Path) -> str:
@@ -369,47 +402,6 @@ def trusted(ca_file: str | None) -> ssl.SSLContext:
         except (OSError, ssl.SSLError):
             raise ToolError(f"{ca_file} cannot be read as certificates") from None
     return context
-
-
-def _fetch_into(transport: HttpTransport, url: str, part: Path, limit: int, progress: Progress) -> None:
-    """Fetch a file, or its missing part."""
-    offset = part.stat().st_size if part.exists() else 0
-    headers = {"Range": f"bytes={offset}-"} if offset else {}
-    with transport.opened("GET", address(url), headers, follows=True, size=limit) as answer:
-        if answer.status == 416 and offset:
-            part.unlink()
-        else:
-            _expect(answer, (200, 206) if offset else (200,))
-            continues = answer.status == 206
-            if continues and not answer.header("content-range").startswith(f"bytes {offset}-"):
-                part.unlink()
-                raise ToolError("the server sent another part than was asked for", hint="try again")
-            offset = offset if continues else 0
-            total = offset + (answer.length or 0)
-            with part.open("ab" if continues else "wb") as stream, progress(url, total) as advance:
-                advance(offset)
-                _copy(answer, stream, total, limit, advance)
-            return
-    _fetch_into(transport, url, part, limit, progress)
-
-
-def _copy(answer: Response, stream: IO[bytes], total: int, limit: int, advance: Callable[[int], None]) -> None:
-    if total > limit:
-        raise ToolError(f"it has more than {limit:,} bytes")
-    for piece in answer.pieces():
-        stream.write(piece)
-        if stream.tell() > limit:
-            raise ToolError(f"it has more than {limit:,} bytes")
-        advance(len(piece))
-
-
-def _expect(answer: Response, statuses: tuple[int, ...]) -> None:
-    if answer.status not in statuses:
-        raise ToolError(f"{answer.status} {http.client.responses.get(answer.status, '')}".rstrip())
-
-
-def _why(error: ToolError) -> str:
-    return error.why if isinstance(error, HttpError) else str(error)
 
 
 def _proxy(url: Address) -> str:

@@ -25,7 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError, reason
-from packager.base.locks import lock
+
+try:
+    import fcntl
+except ModuleNotFoundError:
+    raise ToolError(
+        "this command needs a system whose files can be locked, such as Linux or macOS",
+        hint="on Windows, run mlpack in WSL",
+    ) from None
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +43,20 @@ _PREFIX = ".mlpack-work-"
 _NAME = re.compile(r"\.mlpack-work-[a-z0-9_]{8}")
 _LOCK = "lock"
 _DAY = 24 * 60 * 60
+
+
+def lock(descriptor: int) -> bool | None:
+    """Lock a file until it is closed and return True; False if it is locked already, None where there are no locks.
+
+    The system unlocks it when the process ends, however that happens (flock(2)).
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 @contextlib.contextmanager

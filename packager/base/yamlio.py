@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -106,20 +105,6 @@ class Document(Value, frozen=True):
         node = entries[-1][0 if at_key else 1] if entries else self._root
         return Problem(self.name, node.start_mark.line + 1, node.start_mark.column + 1, message, hint)
 
-    def problem_in_block(
-        self, location: Location, text: bytes, place: tuple[int, int], message: str, *, hint: str | None = None
-    ) -> Problem | None:
-        """Return a problem inside the text at `location`; None unless the text is a block (`|`) with this line."""
-        entries = self._entries(location)
-        if len(entries) < len(location) or not entries or getattr(entries[-1][1], "style", None) != "|":
-            return None
-        begin, end = entries[-1][1].start_mark.line + 1, entries[-1][1].end_mark.line + 1
-        lines = _lines(text)[begin:end]
-        indent = next((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), 0)
-        if place[0] > len(lines):
-            return None
-        return Problem(self.name, begin + place[0], indent + place[1], message, hint)
-
     @property
     def is_flow(self) -> bool:
         """Whether the document is written in flow style, as JSON is."""
@@ -176,15 +161,10 @@ class Document(Value, frozen=True):
 
 
 def load(text: bytes, name: str) -> tuple[Document, list[Problem]]:
-    """Read one YAML document.
+    """Read one YAML document in UTF-8, which problems call `name`.
 
-    Args:
-        text: The file's bytes, UTF-8.
-        name: How problems name the file.
-
-    Returns:
-        The document, and its problems as YAML: syntax, duplicate keys, keys that are not text, aliases without end. If
-        the text cannot be read, the document is empty.
+    Its problems are those of YAML: syntax, duplicate keys, keys that are not text, aliases without end. If the text
+    cannot be read, the document is empty.
     """
     roots, problems = _compose(text, name, MAX_BYTES, lambda source, loader: [yaml.compose(source, Loader=loader)])
     if problems:
@@ -197,14 +177,8 @@ def load_all(
 ) -> tuple[list[Document], list[Problem]]:
     """Read every document of a stream of manifests; see `load`. A stream with a syntax error has no documents.
 
-    A key that kubectl or kustomize could read as another one, or merge, is a problem.
-
-    Args:
-        text: The bytes, UTF-8.
-        name: How problems name the stream.
-        max_bytes: The most bytes of a stream.
-        read: Returns the value of a scalar that is not a key, from its text and whether it is plain; by default, the
-            value that `load` returns.
+    A key that kubectl or kustomize could read as another one, or merge, is a problem. `read` returns the value of a
+    scalar that is not a key, from its text and whether it is plain; by default, the value that `load` returns.
     """
     roots, problems = _compose(
         text, name, max_bytes, lambda source, loader: list(yaml.compose_all(source, Loader=loader))
@@ -500,12 +474,6 @@ def _line_and_column(text: bytes, offset: int) -> tuple[int, int]:
     """Return line and column, in characters, of the byte at `offset`."""
     before = text[:offset]
     return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1
-
-
-@lru_cache(maxsize=1)
-def _lines(text: bytes) -> list[str]:
-    """Return the lines of a file; cached, as a thousand problems of a file may be reported one after the other."""
-    return text.decode("utf-8-sig", "replace").split("\n")
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:

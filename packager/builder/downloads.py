@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from packager.base import atomic, locks, paths, web, yamlio
+from packager.base import atomic, paths, web, workfolder, yamlio
 from packager.base.errors import SpecError, ToolError, reason
 from packager.base.limits import DEFAULT
 from packager.base.values import replace
@@ -44,7 +44,7 @@ def _fetch(download: Download, folder: Path, progress: FileProgress) -> str:
     """Put a download into the folder under its digest; after an error, its part stays for the next attempt."""
     part = folder / f"{download.sha256 or 'unknown'}.part"
     with part.open("ab") as held:
-        if locks.lock(held.fileno()) is False:  # another process fetches it
+        if workfolder.lock(held.fileno()) is False:  # another process fetches it
             part = folder / f"{os.getpid()}.part"
         digest = web.download(download.url, part, download.sha256, limit=DEFAULT.size, progress=progress)
         part.replace(folder / digest)

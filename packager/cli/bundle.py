@@ -1,16 +1,16 @@
 """`mlpack bundle` and `mlpack load`: write a package with its images into one file, and store it in a registry."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from packager.base.values import as_plain
 from packager.cli.arguments import Program, source_date_epoch
 from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions, SignatureOptions
-from packager.configure.configure import Answers, Assignment, check_answers, prepared, write
+from packager.configure.configure import Answers, check_answers
 from packager.publish.bundle import BundleRequest
 from packager.publish.bundle import bundle as write_bundle
 from packager.publish.load import LoadRequest
@@ -27,28 +27,7 @@ def bundle(
     destination: Annotated[
         Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The bundle; by default NAME.bundle.tar.")
     ] = None,
-    images: Annotated[
-        bool, typer.Option("--images/--no-images", help="Whether the images and operators are in the bundle.")
-    ] = True,
-    operator: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME[=FILE]",
-            help="An operator of `mlpack operator install`, even one that the package does not need; FILE is its "
-            "manifest, instead of upstream's. Repeatable.",
-        ),
-    ] = [],
-    no_operators: Annotated[
-        bool, typer.Option("--no-operators", help="Leave out the operators that the package needs.")
-    ] = False,
-    image_archive: Annotated[
-        list[Path],
-        typer.Option(
-            metavar="FILE",
-            help="An archive with an image that is in no registry, of podman save --format oci-archive, buildah push … "
-            "oci-archive:FILE or docker save. Repeatable.",
-        ),
-    ] = [],
+    images: Annotated[bool, typer.Option("--images/--no-images", help="Whether the images are in the bundle.")] = True,
     no_sources: Annotated[
         bool, typer.Option("--no-sources", help="Leave out the files that pods fetch: the `sources` of the spec.")
     ] = False,
@@ -65,8 +44,8 @@ def bundle(
 ) -> None:
     """Write a package with its images and signatures into one file, for a site without a network; print its path.
 
-    The operators that its workloads need and the files that its pods fetch are in it, too. The file is an OCI image
-    layout in a tar. The same content gives the same bytes. `mlpack load` stores it in a registry.
+    The files that its pods fetch are in it, too. The file is an OCI image layout in a tar. The same content gives the
+    same bytes. `mlpack load` stores it in a registry.
     """
     request = BundleRequest(
         package,
@@ -76,9 +55,6 @@ def bundle(
         created=source_date_epoch(),
         kubectl=kubectl,
         trust=signatures.trust(),
-        operators=tuple(operator),
-        with_operators=not no_operators,
-        archives=tuple(image_archive),
         with_sources=not no_sources,
         secrets=tuple(secret),
     )
@@ -105,7 +81,7 @@ def load(
         typer.Option(
             metavar="DIR",
             help="Also unpack the package into this folder, configured for the registry, and write the files that its "
-            "pods fetch and the manifests of operators there.",
+            "pods fetch there.",
         ),
     ] = None,
     output: Output = None,
@@ -117,29 +93,21 @@ def load(
     """
     request = LoadRequest(bundle, registry, force, dry_run, signatures.trust(), extract)
     check_answers(Answers(registry=registry))
-    loaded = load_bundle(request, at.access(), _configure, progress=progress, tell=say)
-    emit_output(loaded.as_json(), loaded.manifests, output, is_bounded=False)
+    loaded = load_bundle(request, at.access(), progress=progress, tell=say)
+    references = [manifest.reference for manifest in loaded.manifests]
+    emit_output(as_plain(loaded), references, output, is_bounded=False)
     if output is not None:
         return
     for manifest in loaded.manifests:
         if manifest.source:
-            say(f"{manifest.source} is {manifest}")
+            say(f"{manifest.source} is {manifest.reference}")
     if loaded.signatures:
         say(f"signatures and other manifests about these: {loaded.signatures}")
     if dry_run:
         say("dry run: the bundle is valid, and nothing was sent")
     elif extract is None:
         say(f"next: mlpack configure PACKAGE --registry {registry}")
-    for name, path in loaded.operators.items():
-        say(f"next, once per cluster: mlpack operator install {name} --from {path}")
     for path in loaded.packages:
         for variable, files in loaded.sources.items():
             say(f"next: mlpack workspace push {path} {files} --folder {variable}")
         say(f"next: mlpack doctor {path}")
-
-
-def _configure(package: Path, overlay: str, registry: str, values: Mapping[str, str]) -> None:
-    assignments = tuple(Assignment("--set", key, value) for key, value in values.items())
-    answers = Answers(registry=registry, assignments=assignments)
-    with prepared(package, overlay, answers, ask=lambda *_: Answers()) as edits:
-        list(write(edits, tell=lambda _: None))

@@ -25,9 +25,7 @@ from packager.cli.arguments import (
     announced_site,
 )
 from packager.cli.asking import ask, has_terminal
-from packager.cli.commands import until_end
 from packager.cli.console import Output, emit_output, say, table
-from packager.cli.registry_arguments import component_folders
 from packager.configure import configure as use_case
 from packager.configure.additions import options as find_options
 from packager.configure.configure import Answers, Assignment
@@ -99,8 +97,7 @@ def configure(
         typer.Option(
             "--with",
             metavar="OPTION|DIR",
-            help="A site option to switch on, or a folder with a component of your own, or oci://HOST/REPOSITORY:TAG "
-            "with one. Repeatable.",
+            help="A site option to switch on, or a folder with a component of your own. Repeatable.",
         ),
     ] = [],
     switch_off: Annotated[
@@ -130,7 +127,6 @@ def configure(
 
     A folder is edited in place; for a tarball, a new one is written. Prints the paths of the written files.
     """
-    folders = until_end(component_folders([name for name in switch_on if "/" in name]))
     amounts = {"--workers": workers, "--memory": memory, "--cpu": cpu, "--gpus": gpus}
     assigned = (("--set", settings), ("--add", additions), ("--site", site))
     answers = Answers(
@@ -144,7 +140,7 @@ def configure(
         image=image,
         assignments=tuple(_assignment(option, text) for option, texts in assigned for text in texts),
         switch_on=tuple(name for name in switch_on if "/" not in name),
-        components=use_case.own_components(folders),
+        components=use_case.own_components(tuple(name for name in switch_on if "/" in name)),
         switch_off=tuple(switch_off),
         storage=tuple(storage),
     )

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import ToolError
-from packager.base.paths import argument
 from packager.base.values import Value
 from packager.cli.arguments import OnlyOverlay, PackagePath, Program, RegistryHost
 from packager.cli.commands import group
@@ -31,7 +30,7 @@ class ImageOptions(Value, frozen=True):
     registry: RegistryHost = None
     program: Annotated[
         str | None,
-        typer.Option("--with", metavar="PROGRAM", help="docker, podman or buildah; by default the first that works."),
+        typer.Option("--with", metavar="PROGRAM", help="docker, podman or buildah; by default the first on PATH."),
     ] = None
     kubectl: Program = "kubectl"
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands without running them.")] = False
@@ -48,7 +47,7 @@ def build(options: ImageOptions, package: PackagePath, arguments: Extra = []) ->
     with use_case.build(options.request(package, arguments)) as plan:
         _tell(plan)
         if not options.dry_run:
-            _run(plan.commands[0], plan.printed[0])
+            _run(plan.commands[0])
     lines = plan.shown if options.dry_run else plan.images
     emit_output(plan.as_json(), plan.images, options.output, lines, is_bounded=False)
 
@@ -66,13 +65,7 @@ def push(
     _tell(plan)
     for image, command in zip(plan.images, plan.commands, strict=True):
         if not options.dry_run:
-            try:
-                _run(command, command)
-            except ToolError:
-                if use_case.is_present(plan.program, image, host().runner):
-                    raise
-                again = shlex.join(["mlpack", "image", "build", argument(package), *_same(options)])
-                raise ToolError(f"{image} is not on this machine", hint=again) from None
+            _run(command)
         if options.output is None:
             emit(shlex.join(command) if options.dry_run else image)
     if lock and not options.dry_run:
@@ -81,23 +74,16 @@ def push(
 
 
 def _tell(plan: ImagePlan) -> None:
-    """Print which builders were skipped, and which images are not built from the package."""
-    say(*(f"note: {reason}; taking {plan.program}" for reason in plan.rejected))
+    """Print which images are not built from the package."""
     for image, workload in plan.others.items():
         say(f"note: {image}, which {workload} uses, is not the package's image: build and push it elsewhere")
 
 
-def _run(command: Sequence[str], shown: Sequence[str]) -> None:
-    say(f"+ {shlex.join(shown)}")
+def _run(command: Sequence[str]) -> None:
+    say(f"+ {shlex.join(command)}")
     returncode = host().runner.run_in_terminal(command, stdout_to_stderr=True, quiet=state.is_quiet)
     if returncode != 0:
         raise ToolError(f"{command[0]} {command[1]} ended with exit code {returncode}")
-
-
-def _same(options: ImageOptions) -> list[str]:
-    """Return the options that the build of an image needs, too."""
-    pairs = (("--overlay", options.overlay), ("--registry", options.registry))
-    return [word for name, value in pairs if value for word in (name, value)]
 
 
 GROUP = group("Build or push the package's image, with docker, podman or buildah.", build=build, push=push)

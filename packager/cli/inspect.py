@@ -14,7 +14,6 @@ from packager.cli.arguments import PackageOrBundle, Program
 from packager.cli.console import emit, emit_data, emit_json, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions, SignatureOptions
-from packager.publish import gitops
 from packager.publish import inspect as use_case
 from packager.publish.inspect import Inspected, is_locked
 
@@ -24,29 +23,19 @@ def inspect(
     at: RegistryOptions,
     package: PackageOrBundle,
     output: Annotated[
-        Literal["text", "json", "yaml", "name", "images", "flux", "argo", "cyclonedx"],
+        Literal["text", "json", "yaml", "name", "images", "cyclonedx"],
         typer.Option(
             "-o",
             "--output",
-            help="For people; as JSON or YAML; the name with the digest; the images alone; the objects with which "
-            "Flux or Argo CD applies an overlay; or the files and images as a bill of materials (SBOM).",
+            help="For people; as JSON or YAML; the name with the digest; the images alone; or the files and images as "
+            "a bill of materials (SBOM).",
         ),
     ] = "text",
-    overlay: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The overlay that Flux or Argo CD applies; by default the only one."),
-    ] = None,
-    namespace: Annotated[
-        str, typer.Option("-n", "--namespace", metavar="NAME", help="The namespace that they apply it to.")
-    ] = "default",
     kubectl: Program = "kubectl",
 ) -> None:
     """Describe a package: digests, overlays, images, edits, files, signatures; of one in a registry, without its layer.
 
-    Of a bundle, everything is checked against its digest, and the images and operators in it are listed with their
-    sizes.
-
-    With --key, the objects of Flux verify the signature by this key, too.
+    Of a bundle, everything is checked against its digest, and the images in it are listed with their sizes.
     """
     trust = signatures.trust()
     inspected = use_case.inspect(
@@ -59,11 +48,6 @@ def inspect(
             emit_data(yamlio.dump([inspected.as_json()]))
         case "cyclonedx":
             emit_json(use_case.bill_of_materials(inspected), is_bounded=False)
-        case "flux" | "argo":
-            key = trust.keys[0] if signatures.key else None
-            target = use_case.gitops_target(inspected, overlay, namespace, key)
-            is_flux = output == "flux"
-            emit_data(yamlio.dump(gitops.flux(target) if is_flux else gitops.argo(target)))
         case "name":
             emit(inspected.name)
         case "images":
@@ -92,10 +76,7 @@ def _rows(inspected: Inspected) -> Iterator[tuple[str, str]]:
         yield "image", f"{image} ({'locked' if is_locked(image) else 'not locked'})"
     if bundle := inspected.bundle:
         for bundled in bundle.images:
-            yield "bundled", f"{bundled.name} {bundled.digest}, {bundled.size:,} bytes"
-        for operator in bundle.operators:
-            origin = "upstream's manifest" if operator.is_pinned else "not upstream's manifest"
-            yield "operator", f"{operator.name} {operator.version} {operator.digest}, {origin}"
+            yield "bundled", f"{bundled.image} {bundled.digest}, {bundled.size:,} bytes"
         for root in bundle.sources:
             yield "sources", f"{root.name} {root.blob.digest}"
     yield from (("edited", path) for path in facts.edited)

@@ -24,13 +24,13 @@ def new(
     The password of NAME.key is asked for, or read from MLPACK_KEY_PASSWORD. Existing files are never replaced.
     """
     try:
-        from packager.publish.signer import new_key
+        from packager.publish.keys import new_key
     except ModuleNotFoundError as error:
         raise missing_extra("a key pair", error, "sign") from None
 
     made = new_key(name, lambda: None if no_password else password_of(f"{name}.key", _ask_twice))
     emit_output(made.as_json(), [made.private, made.public], output)
-    say(f"{made.key.kind} {made.key.fingerprint}")
+    say(f"{made.kind} {made.key.fingerprint}")
     say(f"keep {made.private} secret{'' if made.is_encrypted else ': it is not encrypted'}; publish {made.public}")
 
 

@@ -18,7 +18,7 @@ from packager.publish.reference import parse
 from packager.verify import Checks
 
 if TYPE_CHECKING:
-    from packager.publish.signer import Signer
+    from packager.publish.keys import Signer
 
 
 def push(
@@ -84,7 +84,7 @@ def _signers(files: list[Path]) -> "tuple[Signer, ...]":
     if not files:
         return ()
     try:
-        from packager.publish.signer import signers
+        from packager.publish.keys import signers
     except ModuleNotFoundError as error:
         raise missing_extra("--sign-key", error, "sign") from None
     return signers(files, password_of, say)

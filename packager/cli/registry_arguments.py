@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +19,9 @@ from packager.cli.host import host
 if TYPE_CHECKING:
     from packager.base.limits import Limits
     from packager.publish.client import Access
-    from packager.publish.keys import Trust
     from packager.publish.load import BundleContents
     from packager.publish.reference import PackageReference
+    from packager.publish.signatures import Trust
 
 _PASSWORD_BYTES = 64 << 10
 _KEYS = "MLPACK_KEYS"
@@ -46,7 +46,7 @@ class RegistryOptions(Value, frozen=True):
 
     def access(self) -> "Access":
         """Return the access to registries. Raises UsageError if the options do not go together."""
-        from packager.publish.client import AccessRequest, access
+        from packager.publish.client import access
 
         if (self.username is not None) != self.password_stdin:
             raise UsageError("--username and --password-stdin go together")
@@ -54,12 +54,16 @@ class RegistryOptions(Value, frozen=True):
         if self.username is not None:
             password = sys.stdin.buffer.read(_PASSWORD_BYTES).decode(errors="replace")
             user = self.username, password.rstrip("\r\n")
-        home = None
-        with suppress(RuntimeError):  # a user without a home folder
-            home = Path.home()
-        request = AccessRequest(os.environ, home, user, self.plain_http, self.ca_file)
         show = (lambda line: say(f"+ {line}")) if self.verbose else (lambda _: None)
-        return access(request, show=show, tell=say, runner=host().runner)
+        return access(
+            os.environ,
+            user,
+            plain_http=self.plain_http,
+            ca_file=self.ca_file,
+            show=show,
+            tell=say,
+            runner=host().runner,
+        )
 
 
 class SignatureOptions(Value, frozen=True):
@@ -78,12 +82,12 @@ class SignatureOptions(Value, frozen=True):
 
     def trust(self) -> "Trust":
         """Return the trusted keys."""
-        from packager.publish.keys import TrustRequest, trust
+        from packager.publish.signatures import trust
 
         usual = [Path(path) for path in os.environ.get(_KEYS, "").split(os.pathsep) if path]
         folder = site_path().with_name("keys")
         usual += [folder] if folder.is_dir() else []
-        return trust(TrustRequest(tuple(self.key or ()), tuple(usual), self.require_signature))
+        return trust(self.key or [], usual, is_required=self.require_signature)
 
 
 def is_remote(package: Path | str) -> bool:
@@ -124,21 +128,6 @@ def tag_of(package: Path) -> str | None:
         return None
     reference = _reference(package)
     return None if reference.digest else reference.tag
-
-
-@contextmanager
-def component_folders(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the folders of a site's own components; those of registries are unpacked until the block ends."""
-    with ExitStack() as stack:
-        folders = list(names)
-        for at, name in enumerate(names):
-            if is_remote(name):
-                from packager.publish.pull import component
-
-                work = stack.enter_context(workfolder.temporary())
-                access = RegistryOptions().access()
-                folders[at] = str(component(_reference(name), access, work, tell=say, progress=progress))
-        yield tuple(folders)
 
 
 @contextmanager

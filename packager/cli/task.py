@@ -61,14 +61,14 @@ def create(
     _created(at, to, job, output, wait=wait)
 
 
-def _print_preview(preview: use_case.Preview, output: Form | None) -> None:
-    say(*(f"warning: {warning}" for warning in preview.warnings))
+def _print_preview(preview: dict[str, Any], output: Form | None) -> None:
+    say(*(f"warning: {warning}" for warning in preview["warnings"]))
     if output == "json":
-        emit_json(preview.as_json(), is_bounded=False)
+        emit_json(preview, is_bounded=False)
     elif output == "name":
-        emit(*(_object_name(manifest) for manifest in preview.manifests))
+        emit(*(_object_name(manifest) for manifest in preview["manifests"]))
     else:
-        emit_data(dump(preview.manifests))
+        emit_data(dump(preview["manifests"]))
 
 
 def list_jobs(
@@ -88,19 +88,19 @@ def list_jobs(
     output: Output = None,
 ) -> None:
     """List jobs, the newest first."""
-    filters = use_case.JobFilters(status, definition, creator, application, project, since, until, part)
+    filters = {"definition": definition, "creator": creator, "application": application, "project": project}
     with at.connected() as to:
-        answer = use_case.jobs(to, filters, limit)
+        jobs, are_all = use_case.jobs(to, limit, status=status, **filters, since=since, until=until, q=part)
     now = datetime.now(UTC)
     rows = [("JOB", "STATUS", "REASON", "DEFINITION", "CREATOR", "AGE")]
-    for one in (job.summary for job in answer.jobs):
-        name = str(one.definition.get("name") or "-")
-        rows.append((one.release, one.status, one.reason or "-", name, one.creator or "-", _age(one.created, now)))
-    names = [job.summary.release for job in answer.jobs]
-    emit_output(answer.as_json(), names, output, table(rows) if answer.jobs else (), is_bounded=False)
-    if output is None and not answer.jobs:
+    for job in jobs:
+        name = str(job.definition.get("name") or "-")
+        rows.append((job.release, job.status, job.reason or "-", name, job.creator or "-", _age(job.created, now)))
+    answers, names = [job.answer for job in jobs], [job.release for job in jobs]
+    emit_output(answers, names, output, table(rows) if jobs else (), is_bounded=False)
+    if output is None and not jobs:
         say("no jobs")
-    if not answer.are_all:
+    if not are_all:
         say(f"there are more than {limit}: --limit 0 lists all")
 
 
@@ -140,9 +140,16 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue until it has ended.")] = False,
 ) -> None:
     """Print the log of a job; that of several pods with their names. It is kept when the pods are deleted."""
-    part = use_case.LogPart(pod, container, tail, since, previous, timestamps, follow)
+    part = {
+        "pod": pod,
+        "container": container,
+        "tail": tail,
+        "since": since,
+        "previous": "true" if previous else None,
+        "timestamps": "true" if timestamps else None,
+    }
     with at.connected(at.timeout or "0") as to:
-        for text in use_case.log(to, release, host().runner, part, say):
+        for text in use_case.log(to, release, host().runner, say, is_following=follow, **part):
             emit_log(text)
 
 
@@ -150,9 +157,9 @@ def cancel(at: ServerOptions, release: Release, output: Output = None) -> None:
     """Stop a job. Its record and its claims stay."""
     with at.connected() as to:
         job = use_case.cancel(to, release)
-    emit_output(job.as_json(), [job.summary.release], output, (), is_bounded=False)
+    emit_output(job.answer, [job.release], output, (), is_bounded=False)
     if output is None:
-        say(f"{job.summary.release} is being stopped")
+        say(f"{job.release} is being stopped")
 
 
 def rerun(
@@ -187,7 +194,7 @@ def delete(
     with at.connected() as to:
         if dry_run:
             job = use_case.job(to, release)
-            emit_output(job.as_json(), [release], output, is_bounded=False)
+            emit_output(job.answer, [release], output, is_bounded=False)
             say("dry run: nothing was deleted")
             return
         use_case.delete(to, release, with_storage=storage == "delete")
@@ -218,12 +225,12 @@ def export(
 
 def _created(at: ServerOptions, to: RestServer, job: TaskJob, output: Form | None, *, wait: bool) -> None:
     """Print a new job, or follow it to its end."""
-    release = job.summary.release
+    release = job.release
     if wait:
         say(f"{release} created")
         _wait(to, release, at.timeout, output)
         return
-    emit_output(job.as_json(), [release], output, is_bounded=False)
+    emit_output(job.answer, [release], output, is_bounded=False)
     if output is None:
         say(f"created; follow it with: mlpack task logs -f {release}")
 
@@ -243,19 +250,18 @@ def _wait(to: RestServer, release: str, timeout: str | None, output: Form | None
 
 def _sentence(job: TaskJob) -> str:
     """Return status, reason and message on one line."""
-    reason = f" ({job.summary.reason})" if job.summary.reason else ""
-    message = f": {job.summary.message}" if job.summary.message else ""
-    return f"{job.summary.status}{reason}{message}"
+    reason = f" ({job.reason})" if job.reason else ""
+    message = f": {job.message}" if job.message else ""
+    return f"{job.status}{reason}{message}"
 
 
 def _show(job: TaskJob, output: Form | None) -> None:
     """Print a job; exit with 7 if it has failed."""
-    one = job.summary
-    rows = [tuple(str(pod.get(key, "-")) for key in ("name", "state", "restarts")) for pod in one.pods]
-    lines = [f"{one.release}  {_sentence(job)}"]
+    rows = [tuple(str(pod.get(key, "-")) for key in ("name", "state", "restarts")) for pod in job.pods]
+    lines = [f"{job.release}  {_sentence(job)}"]
     lines += table([("POD", "STATE", "RESTARTS"), *rows]) if rows else []
-    lines += [f"hint: {one.hint}"] if one.hint else []
-    emit_output(job.as_json(), [one.release], output, lines, is_bounded=False)
+    lines += [f"hint: {job.hint}"] if job.hint else []
+    emit_output(job.answer, [job.release], output, lines, is_bounded=False)
     if job.has_failed:
         raise typer.Exit(7)
 

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from packager.base.errors import TimedOutError, UsageError, unreadable
 from packager.base.rest import RestServer
+from packager.base.rest import server as connect
 from packager.base.values import Value
 from packager.base.yamlio import MAX_BYTES
 from packager.cli.arguments import Yes, content_of
@@ -20,7 +21,6 @@ from packager.cli.commands import command
 from packager.cli.console import Form, Output, emit, emit_json, emit_output, say, table
 from packager.tasks import registry as use_case
 from packager.tasks.registry import Kind, Registered
-from packager.tasks.requests import connect
 
 _MAX_TOKEN_FILE = 16 << 10
 
@@ -137,23 +137,15 @@ def _show(kind: Kind, name: str | None, answer: Any, output: Form | None) -> Non
         names = [str(item.get("name")) for item in items]
         emit_output(answer, names, output or "yaml", is_bounded=False)
         return
-    has_origin = kind == "definitions"
-    rows = [("NAME", "REVISION", *(("MADE FROM",) if has_origin else ()), "DESCRIPTION")]
+    has_template = kind == "definitions"
+    rows = [("NAME", "REVISION", *(("TEMPLATE",) if has_template else ()), "DESCRIPTION")]
     for item in items:
         description = str(item.get("description") or "-").split("\n")[0]
-        made_from = (_made_from(item),) if has_origin else ()
-        rows.append((str(item.get("name")), str(item.get("revision")), *made_from, description))
+        template = (str(item.get("task_template_name")),) if has_template else ()
+        rows.append((str(item.get("name")), str(item.get("revision")), *template, description))
     if not items:
         say(f"no {kind}")
     emit(*(table(rows) if items else ()))
-
-
-def _made_from(definition: dict[str, Any]) -> str:
-    """Return the template or the package of a definition."""
-    origin = definition.get("origin")
-    if isinstance(origin, dict):
-        return f"package {origin.get('name')}, {origin.get('overlay')}"
-    return str(definition.get("task_template_name"))
 
 
 def _apply(at: ServerOptions, kind: Kind, file: str, output: Form | None, *, send: Callable[..., Registered]) -> None:

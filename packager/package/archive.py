@@ -198,18 +198,12 @@ def _gzip(stream: IO[bytes], level: int) -> IO[bytes]:
     return cast("IO[bytes]", gzip.GzipFile("", "wb", level, stream, mtime=0))
 
 
-def extract(archive: Path, folder: Path, limits: Limits = DEFAULT, *, is_ours: bool = True) -> None:
+def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
     """Extract the tar.gz `archive`, which may be hostile, into the empty `folder`.
 
     The results are plain files (0644, or 0755 if their owner may run them) and folders (0755), nothing outside
     `folder`, and no more than `limits` allow. Any tar extracts the same files from an archive of ours: each header, and
     the end, is what `write` makes. Memory stays within a few MiB, beside the list of names.
-
-    Args:
-        archive: The archive.
-        folder: The folder.
-        limits: The limits.
-        is_ours: Whether it has to be an archive of `write`; else another program may have packed it.
 
     Raises:
         OSError: `folder` cannot be written.
@@ -218,10 +212,9 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT, *, is_ours: b
     try:
         with _open_archive(archive) as file:
             source = _Source(file, archive, limits)
-            for member in _members(source, is_ours=is_ours):
+            for member in _members(source):
                 _unpack(member, source, folder, contents)
-            if is_ours:
-                source.finish()
+            source.finish()
             for _ in source.pieces():
                 pass
     except _FormError as error:
@@ -260,14 +253,10 @@ def _open_archive(path: Path) -> IO[bytes]:
         raise unreadable(path, error) from None
 
 
-def _members(source: _Source, *, is_ours: bool) -> Iterator[tarfile.TarInfo]:
-    """Yield the files and folders of an archive, up to and with the two empty blocks that end it.
+def _members(source: _Source) -> Iterator[tarfile.TarInfo]:
+    """Yield the files of an archive, up to and with the two empty blocks that end it.
 
     Between two members, the caller reads the content and what fills its last block.
-
-    Args:
-        source: The tar.
-        is_ours: Whether all headers have to be as `header` makes them, so that there are no folders.
 
     Raises:
         ContentError: A member is a link, a device or something else, or its path is not allowed.
@@ -287,10 +276,9 @@ def _members(source: _Source, *, is_ours: bool) -> Iterator[tarfile.TarInfo]:
                 member.size, member.mtime = int(size or member.size), int(mtime or member.mtime)
         if member.type not in (tarfile.REGTYPE, tarfile.DIRTYPE):
             raise ContentError(f"{shown(member.name)} is not a plain file, but a package contains only plain files")
-        if is_ours:
-            same = header(normalized(member.name), member.size, member.mode, int(member.mtime))
-            if member.mode not in (0o644, 0o755) or head != same:
-                raise _FormError(f"{shown(member.name)} was packed by another program than mlpack")
+        same = header(normalized(member.name), member.size, member.mode, int(member.mtime))
+        if member.mode not in (0o644, 0o755) or head != same:
+            raise _FormError(f"{shown(member.name)} was packed by another program than mlpack")
         yield member
     if any(source.exactly(_BLOCK)):
         raise _FormError("there is an empty block in the middle, which some readers take as the end")
@@ -307,9 +295,6 @@ def _unpack(member: tarfile.TarInfo, source: _Source, folder: Path, contents: Co
     above, _, last = normalized(member.name).rpartition("/")
     is_own = last == DOCKERIGNORE and "/" not in above  # in the package's folder, which may be at the top
     inactive(above if is_own else normalized(member.name))
-    if member.isdir():
-        make_folders(folder, composed(contents.add_folder(member.name)))
-        return
     path = composed(contents.add_file(member.name, member.size))
     make_folders(folder, above)
     with (folder / path).open("xb", buffering=0) as file:

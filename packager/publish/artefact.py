@@ -6,10 +6,9 @@ package and options give the same bytes.
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
-import hashlib
 import re
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +16,14 @@ from packager.base import jsonio
 from packager.base.errors import UsageError, VerificationError
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import show
-from packager.base.values import Value, field
+from packager.base.values import FieldsError, Value, field, from_json
 from packager.package import inventory
+from packager.publish import manifest
+from packager.publish.manifest import MANIFEST, Descriptor, descriptor
 from packager.publish.reference import is_digest
-from packager.publish.registry import MANIFEST
-from packager.publish.upload import Descriptor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
 EMPTY = b"{}"
@@ -35,11 +34,8 @@ LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 TAR = "application/vnd.oci.image.layer.v1.tar"
 """The type of the layer with the manifest of an operator, or with the files that pods fetch."""
 
-FORMER_LAYER = "application/vnd.mlpack.package.v1.tar+gzip"
-"""A type that the documentation once named: it is pulled, and not written."""
-
-_LAYERS = (LAYER, FORMER_LAYER, "application/vnd.cncf.flux.content.v1.tar+gzip")
-_LAYER_ENDS = (".tar+gzip", ".tar.gzip", ".layer.v1.tar", ".image.rootfs.diff.tar.gzip")
+_LAYER_ENDS = (".tar+gzip", ".tar.gzip", ".layer.v1.tar")
+"""The ends of the types of layers that packages and components of others have."""
 
 _TITLE = "org.opencontainers.image.title"
 _DESCRIPTION = "org.opencontainers.image.description"
@@ -62,7 +58,6 @@ _INVENTORY_BYTES = 1 << 20
 _PLATFORM = re.compile(r"[a-z0-9]{1,32}/[a-z0-9]{1,32}")
 _ANNOTATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,252}")
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
-_LARGEST_BLOB = 1 << 40
 
 
 class ArtefactFacts(Value, frozen=True):
@@ -153,92 +148,76 @@ def compose(facts: ArtefactFacts, layer: Layer, choices: ArtefactChoices) -> Art
         config = _config(facts, layer, choices, with_inventory=False)
     blob = descriptor(config)
     layer_entry = _entry(LAYER, layer.blob) | {"annotations": {_TITLE: layer.name}}
-    manifest = {
+    content = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": _entry(CONFIG, blob),
         "layers": [layer_entry],
         "annotations": _annotations(facts, choices),
     }
-    return Artefact(jsonio.compact_bytes(manifest), config, layer)
+    return Artefact(jsonio.compact_bytes(content), config, layer)
 
 
 def of_tar(layer: Descriptor) -> tuple[bytes, bytes]:
     """Return the config and the manifest of an image whose only layer is this tar."""
     rootfs = {"type": "layers", "diff_ids": [layer.digest]}
     config = jsonio.compact_bytes({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs})
-    manifest = {
+    content = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": _entry(CONFIG, descriptor(config)),
         "layers": [_entry(TAR, layer)],
     }
-    return config, jsonio.compact_bytes(manifest)
+    return config, jsonio.compact_bytes(content)
 
 
 def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mapping[str, str]) -> bytes:
-    """Return a manifest that refers to another one, with the config `EMPTY`.
-
-    Args:
-        kind: The type of the manifest and of its only layer.
-        content: The layer, which the manifest contains too, so readers need not ask for it.
-        subject: The manifest that it refers to.
-        annotations: The annotations.
-    """
-    manifest = {
+    """Return a manifest that refers to `subject`, with the config `EMPTY`; `kind` is its type and that of its layer."""
+    manifest_content = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "artifactType": kind,
         "config": _entry(EMPTY_CONFIG, descriptor(EMPTY)),
-        "layers": [_entry(kind, descriptor(content)) | {"data": base64.b64encode(content).decode()}],
+        "layers": [_entry(kind, descriptor(content))],
         "subject": _entry(MANIFEST, subject),
         "annotations": dict(annotations),
     }
-    return jsonio.compact_bytes(manifest)
+    return jsonio.compact_bytes(manifest_content)
 
 
 def described(content: bytes, shown: str, kinds: tuple[str, ...] = ()) -> Described:
-    """Return the content of a manifest from others.
-
-    Raises:
-        VerificationError: The manifest is not that of an artefact with one layer.
-    """
-    manifest = _object(content, f"{shown}: the manifest")
-    if "manifests" in manifest:
+    """Return the content of a manifest from others."""
+    found = manifest.read(content, shown)
+    if found.manifests is not None:
         raise VerificationError(f"{shown} is an index of several artefacts, not a package")
-    layers, config = manifest.get("layers"), manifest.get("config")
-    kind = config.get("mediaType") if isinstance(config, dict) else None
-    if not isinstance(layers, list) or len(layers) != 1 or not isinstance(layers[0], dict):
-        count = f"{len(layers):,}" if isinstance(layers, list) else "no"
+    kind = "" if found.config is None else found.config.media_type
+    if len(found.layers) != 1:
+        count = f"{len(found.layers):,}, with a config of the type {kind}"
+        raise VerificationError(f"{shown} is not a package: expected one layer, found {count}")
+    layer = found.layers[0]
+    if layer.media_type not in kinds if kinds else not layer.media_type.endswith(_LAYER_ENDS):
         raise VerificationError(
-            f"{shown} is not a package: expected one layer, found {count}, with a config of the type {show(kind)}"
+            f"{shown} is not a package: expected a layer of the type {kinds[0] if kinds else LAYER}, "
+            f"found {show(layer.media_type)}, with a config of the type {kind}"
         )
-    layer = layers[0]
-    media = layer.get("mediaType")
-    is_layer = media in kinds if kinds else media in _LAYERS or str(media).endswith(_LAYER_ENDS)
-    if not isinstance(media, str) or not is_layer:
-        expected = kinds[0] if kinds else LAYER
-        raise VerificationError(
-            f"{shown} is not a package: expected a layer of the type {expected}, found {show(media)}, "
-            f"with a config of the type {show(kind)}"
-        )
-    return Described(
-        _blob(layer, f"{shown}: the layer"),
-        _blob(config, f"{shown}: the config") if isinstance(config, dict) and kind == CONFIG else None,
-        _texts(layer.get("annotations")).get(_TITLE, ""),
-        _texts(manifest.get("annotations")),
-    )
+    config = found.config.blob if found.config is not None and kind == CONFIG else None
+    return Described(layer.blob, config, (layer.annotations or {}).get(_TITLE, ""), found.annotations or {})
+
+
+class _Settings(Value, frozen=True, rename="pascal"):
+    labels: Mapping[str, str]
+
+
+class _Config(Value, frozen=True):
+    config: _Settings
 
 
 def facts(content: bytes, shown: str) -> ArtefactFacts | None:
-    """Return the facts about a package in a config from others; None if the config is not one of ours.
-
-    Raises:
-        VerificationError: The config contradicts itself.
-    """
-    config = _object(content, f"{shown}: the config")
-    settings = config.get("config")
-    labels = _texts(settings.get("Labels") if isinstance(settings, dict) else None)
+    """Return the facts about a package in a config from others; None if the config is not one of ours."""
+    try:
+        labels = from_json(content, _Config).config.labels
+    except FieldsError:
+        return None
     name, digest = labels.get(_PACKAGE, ""), labels.get(_DIGEST)
     if not is_digest(digest) or not re.fullmatch(LETTER_FIRST, name):
         return None
@@ -307,35 +286,8 @@ def _annotations(facts: ArtefactFacts, choices: ArtefactChoices) -> dict[str, st
     return {**values, _DIGEST: facts.digest, **dict(sorted(choices.annotations.items()))}
 
 
-def descriptor(content: bytes) -> Descriptor:
-    """Return the descriptor of some bytes."""
-    return Descriptor(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content))
-
-
 def _entry(kind: str, blob: Descriptor) -> dict[str, Any]:
     return {"mediaType": kind, "digest": blob.digest, "size": blob.size}
-
-
-def _object(content: bytes, shown: str) -> dict[str, Any]:
-    try:
-        return jsonio.read_object(content)
-    except jsonio.JsonError as error:
-        raise VerificationError(f"{shown} is not valid: {error}") from None
-
-
-def _blob(entry: Mapping[str, Any], shown: str) -> Descriptor:
-    digest, size = entry.get("digest"), entry.get("size")
-    if not is_digest(digest):
-        raise VerificationError(f"{shown}: expected a digest of sha256, found {show(digest)}")
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _LARGEST_BLOB:
-        raise VerificationError(f"{shown}: expected a size of at most {_LARGEST_BLOB >> 40} TiB, found {show(size)}")
-    return Descriptor(str(digest), size)
-
-
-def _texts(values: Any) -> dict[str, str]:
-    """Return the texts in an object, without those that are not texts."""
-    items = values.items() if isinstance(values, dict) else ()
-    return {key: text for key, text in items if isinstance(text, str)}
 
 
 def chosen_annotations(pairs: Sequence[str], source: str | None, revision: str | None) -> dict[str, str]:

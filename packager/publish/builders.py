@@ -27,13 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from packager.base.runner import Runner
-    from packager.cluster.manifests import Manifests
     from packager.package.opened import Package
 
 BUILDERS = ("docker", "podman", "buildah")
-"""The builders in the order in which they are tried. All take the same arguments for building and pushing."""
-
-_SECONDS = 15.0
+"""The builders in the order in which they are looked for. All take the same arguments for building and pushing."""
 
 
 class ImageRequest(Value, frozen=True):
@@ -43,7 +40,7 @@ class ImageRequest(Value, frozen=True):
     runner: Runner
     overlay: str | None = None  # None for all overlays
     registry: str | None = None  # replaces the package's; None for the package's
-    program: str | None = None  # the builder; None for the first one that works on this machine
+    program: str | None = None  # the builder; None for the first one of this machine
     kubectl: str = "kubectl"
     arguments: tuple[str, ...] = ()  # more arguments for the builder
 
@@ -52,12 +49,10 @@ class ImagePlan(Value, frozen=True):
     """The commands that build or push a package's images."""
 
     program: str  # the builder
-    rejected: tuple[str, ...]  # for each builder before it, the reason why it was skipped
     images: tuple[str, ...]  # the names of the image in the package's pods
     others: Mapping[str, str]  # the images that are built elsewhere, each with a workload that uses it
     commands: tuple[tuple[str, ...], ...]  # one that builds all images, or one that pushes each
     shown: tuple[str, ...]  # the shell commands that do the same, with the path that the user named
-    printed: tuple[tuple[str, ...], ...]  # the commands for messages, with this path
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -73,20 +68,16 @@ def build(request: ImageRequest) -> Iterator[ImagePlan]:
             message = f"{package.source} contains no Dockerfile: its image is built elsewhere"
             raise UsageError(message, hint="pull it")
         images, others = _names(package, request)
-        program, rejected = _builder(request.program, request.runner)
-
-        def command(context: Path) -> tuple[str, ...]:
-            tags = [f"--tag={image}" for image in images]
-            return (program, "build", *tags, *request.arguments, "--", argument(context))
-
-        argv, shown = command(package.folder), shlex.join(command(package.folder))
-        if not package.source.is_dir():  # they unpack the archive into a new folder first
+        program = _builder(request.program)
+        tags = [f"--tag={image}" for image in images]
+        command = (program, "build", *tags, *request.arguments, "--")
+        steps: tuple[tuple[str, ...], ...] = ((*command, argument(package.folder)),)
+        if not package.source.is_dir():  # who types it unpacks the archive into a new folder first
             folder = Path(f"{package.name}.context")
             unpack = ("tar", "-xzf", argument(package.source), "-C", str(folder))
-            steps = (("mkdir", str(folder)), unpack, command(folder / package.top))
-            shown = " && ".join(shlex.join(step) for step in steps)
-        printed = tuple(word.replace(str(package.folder), str(package.source)) for word in argv)
-        yield ImagePlan(program, rejected, images, others, (argv,), (shown,), (printed,))
+            steps = (("mkdir", str(folder)), unpack, (*command, argument(folder / package.top)))
+        shown = " && ".join(shlex.join(step) for step in steps)
+        yield ImagePlan(program, images, others, ((*command, argument(package.folder)),), (shown,))
 
 
 def push(request: ImageRequest) -> ImagePlan:
@@ -96,42 +87,20 @@ def push(request: ImageRequest) -> ImagePlan:
         images, others = _names(package, request)
     for image in images:
         check_pushable(image)
-    program, rejected = _builder(request.program, request.runner)
+    program = _builder(request.program)
     commands = tuple((program, "push", *request.arguments, "--", image) for image in images)
-    return ImagePlan(program, rejected, images, others, commands, tuple(map(shlex.join, commands)), commands)
+    return ImagePlan(program, images, others, commands, tuple(map(shlex.join, commands)))
 
 
-def is_present(program: str, image: str, runner: Runner) -> bool:
-    """Whether a builder has an image on this machine; True if it does not say."""
-    look = ["inspect", "--type", "image"] if Path(program).name == "buildah" else ["image", "inspect"]
-    try:
-        return runner.run([program, *look, image], timeout=_SECONDS).returncode == 0
-    except ToolError:
-        return True
-
-
-def _builder(requested: str | None, runner: Runner) -> tuple[str, tuple[str, ...]]:
-    """Return the first builder that works on this machine, or the one that the user selects, and why not others."""
+def _builder(requested: str | None) -> str:
+    """Return the first builder of this machine, or the one that the user selects."""
+    for program in BUILDERS if requested is None else (requested,):
+        if process.find(program) is not None:
+            return program
     if requested is not None:
-        if process.find(requested) is None:
-            raise ToolError(f"{requested}: program not found", hint=f"use one of {', '.join(BUILDERS)}")
-        return requested, ()
-    rejected = []
-    for program in BUILDERS:
-        if process.find(program) is None:
-            continue
-        try:
-            # `info` fails without the daemon that docker needs for building.
-            done = runner.run([program, "info"], timeout=_SECONDS)
-        except ToolError as error:
-            rejected.append(str(error))
-            continue
-        if done.returncode == 0:
-            return program, tuple(rejected)
-        lines = done.stderr.strip().splitlines()
-        rejected.append(f"{program} does not work here: {lines[-1] if lines else f'exit code {done.returncode}'}")
-    tried = "; ".join(rejected) or f"none of {', '.join(BUILDERS)} is installed"
-    raise ToolError(f"no program to build images: {tried}", hint="install podman or buildah, which need no daemon")
+        raise ToolError(f"{requested}: program not found", hint=f"use one of {', '.join(BUILDERS)}")
+    message = f"no program to build images: none of {', '.join(BUILDERS)} is installed"
+    raise ToolError(message, hint="install podman or buildah, which need no daemon")
 
 
 def _names(package: Package, request: ImageRequest) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -142,9 +111,13 @@ def _names(package: Package, request: ImageRequest) -> tuple[tuple[str, ...], di
         sources = render.read(package, overlay)
         rendered = render.kubectl(package, overlay, sources, request.kubectl, request.runner)
         applied = manifests.load(rendered.manifests, f"{package.source}, {overlay}", f"{package.name}-{overlay}")
-        image, *further = [_image(one) for one in applied.per_workload]
+        containers = [one.kind.pod_template(one.workload)["containers"] for one in applied.per_workload]
+        image, *further = [str(listed[0]["image"]) for listed in containers]  # of the computing pods
         users = [one.shown for one in applied.per_workload[1:]]
-        if _is_built_elsewhere(applied):
+        annotations = [
+            mapping(pods.metadata.get("annotations")) for pods in structures.pods(Manifest(applied.workload))
+        ]
+        if any(BUILT_ELSEWHERE in those for those in annotations):
             further_images[image] = applied.per_workload[0].shown
             continue
         further_images |= {other: user for other, user in zip(further, users, strict=True) if other != image}
@@ -159,14 +132,3 @@ def _names(package: Package, request: ImageRequest) -> tuple[tuple[str, ...], di
         message = f"{package.source}: the image is built elsewhere: {', '.join(others)}"
         raise UsageError(message, hint="choose another overlay")
     return tuple(package_images), others
-
-
-def _image(applied: Manifests) -> str:
-    """Return the image of the main workload's computing pods."""
-    return str(applied.kind.pod_template(applied.workload)["containers"][0]["image"])
-
-
-def _is_built_elsewhere(applied: Manifests) -> bool:
-    """Return whether the overlay says that its main workload uses an image that is not built from the package."""
-    annotations = (mapping(pods.metadata.get("annotations")) for pods in structures.pods(Manifest(applied.workload)))
-    return any(BUILT_ELSEWHERE in those for those in annotations)

@@ -1,12 +1,11 @@
 """Bundles a package, its images, their signatures and the files that its pods fetch into one file.
 
-Operators and their images can be in it, too: it needs no network to be loaded. Tests: cli/test_bundle.py.
+It needs no network to be loaded. Tests: cli/test_bundle.py.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -19,42 +18,36 @@ from typing import IO, TYPE_CHECKING, Any
 from packager.base import atomic, workfolder, yamlio
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import split_registry
-from packager.base.problems import similar
 from packager.base.values import Value
 from packager.base.web import PIECE
 from packager.builder.render import sources_script
-from packager.cluster import operator_release
 from packager.package.inventory import parsed
 from packager.package.layout import OVERLAYS
 from packager.package.opened import opened
-from packager.publish import artefact, layout, referrers
+from packager.publish import artefact, layout, manifest
 from packager.publish.artefact import ArtefactChoices
 from packager.publish.images import check_pushable, image_reference
-from packager.publish.layout import BundledRepository, Root
+from packager.publish.layout import Root
+from packager.publish.manifest import MANIFEST, Descriptor, descriptor
 from packager.publish.push import facts_of, images_of, packed
-from packager.publish.reference import dashed, is_digest, is_reference, parse
-from packager.publish.registry import MANIFEST, Repository
-from packager.publish.signatures import bundles_beside, check_file, find, judge, stored
-from packager.publish.upload import Descriptor
+from packager.publish.reference import is_digest, is_reference, parse
+from packager.publish.registry import Repository
+from packager.publish.signatures import bundles_beside, check_file, find, judge, referring
 from packager.verify import Checks
 from packager.workloads import program
-from packager.workloads.kinds import kinds, operators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from packager.base.runner import Progress, Runner, Tell
     from packager.publish.client import Access
-    from packager.publish.keys import Trust
-    from packager.publish.layout import Copy, Layout
+    from packager.publish.layout import Copy
+    from packager.publish.signatures import Trust
     from packager.workloads.program import FetchedSource
 
-    Source = Repository | BundledRepository
+SOURCES = "sources/"
+"""How the repositories of the files that pods fetch begin."""
 
-OPERATORS, SOURCES = "operators/", "sources/"
-"""How the repositories of operators, and of the files that pods fetch, begin."""
-
-_COSIGN = (".sig", ".att", ".sbom")  # the ends of the tags by which it stores what belongs to a manifest
 _MOST = 10_000
 _PLACE = re.compile(r"\$\((OUTPUT_DIR|DATASET_DIR|CHECKPOINT_DIR)\)((?:/(?!\.\.?(?:/|$))[^/\x00-\x1f]+)*/?)")
 
@@ -69,9 +62,6 @@ class BundleRequest(Value, frozen=True):
     created: int | None = None  # the time in seconds since 1970 for a package that is packed from a folder
     kubectl: str = "kubectl"
     trust: Trust | None = None  # None leaves signatures unread
-    operators: tuple[str, ...] = ()  # NAME, or NAME=FILE, also those that the package does not need
-    with_operators: bool = True  # whether those that the package needs are in it, if its images are
-    archives: tuple[Path, ...] = ()  # of images that are in no registry, as podman, docker and buildah write them
     with_sources: bool = True
     secrets: tuple[str, ...] = ()  # the variables that may be sent to the servers of sources
 
@@ -106,34 +96,29 @@ class _Subject(Value, frozen=True):
 
 def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Progress, runner: Runner) -> Bundled:
     """Write a package with its images, signatures and sources to one file."""
-    named = _chosen(request.operators)
     with ExitStack() as stack:
-        work = _Collected(access, stack)
-        subject = _remote(work, request, tell) if is_reference(request.package) else _local(work, request, runner, tell)
+        content = _Content(access, stack)
+        add_package = _add_remote if is_reference(request.package) else _add_local
+        subject = add_package(content, request, runner, tell)
         path = request.destination or Path(f"{subject.name}.bundle.tar")
         atomic.check_absent(path, None if request.force else "--force replaces it")
-        images = {*subject.images, *_operators(work, request, named, subject.inventory, tell)}
-        saved = [layout.read(archive, is_ours=False) for archive in request.archives]
-        local = [image for image in images if image.startswith("localhost/")]
-        for image in sorted(images) if request.with_images else ():
-            _image(work, image, saved, tell, is_only=local == [image])
-        _sources(work, request, subject, stack.enter_context(workfolder.beside(path)), runner, tell)
-        size = sum(blob.size for blob in work.blobs)
+        for image in sorted(subject.images) if request.with_images else ():
+            _add_image(content, image, tell)
+        _add_sources(content, request, subject, stack.enter_context(workfolder.beside(path)), runner, tell)
+        size = sum(blob.size for blob in content.blobs)
         if path.parent.is_dir() and shutil.disk_usage(path.parent).free < size:
             raise ToolError(f"{path.parent} has no room for the bundle of {size:,} bytes")
         with (
             atomic.file(path, exists_hint=None if request.force else "--force replaces it") as stream,
             progress(path.name, size, unit="bytes") as advance,
         ):
-            layout.write(stream, work.roots, {blob: _counted(copy, blob, advance) for blob, copy in work.blobs.items()})
-        return Bundled(path, tuple(work.roots), size)
+            counted = {blob: _counted(copy, blob, advance) for blob, copy in content.blobs.items()}
+            layout.write(stream, content.roots, counted)
+        return Bundled(path, tuple(content.roots), size)
 
 
-def needed(inventory: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names of the operators that the workloads of a package need as it was built, each with the kind."""
-    by_kind = {kind: workload.operator for kind, workload in kinds().items() if workload.operator}
-    used = [str(document.get("kind")) for document in _documents(inventory)]
-    return dict(sorted({by_kind[kind].short: kind for kind in used if kind in by_kind}.items()))
+def _counted(copy: Copy, blob: Descriptor, advance: Callable[[int], object]) -> Copy:
+    return lambda stream: (copy(stream), advance(blob.size))
 
 
 def sources_of(inventory: Mapping[str, Any]) -> tuple[FetchedSource, ...]:
@@ -152,17 +137,14 @@ def _documents(inventory: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _lists(value: Any) -> Iterator[list[str]]:
     """Yield the lists of words in a value."""
-    if isinstance(value, dict):
-        for item in value.values():
-            yield from _lists(item)
-    elif isinstance(value, list):
-        if all(isinstance(item, str) for item in value):
-            yield value
-        for item in value:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _lists(item)
 
 
-class _Collected:
+class _Content:
     """The manifests and blobs that the bundle will contain."""
 
     def __init__(self, access: Access, stack: ExitStack) -> None:
@@ -170,28 +152,13 @@ class _Collected:
         self.stack = stack  # closes the connections at the end
         self.roots: list[Root] = []
         self.blobs: dict[Descriptor, Copy] = {}
-        self._manifests: set[str] = set()
         self._manifest_bytes = 0
 
-    def add(self, source: Source, content: bytes, digest: str) -> str:
-        """Add a manifest of a repository and all that it consists of, and return its media type."""
-        kind = layout.parsed(content, digest).kind
-        waiting = [(content, digest)]
-        while waiting:
-            content, digest = waiting.pop()
-            if digest in self._manifests:
-                continue
-            self._manifests.add(digest)
-            self._manifest_bytes += len(content)
-            if len(self.blobs) > _MOST or self._manifest_bytes > layout.ALL_MANIFEST_BYTES:
-                raise ToolError(f"{digest}: expected at most {_MOST:,} blobs and 64 MiB of manifests")
-            self.blobs[Descriptor(digest, len(content))] = _bytes(content)
-            manifest = layout.parsed(content, digest)
-            for part in manifest.blobs:
-                self.blobs.setdefault(part, lambda stream, part=part: source.download(part, stream))  # type: ignore[misc]
-            children = dict.fromkeys(child.digest for child in manifest.children)
-            waiting += [source.manifest(child) for child in children if child not in self._manifests]
-        return kind
+    def add_bytes(self, content: bytes) -> Descriptor:
+        """Add a blob, and return its descriptor."""
+        blob = descriptor(content)
+        self.blobs[blob] = lambda stream: stream.write(content)
+        return blob
 
     def add_made(self, content: bytes, repository: str, tag: str | None, *, is_attached: bool = False) -> Descriptor:
         """Add a manifest that is made here, and list it in the index; return its descriptor."""
@@ -199,38 +166,58 @@ class _Collected:
         self.roots.append(Root(MANIFEST, blob, repository, tag, is_attached=is_attached))
         return blob
 
-    def add_bytes(self, content: bytes) -> Descriptor:
-        """Add a blob, and return its descriptor."""
-        blob = artefact.descriptor(content)
-        self.blobs[blob] = _bytes(content)
-        return blob
-
-    def add_files(self, files: Mapping[str, bytes | Path], repository: str, tag: str | None) -> None:
+    def add_files(self, files: Mapping[str, Path], repository: str, tag: str | None) -> None:
         """Add an image whose only layer has some files."""
-        copy = _tar(files)
+
+        def copy(stream: Any) -> None:
+            with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+                for name, path in sorted(files.items()):
+                    member = tarfile.TarInfo(name)
+                    member.size = path.stat().st_size
+                    with path.open("rb") as source:
+                        archive.addfile(member, source)
+
         sink = _Sink()
-        copy(sink)  # type: ignore[arg-type]
+        copy(sink)
         blob = Descriptor(f"sha256:{sink.hashed.hexdigest()}", sink.size)
         self.blobs[blob] = copy
-        config, manifest = artefact.of_tar(blob)
+        config, content = artefact.of_tar(blob)
         self.add_bytes(config)
-        self.add_made(manifest, repository, tag)
+        self.add_made(content, repository, tag)
 
     def add_root(
-        self, source: Source, manifest: tuple[bytes, str], repository: str, tag: str | None, name: str
+        self, source: Repository, present: tuple[bytes, str], repository: str, tag: str | None, name: str
     ) -> None:
         """Add a manifest that the index lists, with what is attached to it; `name` is its name in the registry."""
-        content, digest = manifest
-        kind = self.add(source, content, digest)
-        self.roots.append(Root(kind, Descriptor(digest, len(content)), repository, tag, name))
-        tags = [f"{dashed(digest)}{end}" for end in _COSIGN]
-        attached: list[tuple[str | None, tuple[bytes, str] | None]] = [(tag, source.find_manifest(tag)) for tag in tags]
-        listed = [str(entry.get("digest")) for entry in referrers.listed(source, digest)]
-        attached += [(None, source.manifest(name)) for name in listed if is_digest(name)]
-        for other, found in attached:
-            if found is not None:
-                blob = Descriptor(found[1], len(found[0]))
-                self.roots.append(Root(self.add(source, *found), blob, repository, other, is_attached=True))
+        content, digest = present
+        kind = self._add_manifest(source, content)
+        self.roots.append(Root(kind, descriptor(content), repository, tag, name))
+        for attached in [str(entry.get("digest")) for entry in source.referrers(digest)]:
+            if is_digest(attached):
+                content, _ = source.manifest(attached)
+                kind = self._add_manifest(source, content)
+                self.roots.append(Root(kind, descriptor(content), repository, is_attached=True))
+
+    def _add_manifest(self, source: Repository, content: bytes) -> str:
+        """Add a manifest of a repository and all that it consists of, and return its media type."""
+        kind = ""
+        waiting = [content]
+        while waiting:
+            content = waiting.pop()
+            digest = descriptor(content).digest
+            found = manifest.read(content, digest)
+            kind = kind or found.kind
+            if descriptor(content) in self.blobs:
+                continue
+            self._manifest_bytes += len(content)
+            if len(self.blobs) > _MOST or self._manifest_bytes > layout.ALL_MANIFEST_BYTES:
+                raise ToolError(f"{digest}: expected at most {_MOST:,} blobs and 64 MiB of manifests")
+            self.add_bytes(content)
+            for part in found.blobs:
+                self.blobs.setdefault(part, lambda stream, part=part: source.download(part, stream))  # type: ignore[misc]
+            children = [child for child in dict.fromkeys(found.children) if child not in self.blobs]
+            waiting += [source.manifest(child.digest)[0] for child in children]
+        return kind
 
 
 class _Sink:
@@ -245,152 +232,74 @@ class _Sink:
         return len(data)
 
 
-def _bytes(content: bytes) -> Copy:
-    return lambda stream: stream.write(content)
-
-
-def _counted(copy: Copy, blob: Descriptor, advance: Callable[[int], object]) -> Copy:
-    def counted(stream: IO[bytes]) -> None:
-        copy(stream)
-        advance(blob.size)
-
-    return counted
-
-
-def _tar(files: Mapping[str, bytes | Path]) -> Copy:
-    """Return a function that writes a tar with some files, always the same bytes."""
-
-    def copy(stream: IO[bytes]) -> None:
-        with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
-            for name, content in sorted(files.items()):
-                member = tarfile.TarInfo(name)
-                member.size = len(content) if isinstance(content, bytes) else content.stat().st_size
-                with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as source:
-                    archive.addfile(member, source)
-
-    return copy
-
-
 def _repository(image: str) -> str:
     return split_registry(image)[1].partition("@")[0].partition(":")[0]
 
 
-def _named(name: str, images: Sequence[str]) -> str:
+def _package_repository(name: str, images: tuple[str, ...]) -> str:
     """Return the repository of a package in the bundle: another one than those of its images."""
     return f"packages/{name}" if name in map(_repository, images) else name
 
 
-def _remote(work: _Collected, request: BundleRequest, tell: Tell) -> _Subject:
+def _add_remote(content: _Content, request: BundleRequest, _runner: Runner, tell: Tell) -> _Subject:
     """Add a package of a registry."""
     reference = parse(request.package)
     if reference.version is None:
         raise UsageError(f"{reference} names neither a tag nor a digest")
-    registry = work.stack.enter_context(Repository(reference, work.access))
-    manifest = registry.manifest(reference.version)
+    registry = content.stack.enter_context(Repository(reference, content.access))
+    present = registry.manifest(reference.version)
     if request.trust is not None and request.trust.is_asked:
-        request.trust.require(find(registry, manifest[1], request.trust.keys), str(reference), tell)
-    config = artefact.described(manifest[0], str(reference)).config
+        request.trust.require(find(registry, present[1], request.trust.keys), str(reference), tell)
+    config = artefact.described(present[0], str(reference)).config
     facts = artefact.facts(registry.content(config), str(reference)) if config else None
     if facts is None:
         raise VerificationError(f"{reference} is not a package that `mlpack push` has stored")
-    name = _named(reference.repository.rpartition("/")[2], facts.images)
-    work.add_root(registry, manifest, name, reference.tag, str(reference).removeprefix("oci://"))
+    name = _package_repository(reference.repository.rpartition("/")[2], facts.images)
+    content.add_root(registry, present, name, reference.tag, str(reference).removeprefix("oci://"))
     sealed = facts.sealed and parsed(facts.sealed.encode(), Path(facts.package))
     return _Subject(facts.package, facts.images, sealed or None, reference.tag)
 
 
-def _local(work: _Collected, request: BundleRequest, runner: Runner, tell: Tell) -> _Subject:
+def _add_local(content: _Content, request: BundleRequest, runner: Runner, tell: Tell) -> _Subject:
     """Add a package on disk, as `mlpack push` would store it."""
     source = Path(request.package)
     if request.trust is not None:
         check_file(source, request.trust, tell=tell)
-    package = work.stack.enter_context(opened(source))
-    images = images_of(package, Checks((request.kubectl,), runner=runner))
-    path, layer, _ = work.stack.enter_context(packed(package, request.created or 0))
-    made = artefact.compose(facts_of(package, images), layer, ArtefactChoices(package.version, request.created))
+    package = content.stack.enter_context(opened(source))
+    images = tuple(images_of(package, Checks((request.kubectl,), runner=runner)))
+    path, layer, _ = content.stack.enter_context(packed(package, request.created or 0))
+    made = artefact.compose(facts_of(package, {*images}), layer, ArtefactChoices(package.version, request.created))
 
     def copy(stream: IO[bytes]) -> None:
         with path.open("rb") as file:
             shutil.copyfileobj(file, stream, PIECE)
 
-    work.blobs[layer.blob] = copy
-    work.add_bytes(made.config)
-    name = _named(package.name, tuple(images))
-    blob = work.add_made(made.manifest, name, package.version)
-    for content in bundles_beside(source):
-        if judge(content, made.digest, ()).problem is None:
-            work.add_bytes(artefact.EMPTY)
-            work.add_bytes(content)
-            work.add_made(stored(content, blob), name, None, is_attached=True)
-    return _Subject(package.name, tuple(images), package.inventory, package.version)
+    content.blobs[layer.blob] = copy
+    content.add_bytes(made.config)
+    name = _package_repository(package.name, images)
+    blob = content.add_made(made.manifest, name, package.version)
+    for signature in bundles_beside(source):
+        if judge(signature, made.digest, ()).problem is None:
+            content.add_bytes(artefact.EMPTY)
+            content.add_bytes(signature)
+            content.add_made(referring(signature, blob), name, None, is_attached=True)
+    return _Subject(package.name, images, package.inventory, package.version)
 
 
-def _chosen(texts: Sequence[str]) -> dict[str, Path | None]:
-    """Return the operators that the user names, NAME or NAME=FILE each. Raises UsageError for an unknown name."""
-    known, named = operators(), {}
-    for text in texts:
-        name, _, file = text.partition("=")
-        if name not in known:
-            message = f"--operator {name}: expected {' or '.join(sorted(known))}, or NAME=FILE"
-            raise UsageError(message, hint=similar(name, known))
-        named[name] = Path(file) if file else None
-    return named
-
-
-def _operators(
-    work: _Collected,
-    request: BundleRequest,
-    named: Mapping[str, Path | None],
-    inventory: Mapping[str, Any] | None,
-    tell: Tell,
-) -> Iterator[str]:
-    """Add the manifests of operators, those of `named` and those that the package needs; yield their images."""
-    required: dict[str, str] = {}
-    if request.with_operators and request.with_images:
-        if inventory is None:
-            tell("note: the registry does not tell which operator the package needs: name it with --operator")
-        required = needed(inventory or {})
-    for name in sorted({*named, *required}):
-        operator, file = operators()[name], named.get(name)
-        if name not in named:
-            tell(f"{required[name]} needs {operator.name} {operator.version}: fetching {operator.url}")
-        hint = f"download it another way and pass it with --operator {name}=FILE"
-        hint += "; --no-operators leaves it out, for a cluster that has it"
-        manifest = operator_release.read_manifests(operator, file, hint=hint)
-        if not manifest.is_pinned:
-            tell(f"note: {file} differs from upstream's manifest of {operator.version}")
-        work.add_files({f"{operator.name}.yaml": manifest.text}, f"{OPERATORS}{operator.name}", operator.version)
-        yield from manifest.images
-
-
-def _image(work: _Collected, image: str, saved: list[Layout], tell: Tell, *, is_only: bool) -> None:
-    """Add an image with all its platforms, from an archive that contains it, or from its registry.
-
-    buildah names no image in its archive, or a tag: it is then the one of this machine, if there `is_only` this one.
-    """
-    host, rest = split_registry(image)
-    repository, tag = _repository(image), rest.partition("@")[0].partition(":")[2]
-    names = {image, image if host else f"docker.io/{image}", f"docker.io/library/{rest}"}
-    for content in saved:
-        for root in content.roots:
-            is_bare = len(content.roots) == 1 and not root.image and not re.search("[/:]", root.tag or "")
-            is_bare = is_bare and (root.tag == tag or is_only)
-            if is_bare or names & {root.image, root.tag}:
-                manifest = content.manifests[root.blob.digest][0], root.blob.digest
-                work.add_root(BundledRepository(content, ""), manifest, repository, tag or None, image)
-                return
+def _add_image(content: _Content, image: str, tell: Tell) -> None:
+    """Add an image with all its platforms."""
     if "@" not in image:
         check_pushable(image)
     reference = image_reference(image)
-    registry = work.stack.enter_context(Repository(reference, work.access))
-    manifest = registry.manifest(reference.version or "")
+    registry = content.stack.enter_context(Repository(reference, content.access))
+    present = registry.manifest(reference.version or "")
     if reference.digest is None:
-        tell(f"{image} is {manifest[1]}")
-    work.add_root(registry, manifest, repository, None if reference.digest else reference.tag, image)
+        tell(f"{image} is {present[1]}")
+    content.add_root(registry, present, _repository(image), None if reference.digest else reference.tag, image)
 
 
-def _sources(  # noqa: PLR0913, PLR0917 - what is fetched, and with what
-    work: _Collected, request: BundleRequest, subject: _Subject, folder: Path, runner: Runner, tell: Tell
+def _add_sources(  # noqa: PLR0913, PLR0917 - what is fetched, and with what
+    content: _Content, request: BundleRequest, subject: _Subject, folder: Path, runner: Runner, tell: Tell
 ) -> None:
     """Fetch what the pods fetch, by the script of the pods, and add it as one image with these files.
 
@@ -405,7 +314,16 @@ def _sources(  # noqa: PLR0913, PLR0917 - what is fetched, and with what
         return
     script = folder / "sources.sh"
     script.write_text(sources_script())
-    arguments = [_arguments(source, folder / "files", request.secrets) for source in sources]
+    arguments = []
+    for source in sources:  # a package names no variable that the user has not named
+        place = _PLACE.fullmatch(source.path)
+        if place is None:
+            raise VerificationError(f"{source.address}: unexpected path {source.path}")
+        if source.secret and source.secret not in request.secrets:
+            message = f"{source.address} is fetched with the secret {source.secret}"
+            raise UsageError(message, hint=f"--secret {source.secret} sends this variable; or --no-sources")
+        path = f"{folder}/files/{place[1]}{place[2]}"
+        arguments.append((source.address, path, source.sha256 or "-", source.size, source.secret or "-"))
     words = [word for words in arguments for word in words]
     if runner.run_in_terminal(["/bin/sh", str(script), *words, "--"], stdout_to_stderr=True):
         raise ToolError("the sources could not be fetched", hint="--no-sources leaves them out")
@@ -414,18 +332,7 @@ def _sources(  # noqa: PLR0913, PLR0917 - what is fetched, and with what
             _write_list(path)
     files = {str(path.relative_to(folder / "files")): path for path in (folder / "files").rglob("*") if path.is_file()}
     kept = {name: path for name, path in files.items() if not path.name.startswith(".mlpack-")}
-    work.add_files(kept, f"{SOURCES}{subject.name}", subject.tag)
-
-
-def _arguments(source: FetchedSource, folder: Path, secrets: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of the script for a source: a package names no variable that the user has not named."""
-    place = _PLACE.fullmatch(source.path)
-    if place is None:
-        raise VerificationError(f"{source.address}: unexpected path {source.path}")
-    if source.secret and source.secret not in secrets:
-        message = f"{source.address} is fetched with the secret {source.secret}"
-        raise UsageError(message, hint=f"--secret {source.secret} sends this variable; or --no-sources")
-    return source.address, f"{folder}/{place[1]}{place[2]}", source.sha256 or "-", source.size, source.secret or "-"
+    content.add_files(kept, f"{SOURCES}{subject.name}", subject.tag)
 
 
 def _write_list(path: str) -> None:

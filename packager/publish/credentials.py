@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from packager.base import jsonio
 from packager.base.errors import ToolError, UsageError, unreadable
 from packager.base.runner import SYSTEM, Runner
-from packager.base.values import Value
+from packager.base.values import FieldsError, Value, from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from packager.publish.reference import PackageReference
 
-_MAX_BYTES = 1 << 20
 _HELPER_SECONDS = 30.0
 _HELPER_BYTES = 1 << 20
 _HELPER = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -53,17 +53,20 @@ class Login(Value, frozen=True):
         return tuple(text for text in forms if text)
 
 
-def given(username: str, password: str, source: str) -> Login:
-    """Return the credentials of a user."""
+def given(username: str, password: str) -> Login:
+    """Return the credentials of a user, whose password was read from stdin. Raises UsageError."""
     if not username or ":" in username or not username.isprintable():
         raise UsageError("--username: expected the name of a user, without a colon")
     if not password or not password.isprintable():
-        raise UsageError(f"expected one line with the password for {username}, on {source}")
-    return Login(username, password, source=source)
+        raise UsageError(f"expected one line with the password for {username}, on stdin")
+    return Login(username, password, source="stdin")
 
 
-def files(environment: Mapping[str, str], home: Path | None) -> tuple[Path, ...]:
+def files(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the files that may have credentials, in the order in which they are read."""
+    home = None
+    with suppress(RuntimeError):  # a user without a home folder
+        home = Path.home()
     docker = environment.get("DOCKER_CONFIG")
     runtime = environment.get("XDG_RUNTIME_DIR")
     listed = (
@@ -74,60 +77,70 @@ def files(environment: Mapping[str, str], home: Path | None) -> tuple[Path, ...]
     return tuple(Path(file) for file in listed if file)
 
 
+class _Entry(Value, frozen=True):
+    """The credentials for a registry in a file."""
+
+    auth: bytes = b""  # the user and the password
+    identitytoken: str = ""
+    registrytoken: str = ""
+    username: str = ""
+    password: str = ""
+
+    def login(self, source: str) -> Login | None:
+        """Return the credentials; None if it has none."""
+        if self.identitytoken or self.registrytoken:
+            return Login(identity_token=self.identitytoken, registry_token=self.registrytoken, source=source)
+        if self.auth:
+            username, colon, password = self.auth.decode(errors="replace").partition(":")
+            if not colon:
+                raise ToolError(f"{source}: expected a user and a password in base64 at 'auth'", hint="log in again")
+            return Login(username, password.rstrip("\0"), source=source)
+        return Login(self.username, self.password, source=source) if self.username and self.password else None
+
+
+class _Config(Value, frozen=True, rename="camel"):
+    """A file of docker or podman."""
+
+    auths: Mapping[str, _Entry] = {}
+    cred_helpers: Mapping[str, str] = {}
+    creds_store: str = ""
+
+
+class _Answer(Value, frozen=True, rename="pascal"):
+    """The answer of a helper program."""
+
+    username: str
+    secret: str
+
+
 def find(
     reference: PackageReference, paths: tuple[Path, ...], tell: Callable[[str], object], runner: Runner = SYSTEM
 ) -> Login | None:
     """Return the credentials for a repository in the first file that has some; None without any."""
+    names = (reference.host,) if reference.api_host == reference.host else (_DOCKER_HUB_KEYS[0], reference.host)
     for path in paths:
         config = _config(path)
-        if config is not None and (login := _in_file(config, reference, path, tell, runner)):
+        for name in names:
+            if helper := config.cred_helpers.get(name):
+                return _of_helper(helper, name, tell, runner)
+        entries = {_key(key): entry for key, entry in config.auths.items()}
+        found = (entries[key].login(str(path)) for key in _keys(reference) if key in entries)
+        stored = (_of_helper(config.creds_store, name, tell, runner) for name in names if config.creds_store)
+        if login := next(filter(None, chain(found, stored)), None):
             return login
     return None
 
 
-def _config(path: Path) -> dict[str, Any] | None:
-    """Return the content of a file; None if there is no such file."""
+def _config(path: Path) -> _Config:
     try:
-        with path.open("rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
+        return from_json(path.read_bytes(), _Config)
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        return _Config()
     except OSError as error:
         raise unreadable(path, error) from None
-    try:
-        config = jsonio.read(content) if len(content) <= _MAX_BYTES else None
-    except jsonio.JsonError:
-        config = None
-    if not isinstance(config, dict):
-        raise ToolError(f"{path} is not a file of docker or podman: expected a JSON object", hint="log in again")
-    return config
-
-
-def _in_file(
-    config: Mapping[str, Any], reference: PackageReference, path: Path, tell: Callable[[str], object], runner: Runner
-) -> Login | None:
-    names = _names(reference)
-    helpers = config.get("credHelpers")
-    for name in names:
-        helper = helpers.get(name) if isinstance(helpers, dict) else None
-        if isinstance(helper, str):
-            return _of_helper(helper, name, tell, runner)
-    auths = config.get("auths")
-    if isinstance(auths, dict):
-        entries = {_key(key): entry for key, entry in auths.items()}
-        for key in _keys(reference):
-            if isinstance(entries.get(key), dict) and (entry := _of_entry(entries[key], path)):
-                return entry
-    store = config.get("credsStore")
-    for name in names if isinstance(store, str) and store else ():
-        if answer := _of_helper(str(store), name, tell, runner):
-            return answer
-    return None
-
-
-def _names(reference: PackageReference) -> tuple[str, ...]:
-    """Return the names of a registry, as helpers know them."""
-    return (_DOCKER_HUB_KEYS[0], reference.host) if reference.api_host != reference.host else (reference.host,)
+    except FieldsError:
+        message = f"{path} is not a file of docker or podman: expected a JSON object with logins"
+        raise ToolError(message, hint="log in again") from None
 
 
 def _keys(reference: PackageReference) -> Iterator[str]:
@@ -146,27 +159,6 @@ def _key(key: str) -> str:
     return re.sub(r"/(v[12]/?)?$", "", bare)
 
 
-def _of_entry(entry: Mapping[str, Any], path: Path) -> Login | None:
-    """Return the credentials in an entry of a file; None if it has none."""
-    texts = {name: value for name, value in entry.items() if isinstance(value, str) and value}
-    if token := texts.get("identitytoken"):
-        return Login(identity_token=token, source=str(path))
-    if token := texts.get("registrytoken"):
-        return Login(registry_token=token, source=str(path))
-    if pair := texts.get("auth"):
-        try:
-            decoded = base64.b64decode(pair, validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            decoded = ""
-        username, colon, password = decoded.partition(":")
-        if not colon:
-            raise ToolError(f"{path}: expected a user and a password in base64 at 'auth'", hint="log in again")
-        return Login(username, password.rstrip("\0"), source=str(path))
-    if "username" in texts and "password" in texts:
-        return Login(texts["username"], texts["password"], source=str(path))
-    return None
-
-
 def _of_helper(helper: str, server: str, tell: Callable[[str], object], runner: Runner) -> Login | None:
     """Return the credentials that a helper program prints; None if it has none, or fails."""
     program = f"docker-credential-{helper}"
@@ -183,13 +175,12 @@ def _of_helper(helper: str, server: str, tell: Callable[[str], object], runner: 
             tell(f"{server} is used without credentials: {program} has ended with exit code {done.returncode}")
         return None
     try:
-        answer = jsonio.read(done.stdout.encode())
-    except (jsonio.JsonError, UnicodeEncodeError):
-        answer = None
-    username, secret = (answer.get(key) for key in ("Username", "Secret")) if isinstance(answer, dict) else (None, None)
-    if not isinstance(username, str) or not isinstance(secret, str) or not secret:
+        answer = from_json(done.stdout, _Answer)
+    except FieldsError:
+        answer = _Answer("", "")
+    if not answer.secret:
         tell(f"{server} is used without credentials: {program} has printed something else than credentials")
         return None
-    if username == _TOKEN_USER:
-        return Login(identity_token=secret, source=program)
-    return Login(username, secret, source=program)
+    if answer.username == _TOKEN_USER:
+        return Login(identity_token=answer.secret, source=program)
+    return Login(answer.username, answer.secret, source=program)

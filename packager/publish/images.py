@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from packager.base import jsonio
-from packager.base.errors import UsageError, VerificationError
+from packager.base.errors import UsageError
 from packager.base.names import IMAGE, split_registry
 from packager.base.problems import show, similar
 from packager.base.values import Value
-from packager.publish.reference import is_digest, parse
+from packager.publish import manifest
+from packager.publish.manifest import Platform
+from packager.publish.reference import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from packager.publish.manifest import Manifest
     from packager.publish.reference import PackageReference
     from packager.publish.registry import Repository
 
@@ -62,26 +64,16 @@ def image_reference(image: str) -> PackageReference:
 def look_up(registry: Repository, reference: PackageReference) -> ImageManifest:
     """Return the manifest that an image has now."""
     content, digest = registry.manifest(reference.version or _DEFAULT_TAG)
-    try:
-        manifest = jsonio.read_object(content)
-    except jsonio.JsonError:
-        manifest = {}
-    if not {"manifests", "config"} & manifest.keys():
-        raise VerificationError(f"{reference}: the registry has sent something else than the manifest of an image")
-    return ImageManifest(digest, dict(_platforms(manifest)))
+    return ImageManifest(digest, dict(_platforms(manifest.read(content, str(reference)))))
 
 
-def _platforms(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _platforms(index: Manifest) -> Iterator[tuple[str, str]]:
     """Yield the platforms of an index with their digests; those for no platform, such as signatures, are left out."""
-    entries = manifest.get("manifests")
-    for entry in entries if isinstance(entries, list) else ():
-        platform = entry.get("platform") if isinstance(entry, dict) else None
-        if not isinstance(platform, dict) or not is_digest(entry.get("digest")):
-            continue
-        parts = [platform.get(key) for key in ("os", "architecture", "variant")]
-        name = "/".join(str(part) for part in parts if part)
+    for entry in index.manifests or ():
+        platform = entry.platform or Platform()
+        name = "/".join(part for part in (platform.os, platform.architecture, platform.variant) if part)
         if _PLATFORM.fullmatch(name) and "unknown" not in name:
-            yield name, entry["digest"]
+            yield name, entry.digest
 
 
 def check_pushable(image: str) -> None:

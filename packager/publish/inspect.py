@@ -6,15 +6,15 @@ Tests: cli/test_push.py.
 from __future__ import annotations
 
 import json
+import uuid
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import ToolError, UsageError, VerificationError
-from packager.base.names import is_label
-from packager.base.problems import similar
+from packager.base.errors import ToolError, VerificationError
+from packager.base.names import split_registry
 from packager.base.values import Value
 from packager.package.opened import opened
-from packager.publish import load, sbom
-from packager.publish.gitops import GitopsTarget
+from packager.publish import load
+from packager.publish.layout import BundledRepository
 from packager.publish.pull import read, warn_of_version
 from packager.publish.push import facts_of, images_of
 from packager.publish.reference import is_bundle, is_reference, parse
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from packager.base.runner import Progress, Runner, Tell
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
-    from packager.publish.keys import PublicKey, Signature, Trust
     from packager.publish.load import BundleContents
     from packager.publish.reference import PackageReference
+    from packager.publish.signatures import Signature, Trust
 
 
 class Inspected(Value, frozen=True):
@@ -41,7 +41,6 @@ class Inspected(Value, frozen=True):
     digest: str | None = None  # the digest of the artefact; None for a package on disk
     size: int | None = None  # the size of the archive in bytes; None for a folder
     created: str | None = None  # the time that the artefact names
-    is_plain: bool = False  # whether the registry is used over http
     signatures: tuple[Signature, ...] | None = None  # the signatures in the registry; None for a package on disk
     bundle: BundleContents | None = None
     """The bundle that contains the package; None for a package elsewhere. A bundle lists what a registry does."""
@@ -66,8 +65,7 @@ class Inspected(Value, frozen=True):
     @property
     def options(self) -> tuple[str, ...]:
         """The site options that the package was built with."""
-        about = (self._sealed or {}).get("spec", {})
-        return tuple(about.get("with") or ())
+        return tuple((self._sealed or {}).get("spec", {}).get("with") or ())
 
     @property
     def _sealed(self) -> dict[str, Any] | None:
@@ -131,27 +129,7 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
         remote.digest,
         described.layer.size,
         described.created,
-        is_plain=remote.is_plain,
         signatures=signatures,
-    )
-
-
-def gitops_target(
-    inspected: Inspected, overlay: str | None, namespace: str, key: PublicKey | None = None
-) -> GitopsTarget:
-    """Return an overlay of a package in a registry, for objects of Flux and Argo CD."""
-    if inspected.reference is None or inspected.digest is None:
-        raise UsageError("Flux and Argo CD take packages from registries only", hint="mlpack push, and name oci://...")
-    names = inspected.facts.overlays
-    if overlay is None and len(names) != 1:
-        raise UsageError("expected one overlay with --overlay", hint=f"the package has {', '.join(names) or 'none'}")
-    if overlay is not None and overlay not in names:
-        message = f"{inspected.facts.package} has no overlay {overlay!r}; it has: {', '.join(names)}"
-        raise UsageError(message, hint=similar(overlay, names))
-    if not is_label(namespace):
-        raise UsageError(f"--namespace {namespace}: expected the name of a namespace")
-    return GitopsTarget(
-        inspected.facts, inspected.reference, inspected.digest, overlay or names[0], namespace, inspected.is_plain, key
     )
 
 
@@ -159,7 +137,7 @@ def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
     """Return the bill of materials of a package, as a document of CycloneDX."""
     if inspected.files is None:
         raise ToolError("the files are not listed in the registry", hint="mlpack pull, and inspect the file")
-    return sbom.document(inspected.facts)
+    return document(inspected.facts)
 
 
 def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
@@ -171,7 +149,7 @@ def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
         digest=root.blob.digest,
         size=described.layer.size,
         created=described.created,
-        signatures=load.signatures(contents, root, trust),
+        signatures=find(BundledRepository(contents.layout, root.repository), root.blob.digest, trust.keys),
         bundle=contents,
     )
 
@@ -181,3 +159,53 @@ def _on_disk(path: Path, kubectl: str, runner: Runner) -> Inspected:
         images = images_of(package, Checks((kubectl,), runner=runner))
         size = path.stat().st_size if package.folder != package.source else None
         return Inspected(facts_of(package, images), size=size)
+
+
+def document(facts: ArtefactFacts) -> dict[str, Any]:
+    """Return a document of CycloneDX 1.6 with the files and images of a package, always the same bytes.
+
+    `facts.sealed` must be the text of the inventory. The parts of an image are in the bill of who has built it.
+    """
+    inventory = json.loads(facts.sealed or "{}")
+    tool = inventory.get("tool", {})
+    package = {
+        "type": "application",
+        "bom-ref": facts.package,
+        "name": facts.package,
+        "hashes": [_hash(facts.digest)],
+        "properties": [{"name": "mlpack:edited", "value": path} for path in facts.edited],
+    }
+    if version := inventory.get("version"):
+        package["version"] = str(version)
+    files = [_file(path, entry["sha256"]) for path, entry in sorted(inventory["files"].items())]
+    parts = [*files, *map(_image, facts.images)]
+    depends = {"ref": facts.package, "dependsOn": [part["bom-ref"] for part in parts]}
+    tools = [{"type": "application", "name": str(tool.get("name")), "version": str(tool.get("version"))}]
+    content = json.dumps([package, parts], sort_keys=True)
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, content)}",
+        "version": 1,
+        "metadata": {"tools": {"components": tools}, "component": package},
+        "components": parts,
+        "dependencies": [depends],
+    }
+
+
+def _file(path: str, digest: str) -> dict[str, Any]:
+    return {"type": "file", "bom-ref": f"file:{path}", "name": path, "hashes": [_hash(digest)]}
+
+
+def _image(image: str) -> dict[str, Any]:
+    name, _, digest = image.partition("@")
+    host, rest = split_registry(name)
+    path, _, tag = rest.partition(":")
+    component = {"type": "container", "bom-ref": f"image:{image}", "name": f"{host}/{path}" if host else path}
+    if tag or digest:
+        component["version"] = tag or digest
+    return component | ({"hashes": [_hash(digest)]} if digest else {})
+
+
+def _hash(digest: str) -> dict[str, str]:
+    return {"alg": "SHA-256", "content": digest.removeprefix("sha256:")}

@@ -6,8 +6,6 @@ Tests: cli/test_bundle.py.
 from __future__ import annotations
 
 import hashlib
-import io
-import re
 import tarfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -16,67 +14,43 @@ from packager.base import atomic, envfile
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.base.names import split_registry
 from packager.base.problems import Problem
-from packager.base.values import Value, replace
+from packager.base.values import Value, as_plain, field, replace
 from packager.base.web import PIECE
+from packager.configure.configure import Answers, Assignment, prepared, write
 from packager.configure.settings import Files, site_files
 from packager.package import integrity
 from packager.package.inventory import parsed
 from packager.package.layout import env
 from packager.package.opened import opened
-from packager.publish import artefact, layout, referrers
+from packager.publish import artefact, layout
 from packager.publish.artefact import TAR
-from packager.publish.bundle import OPERATORS, SOURCES, sources_of
+from packager.publish.bundle import SOURCES, sources_of
 from packager.publish.layout import BundledRepository
+from packager.publish.manifest import MANIFEST_BYTES
 from packager.publish.pull import PullRequest, pull_from
-from packager.publish.reference import dashed, parse
+from packager.publish.reference import OCI, dashed, parse
 from packager.publish.registry import Repository
 from packager.publish.signatures import find
-from packager.workloads.kinds import operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Protocol
 
     from packager.base.limits import Limits
     from packager.base.runner import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.client import Access
-    from packager.publish.keys import Signature, Trust
     from packager.publish.layout import Layout, Root
     from packager.publish.reference import PackageReference
-    from packager.publish.upload import Descriptor
+    from packager.publish.signatures import Trust
     from packager.verify import Report
-
-    class Configure(Protocol):
-        """Writes the registry and values of site options into an overlay of a package."""
-
-        def __call__(self, package: Path, overlay: str, registry: str, values: Mapping[str, str]) -> None:
-            """Write them."""
-
-
-_IMAGE_LINE = re.compile(rb"""(?m)^([ ]*(?:- )?image:[ ]*)["']?([^\s"'#]+)["']?(?=[ ]*\r?$)""")
-"""A line of YAML that names the image of a container."""
-
-_CONFIG_BYTES = 4 << 20
 
 
 class BundledImage(Value, frozen=True):
     """An image in a bundle."""
 
-    name: str  # in the registry that it comes from
+    image: str  # the name in the registry that it comes from
     digest: str  # of the manifest, or of the index of those of several platforms
     size: int  # the number of bytes, of all platforms
-
-
-class BundledOperator(Value, frozen=True):
-    """An operator in a bundle."""
-
-    name: str
-    version: str
-    digest: str  # of its manifest
-    text: bytes  # its manifest
-    is_pinned: bool  # whether it is upstream's manifest, which mlpack knows by its digest
-    images: tuple[str, ...]  # those that its manifest names
 
 
 class BundleContents(Value, frozen=True):
@@ -84,7 +58,7 @@ class BundleContents(Value, frozen=True):
 
     path: Path
     layout: Layout
-    roots: tuple[Root, ...]  # the packages, images, operators and sources, without what is attached to these
+    roots: tuple[Root, ...]  # the packages, images and sources, without what is attached to these
     packages: Mapping[str, ArtefactFacts]  # by the digest of each package
 
     @property
@@ -104,8 +78,7 @@ class BundleContents(Value, frozen=True):
     @property
     def images(self) -> tuple[BundledImage, ...]:
         """The images; also packages that another one mounts."""
-        main = self.main
-        others = [root for root in self.roots if root not in main and not _is_ours(root)]
+        others = [root for root in self.roots if root not in {*self.main, *self.sources}]
         return tuple(BundledImage(root.image or root.name, root.blob.digest, self._size(root)) for root in others)
 
     @property
@@ -113,37 +86,9 @@ class BundleContents(Value, frozen=True):
         """The images with the files that pods fetch."""
         return tuple(root for root in self.roots if root.repository.startswith(SOURCES))
 
-    @property
-    def operators(self) -> tuple[BundledOperator, ...]:
-        """The operators. Raises VerificationError if one is something else than a tar with its manifest."""
-        return tuple(self._operator(root) for root in self.roots if root.repository.startswith(OPERATORS))
-
-    def repository(self, root: Root) -> BundledRepository:
-        """Return the repository of a manifest."""
-        return BundledRepository(self.layout, root.repository)
-
     def described(self, root: Root, kinds: tuple[str, ...] = ()) -> Described:
-        """Return the content of the manifest of a package, or of something whose layer has one of these types.
-
-        Raises:
-            VerificationError: The manifest is not that of an artefact with one layer.
-        """
+        """Return the content of the manifest of a package, or of something whose layer has one of these types."""
         return artefact.described(self.layout.manifests[root.blob.digest][0], f"{self.path}: {root.name}", kinds)
-
-    def _operator(self, root: Root) -> BundledOperator:
-        content = self.repository(root).content(self.described(root, (TAR,)).layer)
-        name = root.repository.removeprefix(OPERATORS)
-        try:
-            with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
-                stream = archive.extractfile(f"{name}.yaml")
-                text = stream.read() if stream else b""
-            text.decode()
-        except (tarfile.TarError, KeyError, UnicodeDecodeError):
-            raise VerificationError(f"{self.path}: {root.name}: expected a manifest in UTF-8") from None
-        digest = hashlib.sha256(text).hexdigest()
-        is_pinned = any(one.name == name and one.sha256 == digest for one in operators().values())
-        images = tuple(dict.fromkeys(match[2].decode() for match in _IMAGE_LINE.finditer(text)))
-        return BundledOperator(name, root.tag or "", f"sha256:{digest}", text, is_pinned, images)
 
     def _size(self, root: Root) -> int:
         """Return the number of bytes of a manifest, of those below it and of their blobs."""
@@ -153,18 +98,11 @@ class BundleContents(Value, frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
-        return {
-            "path": str(self.path),
-            "images": [{"image": one.name, "digest": one.digest, "size": one.size} for one in self.images],
-            "operators": [
-                {"name": one.name, "version": one.version, "digest": one.digest, "upstream": one.is_pinned}
-                for one in self.operators
-            ],
-            "sources": [
-                {"repository": root.repository, "digest": root.blob.digest, "size": self._size(root)}
-                for root in self.sources
-            ],
-        }
+        sources = [
+            {"repository": root.repository, "digest": root.blob.digest, "size": self._size(root)}
+            for root in self.sources
+        ]
+        return {"path": str(self.path), "images": as_plain(self.images), "sources": sources}
 
 
 class LoadRequest(Value, frozen=True):
@@ -175,19 +113,15 @@ class LoadRequest(Value, frozen=True):
     force: bool = False  # whether tags that name something else are moved
     dry_run: bool = False  # whether the bundle is only checked
     trust: Trust | None = None  # None leaves signatures unread
-    folder: Path | None = None  # for the package, configured for the registry, its sources, and manifests of operators
+    folder: Path | None = None  # for the package, configured for the registry, and its sources
 
 
 class LoadedManifest(Value, frozen=True):
     """A package or an image that was loaded."""
 
-    reference: PackageReference  # with the tag and the digest
-    source: str  # the name in the registry that it comes from; empty for a package that came from a file
-    is_package: bool
-
-    def __str__(self) -> str:
-        text = str(self.reference)
-        return text if self.is_package else text.removeprefix("oci://")
+    reference: str  # with the tag and the digest; of a package, with `oci://`
+    package: bool
+    source: str = field(name="from")  # the name in the registry that it comes from; empty for a package of a file
 
 
 class Loaded(Value, frozen=True):
@@ -195,64 +129,27 @@ class Loaded(Value, frozen=True):
 
     manifests: tuple[LoadedManifest, ...]
     signatures: int  # the number of signatures and other manifests that refer to these
-    packages: tuple[Path, ...] = ()  # the folders in which packages were unpacked
-    operators: Mapping[str, Path] = {}  # the files with the manifests of operators, by their names
-    sources: Mapping[str, Path] = {}  # the folders with the files that pods fetch, by the variable of their folder
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        return {
-            "manifests": [
-                {"reference": str(one), "from": one.source, "package": one.is_package} for one in self.manifests
-            ],
-            "signatures": self.signatures,
-            "packages": [str(path) for path in self.packages],
-            "operators": {name: str(path) for name, path in self.operators.items()},
-            "sources": {name: str(path) for name, path in self.sources.items()},
-        }
-
-
-def _is_ours(root: Root) -> bool:
-    """Whether a manifest is that of an operator or of sources."""
-    return root.repository.startswith((OPERATORS, SOURCES))
+    packages: tuple[str, ...] = ()  # the folders in which packages were unpacked
+    sources: Mapping[str, str] = {}  # the folders with the files that pods fetch, by the variable of their folder
 
 
 def _is_signature(content: Layout, root: Root) -> bool:
-    """Whether a manifest is stored for another one: without a tag, or with one of cosign's.
+    """Whether a manifest is stored for another one.
 
     A package may name another manifest as its subject, too: with a tag of its own, it is what the tag is pulled for.
     """
-    if root.tag is not None:
-        return root.tag.startswith("sha256-")
-    return content.manifests[root.blob.digest][1].subject is not None
+    return root.tag is None and content.manifests[root.blob.digest][1].subject is not None
 
 
 def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> BundleContents:
-    """Return the content of a bundle, after each digest in it was checked.
-
-    Args:
-        path: The bundle.
-        trust: The keys that are trusted; None leaves signatures unread.
-        progress: Shows the progress.
-        tell: Receives a line about each signature of a package.
-
-    Raises:
-        VerificationError: The bundle is not valid, or a package in it is not signed by a trusted key.
-        ToolError: The bundle cannot be read.
-    """
+    """Return the content of a bundle, after all digests were checked, and the signatures unless `trust` is None."""
     with progress(path.name, path.stat().st_size if path.is_file() else 0, unit="bytes") as advance:
         content = layout.read(path, advance)
     roots = tuple(root for root in content.roots if not _is_signature(content, root))
     contents = BundleContents(path, content, roots, _packages(content, roots))
     if trust is not None and trust.is_asked:
         _check_signatures(contents, trust, tell)
-    _ = contents.operators  # each is a manifest
     return contents
-
-
-def signatures(contents: BundleContents, root: Root, trust: Trust) -> tuple[Signature, ...]:
-    """Return the signatures of a package. Raises ToolError if they cannot be checked."""
-    return find(contents.repository(root), root.blob.digest, trust.keys)
 
 
 def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:
@@ -268,7 +165,7 @@ def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:
         try:
             path.parent.mkdir()
             with path.open("wb") as stream:
-                contents.repository(root).download(described.layer, stream)
+                BundledRepository(contents.layout, root.repository).download(described.layer, stream)
         except OSError as error:
             raise ToolError(f"{contents.path} cannot be unpacked: {reason(error)}") from None
         if root != contents.package:
@@ -288,79 +185,59 @@ def differences(contents: BundleContents, root: Root, digest: str) -> list[Probl
 
 def compared(contents: BundleContents, report: Report) -> tuple[list[Problem], list[str]]:
     """Return how the report on the package of a bundle differs from the bundle: the problems and the notes."""
-    images = {image for names in report.images.values() for image in names}
-    return differences(contents, contents.package, report.digest), list(_notes(contents, images))
-
-
-def _notes(contents: BundleContents, images: Iterable[str]) -> Iterator[str]:
-    """Yield a note for missing images and sources, for images that nothing uses, and for each changed operator.
-
-    `images` are those of the package.
-    """
-    present = [image.name for image in contents.images]
-    used = dict.fromkeys(images)
+    present = {image.image for image in contents.images}
+    used = dict.fromkeys(image for names in report.images.values() for image in names)
+    notes = []
     if missing := [image for image in used if image not in present]:
-        yield f"note: the bundle has no image {', '.join(missing)}"
+        notes.append(f"note: the bundle has no image {', '.join(missing)}")
     if not contents.sources and (sources := _sources_of(contents.packages[contents.package.blob.digest])):
-        yield f"note: the bundle lacks what pods fetch: {', '.join(source.address for source in sources)}"
-    used |= dict.fromkeys(image for operator in contents.operators for image in operator.images)
-    if stray := [image for image in present if image not in used]:
-        yield f"note: neither the package nor an operator in the bundle uses {', '.join(stray)}"
-    for operator in contents.operators:
-        if not operator.is_pinned:
-            yield f"note: the manifest of {operator.name} is not upstream's of {operator.version}"
+        notes.append(f"note: the bundle lacks what pods fetch: {', '.join(source.address for source in sources)}")
+    return differences(contents, contents.package, report.digest), notes
 
 
-def load(request: LoadRequest, access: Access, configure: Configure, *, progress: Progress, tell: Tell) -> Loaded:
+def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell) -> Loaded:
     """Check a bundle, and store its content in a registry; the tags are set last."""
     contents = read(request.bundle, request.trust, progress=progress, tell=tell)
     content, roots = contents.layout, contents.roots
     if not request.dry_run:
         _store(request, content, access, progress)
-    references = {root: _reference(request.registry, root) for root in roots}
-    loaded = Loaded(
-        tuple(LoadedManifest(references[one], one.image, one.blob.digest in contents.packages) for one in roots),
-        len(content.roots) - len(roots),
-    )
+    manifests = []
+    for root in roots:
+        reference, is_package = str(_reference(request.registry, root)), root.blob.digest in contents.packages
+        shown = reference if is_package else reference.removeprefix(OCI)
+        manifests.append(LoadedManifest(shown, is_package, root.image))
+    loaded = Loaded(tuple(manifests), len(content.roots) - len(roots))
     if request.folder is None or request.dry_run:
         return loaded
-    moves = {root.image: str(references[root]).removeprefix("oci://") for root in roots if root.image}
-    packages = tuple(_extract(request, contents, root, moves, configure, progress) for root in contents.main)
-    return replace(
-        loaded,
-        packages=packages,
-        operators=dict(_write_operators(request, contents, moves, tell)),
-        sources=dict(_write_sources(request, contents)),
-    )
+    moves = {one.source: one.reference.removeprefix(OCI) for one in manifests if one.source}
+    packages = tuple(str(_extract(request, contents, root, moves, progress)) for root in contents.main)
+    return replace(loaded, packages=packages, sources=dict(_write_sources(request, contents)))
 
 
-def _extract(  # noqa: PLR0913, PLR0917 - what is unpacked, and where
-    request: LoadRequest,
-    contents: BundleContents,
-    root: Root,
-    moves: Mapping[str, str],
-    configure: Configure,
-    progress: Progress,
+def _extract(
+    request: LoadRequest, contents: BundleContents, root: Root, moves: Mapping[str, str], progress: Progress
 ) -> Path:
     """Unpack a package, and let its overlays pull their images from the registry; return its folder."""
     assert request.folder is not None
     reference = _reference(request.registry, root)
     pull = PullRequest(reference, request.folder, extract=True, force=request.force, trust=request.trust)
-    path = pull_from(contents.repository(root), pull, progress=progress, tell=lambda _: None).path
+    repository = BundledRepository(contents.layout, root.repository)
+    path = pull_from(repository, pull, progress=progress, tell=lambda _: None).path
     with opened(path) as package:
         files = Files(package)
-        former = {overlay: _registry_of(files.read(env(overlay))) for overlay in package.overlays}
         lines = [line for file in site_files(package) for line in envfile.lines(files.read(file))]
-    volumes = {line.key: moves[line.value] for line in lines if line.value in moves}
-    for overlay, registry in former.items():
-        if registry is not None:
-            configure(path, overlay, moved(request.registry, registry), volumes)
+        registries = {
+            overlay: line.value
+            for overlay in package.overlays
+            for line in envfile.lines(files.read(env(overlay)))
+            if line.key == "REGISTRY"
+        }
+    volumes = tuple(Assignment("--set", line.key, moves[line.value]) for line in lines if line.value in moves)
+    for overlay, registry in registries.items():
+        answers = Answers(registry=moved(request.registry, registry), assignments=volumes)
+        with prepared(path, overlay, answers, ask=lambda *_: Answers()) as edits:
+            list(write(edits, tell=lambda _: None))
     return path
-
-
-def _registry_of(content: bytes) -> str | None:
-    """Return the registry that an overlay pulls its image from; None if its env file names none."""
-    return next((line.value for line in envfile.lines(content) if line.key == "REGISTRY"), None)
 
 
 def moved(registry: str, former: str) -> str:
@@ -369,30 +246,7 @@ def moved(registry: str, former: str) -> str:
     return f"{registry}/{path}" if path else registry
 
 
-def _write_operators(
-    request: LoadRequest, contents: BundleContents, moves: Mapping[str, str], tell: Tell
-) -> Iterator[tuple[str, Path]]:
-    """Write the manifests of operators, with the images in the registry; yield the name of each, and its file."""
-
-    def image_line(match: re.Match[bytes]) -> bytes:
-        image = match[2].decode()
-        return match[1] + moves.get(image, image).encode()
-
-    assert request.folder is not None
-    names = {operator.name: short for short, operator in operators().items()}
-    for operator in contents.operators:
-        if operator.name in names:
-            path = request.folder / f"{operator.name}.yaml"
-            if not operator.is_pinned:
-                tell(
-                    f"note: {path} differs from upstream's manifest of {operator.version}: read it before you apply it"
-                )
-            with atomic.file(path, exists_hint=None if request.force else "--force replaces it") as stream:
-                stream.write(_IMAGE_LINE.sub(image_line, operator.text))
-            yield names[operator.name], path
-
-
-def _write_sources(request: LoadRequest, contents: BundleContents) -> Iterator[tuple[str, Path]]:
+def _write_sources(request: LoadRequest, contents: BundleContents) -> Iterator[tuple[str, str]]:
     """Write the files that pods fetch, after those whose digest the package names were compared with it.
 
     Yield the variable of each folder that they belong to, and the folder here.
@@ -417,7 +271,7 @@ def _write_sources(request: LoadRequest, contents: BundleContents) -> Iterator[t
             except (tarfile.TarError, ValueError) as error:
                 raise VerificationError(f"{contents.path}: {root.name}: {error}") from None
         for below in sorted((request.folder / f"{name}.sources").iterdir()):
-            yield below.name, below
+            yield below.name, str(below)
 
 
 def _unpack(stream: Any, folder: Path, size: int, expected: Mapping[str, str]) -> None:
@@ -462,17 +316,17 @@ def _store(request: LoadRequest, content: Layout, access: Access, progress: Prog
         with Repository(_reference(request.registry, roots[0]), access, may_push=True) as registry:
             _refuse_moves(registry, request, roots)
     for name, roots in by_repository.items():
-        blobs = _blobs(content, roots)
+        digests = [digest for root in roots for digest in content.children_first(root.blob.digest)]
+        blobs = {blob for digest in digests for blob in content.manifests[digest][1].blobs}
         with (
             Repository(_reference(request.registry, roots[0]), access, may_push=True) as registry,
             progress(name, sum(blob.size for blob in blobs), unit="bytes") as advance,
         ):
-            for blob in blobs:
+            for blob in sorted(blobs, key=lambda blob: blob.digest):
                 registry.upload(blob, content.path, advance, start=content.blobs[blob])
-            for root in sorted(roots, key=lambda root: _is_signature(content, root)):
-                for digest in content.children_first(root.blob.digest):
-                    _put(registry, content, digest)
-            for root in sorted(roots, key=lambda root: not _is_signature(content, root)):
+            for digest in sorted(dict.fromkeys(digests), key=lambda one: content.manifests[one][1].subject is not None):
+                _put(registry, content, digest)
+            for root in roots:
                 if root.tag is not None and registry.digest_of(root.tag) != root.blob.digest:
                     text, manifest = content.manifests[root.blob.digest]
                     registry.put_manifest(root.tag, text, manifest.kind)
@@ -488,60 +342,44 @@ def _refuse_moves(registry: Repository, request: LoadRequest, roots: list[Root])
             raise VerificationError(message, hint="--force moves the tag")
 
 
-def _blobs(content: Layout, roots: list[Root]) -> list[Descriptor]:
-    """Return the blobs of manifests, in a fixed order, without the manifests."""
-    digests = {digest for root in roots for digest in content.children_first(root.blob.digest)}
-    blobs = {blob for digest in digests for blob in content.manifests[digest][1].blobs}
-    return sorted(blobs, key=lambda blob: blob.digest)
-
-
 def _put(registry: Repository, content: Layout, digest: str) -> None:
-    """Store a manifest by its digest, unless it is there, and list it as one that refers to another manifest."""
+    """Store a manifest by its digest, unless it is there, and is listed if it refers to another manifest."""
     text, manifest = content.manifests[digest]
     is_there = registry.digest_of(digest) is not None
-    is_listed = False if is_there else registry.put_manifest(digest, text, manifest.kind)
-    if manifest.subject is not None and not is_listed:
-        entry = {"mediaType": manifest.kind, "digest": digest, "size": len(text)}
-        kind = manifest.content.get("artifactType") or (manifest.content.get("config") or {}).get("mediaType")
-        entry |= {"artifactType": kind} if kind else {}
-        entry |= {"annotations": manifest.content["annotations"]} if manifest.content.get("annotations") else {}
-        if all(other.get("digest") != digest for other in referrers.listed(registry, manifest.subject)):
-            referrers.add(registry, manifest.subject, entry)
+    if is_there and manifest.subject is not None:
+        is_there = any(other.get("digest") == digest for other in registry.referrers(manifest.subject.digest))
+    if not is_there:
+        registry.put_manifest(digest, text, manifest.kind)
 
 
 def _check_signatures(contents: BundleContents, trust: Trust, tell: Tell) -> None:
     """Check the signatures of the packages in a bundle, and of all that `mlpack pull` would take for one."""
     packages = [root for root in contents.roots if root.blob.digest in contents.packages]
-    repositories = {root.repository for root in packages}
-    others = [root for root in contents.roots if root.repository in repositories and _may_be_pulled(contents, root)]
-    for root in dict.fromkeys([*packages, *others]):
-        trust.require(signatures(contents, root, trust), f"{contents.path}: {root.repository}", tell)
     if trust.is_required and not packages:
         raise VerificationError(f"{contents.path} has no package that could be signed")
-
-
-def _may_be_pulled(contents: BundleContents, root: Root) -> bool:
-    try:
-        contents.described(root)
-    except VerificationError:
-        return False
-    return True
+    repositories = {root.repository for root in packages}
+    for root in dict.fromkeys([*packages, *contents.layout.roots]):
+        if root.repository in repositories:
+            if root not in packages:
+                try:
+                    contents.described(root)
+                except VerificationError:
+                    continue
+            found = find(BundledRepository(contents.layout, root.repository), root.blob.digest, trust.keys)
+            trust.require(found, f"{contents.path}: {root.repository}", tell)
 
 
 def _packages(content: Layout, roots: Iterable[Root]) -> dict[str, ArtefactFacts]:
-    """Return the facts about each package, by its digest; each config is read once."""
+    """Return the facts about each package, by its digest."""
     packages: dict[str, ArtefactFacts] = {}
-    facts_by_config: dict[Descriptor, ArtefactFacts | None] = {}
     for root in roots:
-        blobs = content.manifests[root.blob.digest][1].blobs
-        if not blobs or blobs[0].size > _CONFIG_BYTES:
-            continue
-        if blobs[0] not in facts_by_config:
-            text = BundledRepository(content, root.repository).content(blobs[0])
+        config = content.manifests[root.blob.digest][1].config
+        if config is not None and config.media_type == artefact.CONFIG and config.size <= MANIFEST_BYTES:
+            text = BundledRepository(content, root.repository).content(config.blob)
             try:
-                facts_by_config[blobs[0]] = artefact.facts(text, root.repository)
+                facts = artefact.facts(text, root.repository)
             except VerificationError:
-                facts_by_config[blobs[0]] = None
-        if (facts := facts_by_config[blobs[0]]) is not None:
-            packages[root.blob.digest] = facts
+                continue
+            if facts is not None:
+                packages[root.blob.digest] = facts
     return packages

@@ -6,11 +6,11 @@ Tests: cli/test_lock.py.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.problems import Problem
+from packager.base.values import Value, as_plain, field
 from packager.configure import configure
 from packager.configure import lock as stage
 from packager.configure.configure import Answers, PreparedEdits
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from packager.publish.client import Access
 
 
-@dataclass(frozen=True, slots=True)
-class LockRequest:
+class LockRequest(Value, frozen=True):
     """A package whose images are locked, and the options."""
 
     package: Path
@@ -42,29 +41,17 @@ class LockRequest:
     kubectl: str = "kubectl"  # the kubectl that renders
 
 
-@dataclass(frozen=True, slots=True)
-class LockedImage:
+class LockedImage(Value, frozen=True):
     """An image of an overlay, with the digest that its tag has now."""
 
     overlay: str
     image: str  # the image with its tag
     digest: str  # the digest that it is locked to by `prepared`, or would be locked to
     locked: str | None  # the digest that the overlay pulls it by at present; None if it pulls a tag
-    is_current: bool  # whether the tag still has the present digest, or is for a platform of what it has
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        return {
-            "overlay": self.overlay,
-            "image": self.image,
-            "digest": self.digest,
-            "locked": self.locked,
-            "current": self.is_current,
-        }
+    is_current: bool = field(name="current")  # whether the tag still has the present digest, or is for a platform of it
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedLock:
+class PreparedLock(Value, frozen=True):
     """The lock of a package that is not written yet."""
 
     edits: PreparedEdits  # the edits of the package, for `packager.configure.configure.write`
@@ -72,7 +59,7 @@ class PreparedLock:
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
-        return {"package": self.edits.package.name, "images": [image.as_json() for image in self.images]}
+        return {"package": self.edits.package.name, "images": as_plain(self.images)}
 
     def check(self) -> None:
         """Refuse images that are not locked, or whose tag has another digest now. Raises VerificationError."""
@@ -100,15 +87,12 @@ def prepared(request: LockRequest, access: Access, runner: Runner) -> Iterator[P
         yield PreparedLock(edits, tuple(images))
 
 
-@dataclass(slots=True)
 class _Lock:
     """Locks overlays in the files of a package; each image is looked up once."""
 
-    files: Files
-    request: LockRequest
-    access: Access
-    runner: Runner
-    manifests: dict[str, ImageManifest] = field(default_factory=dict)
+    def __init__(self, files: Files, request: LockRequest, access: Access, runner: Runner) -> None:
+        self.files, self.request, self.access, self.runner = files, request, access, runner
+        self.manifests: dict[str, ImageManifest] = {}
 
     def overlay(self, overlay: str) -> list[LockedImage]:
         """Lock an overlay, and return its images."""

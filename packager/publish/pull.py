@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
-from packager.base.limits import DEFAULT, Limits
+from packager.base.limits import DEFAULT
 from packager.base.names import is_other_version
 from packager.base.values import Value, replace
 from packager.base.web import digest_of
@@ -27,17 +27,14 @@ if TYPE_CHECKING:
     from packager.base.runner import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.client import Access
-    from packager.publish.keys import Signature, Trust
     from packager.publish.layout import BundledRepository
     from packager.publish.reference import PackageReference
+    from packager.publish.signatures import Signature, Trust
 
     Source = Repository | BundledRepository
     """A repository that packages are pulled from."""
 
-_LISTED_TAGS = 10
-_FOLDER = "packages"
-_TOP = ".mlpack-top"
-_COMPONENT = Limits(size=1 << 20, files=100)
+_MOST_TAGS = 10
 
 
 class PullRequest(Value, frozen=True):
@@ -81,7 +78,6 @@ class RemoteArtefact(Value, frozen=True):
     digest: str  # the digest of the manifest
     described: Described  # the manifest
     facts: ArtefactFacts | None  # the facts about the package; None if the artefact was pushed by another program
-    is_plain: bool  # whether the registry is used over http
 
 
 def pull(request: PullRequest, access: Access, *, progress: Progress, tell: Tell = lambda _: None) -> PulledPackage:
@@ -110,21 +106,20 @@ def pull_from(registry: Source, request: PullRequest, *, progress: Progress, tel
         with atomic.file(path, exists_hint=exists_hint) as stream:
             _download(registry, remote, stream, name, progress)
             pulled = _checked(remote, Path(stream.name), path, path)
-            _write_bundles(beside(path), lines(signatures), exists_hint)
+            if lines(signatures):
+                with atomic.file(beside(path), exists_hint=exists_hint) as bundles:
+                    bundles.write(lines(signatures))
+            elif exists_hint is None:  # those of the file that is replaced
+                _remove(beside(path))
     warn_of_version(remote, pulled.version, tell)
     return replace(pulled, signatures=signatures)
 
 
-def _write_bundles(path: Path, content: bytes, exists_hint: str | None) -> None:
-    """Write the bundles of a package beside it; without any, remove those of the file that it replaces."""
-    if content:
-        with atomic.file(path, exists_hint=exists_hint) as stream:
-            stream.write(content)
-    elif exists_hint is None:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise ToolError(f"{path} cannot be removed: {reason(error)}") from None
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ToolError(f"{path} cannot be removed: {reason(error)}") from None
 
 
 def _extracted(
@@ -144,35 +139,27 @@ def _extracted(
             except OSError as error:
                 raise ToolError(f"{remote.reference} cannot be unpacked: {reason(error)}") from None
         shown = Path(file.name)
-        _lift(root(shown, folder), folder)
+        top = root(shown, folder)
+        if top != folder:  # move the content of the package one level up
+            moved = top.rename(folder / ".mlpack-top")
+            for entry in moved.iterdir():
+                entry.rename(folder / entry.name)
+            moved.rmdir()
         return _checked(remote, folder, shown, destination)
 
 
-def _lift(top: Path, folder: Path) -> None:
-    """Move the content of a package one level up, unless it is in `folder` itself."""
-    if top == folder:
-        return
-    moved = top.rename(folder / _TOP)
-    for entry in moved.iterdir():
-        entry.rename(folder / entry.name)
-    moved.rmdir()
-
-
 def read(registry: Source, reference: PackageReference) -> RemoteArtefact:
-    """Return the description of an artefact in a registry, without its layer.
-
-    Raises:
-        UsageError: The reference has neither a tag nor a digest.
-        VerificationError: The artefact is not a package.
-        ToolError: The registry does not respond as it must.
-    """
+    """Return the description of an artefact in a registry, without its layer."""
     if reference.version is None:
-        raise _missing_version(registry, reference)
+        tags = registry.tags()[::-1]  # registries list them in order
+        listed = f"{', '.join(tags[:_MOST_TAGS])}{', ...' if len(tags) > _MOST_TAGS else ''}"
+        hint = f"the repository has the tags {listed}" if tags else "the repository has no tags"
+        raise UsageError(f"{reference} names neither a tag nor a digest", hint=hint)
     content, digest = registry.manifest(reference.version)
     described = artefact.described(content, str(reference))
     config = registry.content(described.config) if described.config is not None else None
     facts = artefact.facts(config, str(reference)) if config is not None else None
-    return RemoteArtefact(reference, digest, described, facts, registry.is_plain)
+    return RemoteArtefact(reference, digest, described, facts)
 
 
 def warn_of_version(remote: RemoteArtefact, version: str | None, tell: Tell) -> None:
@@ -180,18 +167,6 @@ def warn_of_version(remote: RemoteArtefact, version: str | None, tell: Tell) -> 
     reference = remote.reference
     if reference.digest is None and is_other_version(reference.tag, version):
         tell(f"warning: {reference} is the version {version}, which is also {reference.pinned(remote.digest)}")
-
-
-def _missing_version(registry: Source, reference: PackageReference) -> UsageError:
-    tags = sorted(registry.tags(), key=_natural, reverse=True)
-    listed = f"{', '.join(tags[:_LISTED_TAGS])}{', ...' if len(tags) > _LISTED_TAGS else ''}"
-    hint = f"the repository has the tags {listed}" if tags else "the repository has no tags"
-    return UsageError(f"{reference} names neither a tag nor a digest", hint=hint)
-
-
-def _natural(tag: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a key by which 1.10 comes after 1.9."""
-    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in tag.replace("-", ".").split("."))
 
 
 def _download(registry: Source, remote: RemoteArtefact, stream: IO[bytes], label: str, progress: Progress) -> None:
@@ -237,38 +212,10 @@ def local(  # noqa: PLR0913 - an option each
     return path
 
 
-def component(reference: PackageReference, access: Access, folder: Path, *, tell: Tell, progress: Progress) -> Path:
-    """Unpack a site's own component from a registry, and return its folder, which has the repository's name.
-
-    The artefact has one layer, a tar.gz: what `oras push` or `flux push artifact` makes of the component's folder.
-    """
-    name = reference.repository.rpartition("/")[2]
-    result, file = folder / name, folder / f"{name}.tar.gz"
-    with Repository(reference, access) as registry:
-        remote = read(registry, reference)
-        if remote.facts is not None:
-            raise VerificationError(f"{reference} is a package, not a component")
-        if remote.described.layer.size > _COMPONENT.size:
-            raise VerificationError(f"{reference}: expected a component of at most {_COMPONENT.size >> 20} MiB")
-        try:
-            with file.open("wb") as stream:
-                _download(registry, remote, stream, file.name, progress)
-            result.mkdir()
-            archive.extract(file, result, _COMPONENT, is_ours=False)
-            inside = list(result.iterdir())
-            if len(inside) == 1 and inside[0].is_dir():
-                _lift(inside[0], result)
-        except OSError as error:
-            raise ToolError(f"{reference} cannot be unpacked: {reason(error)}") from None
-    if reference.digest is None:
-        tell(f"{reference} is {reference.pinned(remote.digest)}")
-    return result
-
-
 def _cached(registry: Source, remote: RemoteArtefact, cache: Path, progress: Progress) -> Path:
     """Return the file in the cache with the layer of an artefact; what is there is checked again."""
     layer = remote.described.layer
-    folder = cache / _FOLDER / dashed(layer.digest)
+    folder = cache / "packages" / dashed(layer.digest)
     path = folder / artefact.file_name(remote.described, remote.reference.repository.rpartition("/")[2])
     try:
         paths.make_private(folder)

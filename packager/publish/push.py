@@ -23,10 +23,10 @@ from packager.package.opened import opened
 from packager.package.tree import Entry
 from packager.publish import artefact
 from packager.publish.artefact import ArtefactChoices, ArtefactFacts, Layer
+from packager.publish.manifest import Descriptor
 from packager.publish.reference import is_tag
 from packager.publish.registry import Repository
-from packager.publish.signatures import SignedArtefact, attach
-from packager.publish.upload import Descriptor
+from packager.publish.signatures import attach
 from packager.rendering import render
 from packager.verify import verify
 
@@ -38,10 +38,9 @@ if TYPE_CHECKING:
     from packager.package.opened import Package
     from packager.publish.artefact import Artefact
     from packager.publish.client import Access
+    from packager.publish.keys import Signer
     from packager.publish.reference import PackageReference
-    from packager.publish.signer import Signer
     from packager.verify import Checks
-    from packager.verify.case import Report
 
 _ARGO_BYTES = 1_000_000_000
 """The most bytes that Argo CD unpacks, unless it is configured otherwise."""
@@ -113,60 +112,49 @@ class PushedPackage(Value, frozen=True):
 
 def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress) -> PushedPackage:
     """Push a package: its blobs, then the manifest and the signatures, and then the tags."""
-    choices = _choices(request)
+    reference, tags = request.reference, request.all_tags
+    if reference.digest is not None:
+        raise UsageError(f"{reference}: a push computes the digest", hint=f"use {reference.base}:TAG")
+    for tag in tags:
+        if not is_tag(tag):
+            raise UsageError(f"--tag {tag}: expected letters, digits, and after the first one also . and -")
+    choices = ArtefactChoices(tags[0] if tags else None, request.created, request.platform, request.annotations)
+    artefact.check_choices(choices)
     with opened(request.package) as package:
-        facts = _facts(package, request)
+        images = _verified(package, request) if request.verify else images_of(package, request.checks)
+        facts = facts_of(package, images)
         with packed(package, request.created or 0) as (path, layer, size):
-            _note(facts, size, tell)
+            for edited in facts.edited:
+                tell(f"edited: {edited}")
+            if size > _ARGO_BYTES:
+                tell(f"note: the package unpacks to {size:,} bytes, and Argo CD takes at most {_ARGO_BYTES:,}")
             made = artefact.compose(facts, layer, choices)
-            pushed = PushedPackage(
-                request.reference,
-                request.all_tags,
-                facts,
-                made,
-                None,
-                is_new=False,
-                signed_by=tuple(signer.public.fingerprint for signer in request.signers),
-            )
+            signed_by = tuple(signer.public.fingerprint for signer in request.signers)
+            pushed = PushedPackage(reference, tags, facts, made, None, is_new=False, signed_by=signed_by)
             if request.dry_run:
                 return pushed
-            with Repository(request.reference, access, may_push=True) as registry:
+            with Repository(reference, access, may_push=True) as registry:
                 sent, is_new = _send(registry, request, made, path, progress)
     return replace(pushed, sent=sent, is_new=is_new)
 
 
-def _choices(request: PushRequest) -> ArtefactChoices:
-    reference = request.reference
-    if reference.digest is not None:
-        raise UsageError(f"{reference}: a push computes the digest", hint=f"use {reference.base}:TAG")
-    for tag in request.all_tags:
-        if not is_tag(tag):
-            raise UsageError(f"--tag {tag}: expected letters, digits, and after the first one also . and -")
-    tags = request.all_tags
-    choices = ArtefactChoices(tags[0] if tags else None, request.created, request.platform, request.annotations)
-    artefact.check_choices(choices)
-    return choices
-
-
-def _facts(package: Package, request: PushRequest) -> ArtefactFacts:
-    """Return the facts about a package, after it was verified."""
-    if not request.verify:
-        return facts_of(package, images_of(package, request.checks))
-    report = _verified(package, request)
-    return facts_of(package, {image for names in report.images.values() for image in names})
-
-
-def _verified(package: Package, request: PushRequest) -> Report:
-    """Return the report on a package. Raises VerificationError or ToolError."""
+def _verified(package: Package, request: PushRequest) -> set[str]:
+    """Return the images of a package, after it was verified. Raises VerificationError or ToolError."""
     report = verify(package, request.checks)
-    problems = [*report.problems, *_dropped(package, report)]
-    verified = shlex.join(["mlpack", "verify", argument(request.package)])
-    if problems:
+    hint = "rename it: Flux keeps images, videos and archives out of what it applies"
+    dropped = [
+        Problem(package.shown(path), 0, 0, "an overlay uses this file, and Flux leaves it out", hint)
+        for files in report.files.values()
+        for path in sorted(files)
+        if _DROPPED.fullmatch(path)
+    ]
+    if problems := [*report.problems, *dropped]:
         message = f"{request.package} did not pass verification; nothing was pushed"
+        verified = shlex.join(["mlpack", "verify", argument(request.package)])
         raise VerificationError(message, problems=list(dict.fromkeys(problems)), hint=f"{verified} shows the details")
     if report.unchecked:
         raise ToolError(f"{report.unchecked[0]}; nothing was pushed", hint="--no-verify pushes it without these checks")
-    return report
+    return {image for names in report.images.values() for image in names}
 
 
 def facts_of(package: Package, images: set[str]) -> ArtefactFacts:
@@ -195,21 +183,6 @@ def images_of(package: Package, checks: Checks) -> set[str]:
     return images
 
 
-def _dropped(package: Package, report: Report) -> Iterator[Problem]:
-    """Yield a problem for each file that an overlay uses and Flux leaves out."""
-    hint = "rename it: Flux keeps images, videos and archives out of what it applies"
-    for files in report.files.values():
-        for path in filter(_DROPPED.fullmatch, sorted(files)):
-            yield Problem(package.shown(path), 0, 0, "an overlay uses this file, and Flux leaves it out", hint)
-
-
-def _note(facts: ArtefactFacts, size: int, tell: Tell) -> None:
-    for path in facts.edited:
-        tell(f"edited: {path}")
-    if size > _ARGO_BYTES:
-        tell(f"note: the package unpacks to {size:,} bytes, and Argo CD takes at most {_ARGO_BYTES:,}")
-
-
 def _send(
     registry: Repository,
     request: PushRequest,
@@ -220,31 +193,18 @@ def _send(
     """Send an artefact, the tags last; return the digests of the blobs that were sent, and whether anything was."""
     tags = [tag for tag in request.all_tags if _is_to_set(registry, request, tag, made.digest)]
     is_stored = not tags and (bool(request.all_tags) or registry.digest_of(made.digest) is not None)
-    sent = () if is_stored else _send_blobs(registry, made, path, progress)
-    signed = _signed(request, made)
-    has_signed = attach(registry, signed, request.signers)
+    sent = []
+    if not is_stored:
+        blobs = ((made.layer.blob, path), (made.config_blob, made.config))
+        with progress(made.layer.name, sum(blob.size for blob, _ in blobs), unit="bytes") as advance:
+            sent = [blob.digest for blob, source in blobs if registry.upload(blob, source, advance)]
+        registry.put_manifest(made.digest, made.manifest)
+    created = None if request.created is None else artefact.time_text(request.created)
+    has_signed = attach(registry, made, request.signers, created)
     for tag in tags:
         if _is_to_set(registry, request, tag, made.digest):  # another push may have come first
             registry.put_manifest(tag, made.manifest)
-    return sent, has_signed or not is_stored
-
-
-def _send_blobs(registry: Repository, made: Artefact, path: Path, progress: Progress) -> tuple[str, ...]:
-    """Send the blobs and the manifest, and return the digests of the blobs that the registry lacked."""
-    blobs = ((made.layer.blob, path), (made.config_blob, made.config))
-    sent = []
-    with progress(made.layer.name, sum(blob.size for blob, _ in blobs), unit="bytes") as advance:
-        for blob, source in blobs:
-            if registry.upload(blob, source, advance):
-                sent.append(blob.digest)
-    registry.put_manifest(made.digest, made.manifest)
-    return tuple(sent)
-
-
-def _signed(request: PushRequest, made: Artefact) -> SignedArtefact:
-    created = None if request.created is None else artefact.time_text(request.created)
-    manifest = artefact.descriptor(made.manifest)
-    return SignedArtefact(manifest, made.layer.name, made.layer.blob.digest, created)
+    return tuple(sent), has_signed or not is_stored
 
 
 def _is_to_set(registry: Repository, request: PushRequest, tag: str, digest: str) -> bool:
@@ -258,12 +218,7 @@ def _is_to_set(registry: Repository, request: PushRequest, tag: str, digest: str
 
 @contextmanager
 def packed(package: Package, mtime: int) -> Iterator[tuple[Path, Layer, int]]:
-    """Yield the archive of a package, unchanged or new for a folder, the layer that it becomes, and its tar's size.
-
-    Args:
-        package: The package.
-        mtime: The time of the files in a new archive, in seconds since 1970.
-    """
+    """Yield the archive of a package, unchanged or new for a folder, the layer that it becomes, and its tar's size."""
     if package.outside:
         message = f"{package.source} is an overlay outside of its package"
         raise UsageError(message, hint=f"push {package.outside.package}")

@@ -8,20 +8,24 @@ from __future__ import annotations
 import hashlib
 import io
 from functools import wraps
-from typing import IO, TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from packager.base import jsonio
 from packager.base.errors import ToolError, VerificationError
+from packager.base.values import as_dict
 from packager.base.web import PIECE, Content, TransientError
+from packager.publish import manifest
 from packager.publish.client import RegistryClient
-from packager.publish.reference import is_digest, is_tag
-from packager.publish.upload import Descriptor, Upload
+from packager.publish.manifest import INDEX, MANIFEST, MANIFEST_BYTES, descriptor
+from packager.publish.reference import dashed, is_digest, is_tag
+from packager.publish.upload import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from packager.publish.client import Access
+    from packager.publish.manifest import Descriptor
     from packager.publish.reference import PackageReference
 
     Advance = Callable[[int], object]
@@ -29,8 +33,6 @@ if TYPE_CHECKING:
 Options = ParamSpec("Options")
 Result = TypeVar("Result")
 
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-INDEX = "application/vnd.oci.image.index.v1+json"
 _ACCEPTED = ", ".join(
     (
         *(MANIFEST, INDEX),
@@ -39,14 +41,25 @@ _ACCEPTED = ", ".join(
     )
 )
 
-MANIFEST_BYTES = 4 << 20
-"""The most bytes of a manifest, and of a config."""
-
 _WITHOUT_REFERRERS = (400, 404, 405)
 """The answers of registries that do not list referrers; the specification names 404."""
 
 _TAGS_BYTES = 1 << 20
 _MOST_TAGS = 1_000
+_TRIES = 3
+_MOST_VALUES = 50_000  # of a list of referrers
+
+
+def _entries(content: bytes, digest: str) -> list[dict[str, Any]]:
+    """Return the entries of a list of referrers. Raises VerificationError."""
+    try:
+        index = jsonio.read(content, max_values=_MOST_VALUES)
+    except jsonio.JsonError as error:
+        raise VerificationError(f"{digest}: the list of what refers to it is not valid: {error}") from None
+    entries = index.get("manifests") if isinstance(index, dict) else None
+    if not isinstance(entries, list):
+        raise VerificationError(f"{digest}: the list of what refers to it is not valid: expected an index")
+    return [entry for entry in entries if isinstance(entry, dict)]
 
 
 def _retried(
@@ -73,11 +86,6 @@ class Repository:
     def __exit__(self, *_error: object) -> None:
         self._client.close()
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the registry is used over http."""
-        return self._client.is_plain
-
     def manifest(self, version: str) -> tuple[bytes, str]:
         """Return a manifest and its digest."""
         present = self.find_manifest(version)
@@ -94,7 +102,7 @@ class Repository:
             self._client.expect(response, (200,), version)
             content = response.read(MANIFEST_BYTES, "the manifest")
             claimed = response.header("docker-content-digest")
-        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        digest = descriptor(content).digest
         for expected in (version, claimed):
             if is_digest(expected) and expected != digest:
                 raise VerificationError(
@@ -103,14 +111,36 @@ class Repository:
                 )
         return content, digest
 
+    def referrers(self, digest: str) -> list[dict[str, Any]]:
+        """Return the descriptors of the manifests that refer to another one, as others have written them.
+
+        A registry without the API has them in an index with a tag (distribution-spec 1.1, "Referrers Tag Schema").
+        """
+        listed = self._referrers(digest)
+        return self._tagged_referrers(digest) if listed is None else _entries(listed, digest)
+
     @_retried
-    def referrers(self, digest: str) -> bytes | None:
-        """Return the index of the manifests that refer to another one; None if the registry does not list them."""
+    def _referrers(self, digest: str) -> bytes | None:
         with self._client.opened("GET", f"referrers/{digest}", {"Accept": INDEX}) as response:
             if response.status in _WITHOUT_REFERRERS:
                 return None
             self._client.expect(response, (200,), digest)
             return response.read(MANIFEST_BYTES, "the list of referrers")
+
+    def _tagged_referrers(self, digest: str) -> list[dict[str, Any]]:
+        present = self.find_manifest(dashed(digest))
+        return [] if present is None else _entries(present[0], digest)
+
+    def _add_referrer(self, digest: str, entry: dict[str, Any]) -> None:
+        """Add a manifest to the tag that lists those which refer to `digest`."""
+        for _ in range(_TRIES):
+            entries = self._tagged_referrers(digest)
+            if any(other.get("digest") == entry["digest"] for other in entries):
+                return
+            index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [*entries, entry]}
+            self._put_manifest(dashed(digest), jsonio.compact_bytes(index), INDEX)
+        if all(other.get("digest") != entry["digest"] for other in self._tagged_referrers(digest)):
+            raise ToolError(f"the tag {dashed(digest)} is changed by other programs again and again", hint="push again")
 
     @_retried
     def digest_of(self, tag: str) -> str | None:
@@ -125,13 +155,25 @@ class Repository:
         present = self.find_manifest(tag)
         return None if present is None else present[1]
 
+    def put_manifest(self, version: str, content: bytes, kind: str = MANIFEST) -> None:
+        """Store a manifest, so that it is listed as one that refers to another manifest if it names one."""
+        found = manifest.read(content, self._client.shown(version))
+        if self._put_manifest(version, content, kind) or found.subject is None:
+            return
+        entry: dict[str, Any] = {"mediaType": kind, **as_dict(descriptor(content))}
+        if artifact_type := found.artifact_type or (found.config and found.config.media_type):
+            entry["artifactType"] = artifact_type
+        if found.annotations:
+            entry["annotations"] = found.annotations
+        self._add_referrer(found.subject.digest, entry)
+
     @_retried
-    def put_manifest(self, version: str, content: bytes, kind: str = MANIFEST) -> bool:
+    def _put_manifest(self, version: str, content: bytes, kind: str) -> bool:
         """Store a manifest, and return whether the registry lists it as one that refers to another manifest."""
         headers, body = {"Content-Type": kind}, Content(content, len(content))
         with self._client.opened("PUT", f"manifests/{version}", headers, body) as response:
             self._client.expect(response, (201,), version)
-            self._client.expect_digest(response, f"sha256:{hashlib.sha256(content).hexdigest()}")
+            self._client.expect_digest(response, descriptor(content).digest)
             return bool(response.header("oci-subject"))
 
     @_retried
@@ -184,14 +226,7 @@ class Repository:
     def upload(
         self, blob: Descriptor, source: bytes | Path, advance: Advance = lambda _size: None, *, start: int = 0
     ) -> bool:
-        """Store a blob, and return whether it was sent: False if the registry had it.
-
-        Args:
-            blob: The blob.
-            source: The bytes, or a file with them.
-            advance: Receives the number of bytes of each piece.
-            start: The offset of the blob in the file.
-        """
+        """Store a blob, which begins at `start` in a file, and return whether it was sent: False if it was there."""
         return Upload(self._client, blob, source, start, advance).run()
 
     def _download_rest(self, blob: Descriptor, part: _Part) -> None:
@@ -219,6 +254,7 @@ class _Part:
     def __init__(self, stream: IO[bytes], advance: Advance) -> None:
         self.count = 0  # the number of bytes
         self._stream = stream
+        self._start = stream.tell()
         self._advance = advance
         self._hashed = hashlib.sha256()
 
@@ -237,7 +273,7 @@ class _Part:
     def restart(self) -> None:
         """Forget what has been received."""
         if self.count:
-            self._stream.seek(0)
+            self._stream.seek(self._start)
             self._stream.truncate()
             self._advance(-self.count)
             self.count, self._hashed = 0, hashlib.sha256()

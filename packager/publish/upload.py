@@ -9,9 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.base import rest
-from packager.base.values import Value
 from packager.base.web import PIECE, Content, TransientError, address
-from packager.publish.client import TooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,25 +17,16 @@ if TYPE_CHECKING:
 
     from packager.base.web import Address, Response
     from packager.publish.client import RegistryClient
+    from packager.publish.manifest import Descriptor
 
-IN_PIECES_FROM = 64 << 20
-"""Blobs of this size are sent in several requests: proxies limit the size of one."""
+PIECE_BYTES = 32 << 20
+"""Larger blobs are sent in several requests of this size: proxies limit the size of one."""
 
-_PIECE_BYTES = 32 << 20
-_LARGEST_PIECE = 1 << 30
 _FINISH_SECONDS = 600.0
 """The seconds that a registry may take to check and store a large blob."""
 
 _BYTES = "application/octet-stream"
-_NUMBER = re.compile(r"[0-9]{1,15}")
 _RANGE = re.compile(r"(?:bytes=)?0-([0-9]{1,15})")
-
-
-class Descriptor(Value, frozen=True):
-    """A blob: its digest, and its size in bytes."""
-
-    digest: str
-    size: int
 
 
 class LostUploadError(TransientError):
@@ -45,15 +34,7 @@ class LostUploadError(TransientError):
 
 
 class Upload:
-    """The upload of one blob.
-
-    Args:
-        client: Sends the requests.
-        blob: The blob.
-        source: The bytes, or a file with them.
-        start: The offset of the blob in the file.
-        advance: Receives the number of bytes of each piece; a negative number if they have to be sent again.
-    """
+    """The upload of a blob, which begins at `start` in a file; `advance` gets negative numbers for a repetition."""
 
     def __init__(
         self,
@@ -68,11 +49,10 @@ class Upload:
         self._source = source
         self._start = start
         self._advance = advance
-        self._is_in_pieces = blob.size >= IN_PIECES_FROM
+        self._is_in_pieces = blob.size > PIECE_BYTES
         self._is_begun = False
         self._place: Address | None = None
         self._offset = 0
-        self._smallest = 0
         self._shown = 0
 
     def run(self) -> bool:
@@ -82,10 +62,6 @@ class Upload:
             begin = self._offset
             try:
                 return self._attempt()
-            except TooLargeError:
-                if self._is_in_pieces:
-                    raise
-                self._is_in_pieces, self._place, self._offset = True, None, 0
             except TransientError as error:
                 if self._offset - begin >= PIECE:
                     retries.begin()
@@ -100,15 +76,19 @@ class Upload:
         if self._place is not None:
             self._place, self._offset = self._state(self._place) if self._is_in_pieces else (None, 0)
         if self._place is None:
-            self._place, self._smallest = self._begin()
+            with self._client.opened("POST", "blobs/uploads/") as response:
+                self._client.expect(response, (202,))
+                self._place = response.location()
         if not self._is_in_pieces:
             self._show(0)
             self._finish(self._place, Content(self._source, self._blob.size, self._start, self._sent))
             return True
         while self._offset < self._blob.size:
-            size = min(max(_PIECE_BYTES, self._smallest), self._blob.size - self._offset)
+            size = min(PIECE_BYTES, self._blob.size - self._offset)
             self._show(self._offset)
-            self._place, reached = self._send(self._place, self._content(size))
+            self._place, reached = self._send(
+                self._place, Content(self._source, size, self._start + self._offset, self._sent)
+            )
             if not self._offset < reached <= self._blob.size:
                 raise LostUploadError(self._client.shown(), "the registry has lost a part of the upload")
             self._offset = reached
@@ -121,14 +101,6 @@ class Upload:
                 return False
             self._client.expect(response, (200,), self._blob.digest)
             return True
-
-    def _begin(self) -> tuple[Address, int]:
-        """Return the address of a new upload, and the size of the smallest piece that it accepts."""
-        with self._client.opened("POST", "blobs/uploads/") as response:
-            self._client.expect(response, (202,))
-            smallest = response.header("oci-chunk-min-length")
-            size = int(smallest) if _NUMBER.fullmatch(smallest) else 0
-            return response.location(), min(size, _LARGEST_PIECE)
 
     def _send(self, place: Address, content: Content) -> tuple[Address, int]:
         """Send a piece; return the address of the next request, and the offset that was reached."""
@@ -159,12 +131,6 @@ class Upload:
                 raise LostUploadError(self._client.shown(), "the registry has lost the upload")
             self._client.expect(response, (201,), self._blob.digest)
             self._client.expect_digest(response, self._blob.digest)
-
-    def _content(self, size: int) -> Content:
-        """Return the next piece."""
-        if isinstance(self._source, bytes):
-            return Content(self._source[self._offset : self._offset + size], size, advance=self._sent)
-        return Content(self._source, size, self._start + self._offset, self._sent)
 
     def _sent(self, size: int) -> None:
         self._shown += size

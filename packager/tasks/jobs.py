@@ -8,20 +8,17 @@ from packager.base import rest, yamlio
 from packager.base.errors import TimedOutError, UnreachableError, UsageError
 from packager.base.names import is_label_value
 from packager.base.problems import Problem, show
-from packager.base.values import Fields, FieldsError, Value, convert
+from packager.base.values import Fields, FieldsError, Value, convert, replace
 from packager.modelspec.settings import parse_setting, put
 from packager.tasks.requests import (
-    Body,
     at_pointer,
     checked_name,
     detail_of,
-    mapping,
     no_task_service,
     pointer_steps,
     post_once,
     refusal,
     send,
-    type_of,
 )
 
 if TYPE_CHECKING:
@@ -44,8 +41,8 @@ _NO_LOG = "urn:mlpack:problem:no-log"
 _EXAMPLE = "process.train.number=5"
 
 
-class JobSummary(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """The fields of a job that lists show."""
+class TaskJob(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A job in a server's response."""
 
     release: str
     status: str
@@ -56,50 +53,17 @@ class JobSummary(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False)
     message: str | None = None
     hint: str | None = None
     pods: list[dict[str, Any]] = []
-
-
-class TaskJob(Value, frozen=True):
-    """A job in a server's response."""
-
-    summary: JobSummary  # the fields that lists show
-    answer: dict[str, Any]  # the whole response
+    answer: dict[str, Any] = {}  # the whole response, which `-o json` prints
 
     @property
     def has_ended(self) -> bool:
         """Whether the status of the job is final."""
-        return self.summary.status in ENDED
+        return self.status in ENDED
 
     @property
     def has_failed(self) -> bool:
         """Whether the job has ended without success."""
-        return self.summary.status in ("failed", "deleted")
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the server's response about the job."""
-        return self.answer
-
-
-class TaskJobs(Value, frozen=True):
-    """Some jobs, the newest first."""
-
-    jobs: tuple[TaskJob, ...]
-    are_all: bool  # whether the list is complete
-
-    def as_json(self) -> list[dict[str, Any]]:
-        """Return the server's response about each job."""
-        return [job.answer for job in self.jobs]
-
-
-class Preview(Value, frozen=True):
-    """The objects that a job would create."""
-
-    release: str  # a possible name of the job
-    manifests: tuple[Any, ...]  # the manifests of the objects
-    warnings: tuple[str, ...]  # a warning about each resource that the cluster lacks
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the server's response."""
-        return {"release": self.release, "manifests": [*self.manifests], "warnings": [*self.warnings]}
+        return self.status in ("failed", "deleted")
 
 
 class FilledValues(Value, frozen=True):
@@ -109,11 +73,6 @@ class FilledValues(Value, frozen=True):
     document: yamlio.Document | None = None  # the file of the values, with its lines; None if there is none
     # the paths of values that `--set` has set, each with its name in problems
     set_locations: tuple[tuple[Location, str], ...] = ()
-
-    @property
-    def body(self) -> Body:
-        """The body of a request with the values."""
-        return Body(self.values, self.problem)
 
     def problem(self, pointer: str, message: str, hint: str | None) -> Problem:
         """Return a problem with the value at a JSON pointer, at its line in the file."""
@@ -140,31 +99,6 @@ class FilledValues(Value, frozen=True):
         return tuple(location)
 
 
-class JobFilters(Value, frozen=True):
-    """The filters of a list of jobs; None filters nothing."""
-
-    status: str | None = None  # the status of the jobs
-    definition: str | None = None  # the definition of the jobs
-    creator: str | None = None  # the person who created the jobs
-    application: str | None = None  # the application of the jobs
-    project: str | None = None  # the project of the jobs
-    since: str | None = None  # the earliest time of creation, in ISO 8601, or a duration before now, such as 12h
-    until: str | None = None  # the time before which the jobs were created
-    part: str | None = None  # a part of the names of the jobs
-
-
-class LogPart(Value, frozen=True):
-    """The part of a job's log to read."""
-
-    pod: str | None = None  # the name of a pod; None for all pods
-    container: str | None = None  # the name of a container; None for the default one
-    tail: int | None = None  # the number of last lines to read; None for all
-    since: str | None = None  # the earliest time, in RFC 3339, or a duration before now, such as 10m
-    is_previous: bool = False  # whether to read the log before the container's last restart
-    has_times: bool = False  # whether each line begins with its time
-    is_following: bool = False  # whether to wait for further lines until the job has ended
-
-
 def filled_values(
     definition: str | None, file: tuple[bytes, str] | None, settings: Sequence[str], project: str | None = None
 ) -> FilledValues:
@@ -188,22 +122,22 @@ def filled_values(
     return FilledValues(values, document, tuple((setting.location, setting.label) for setting in parsed))
 
 
-def preview(server: RestServer, filled: FilledValues) -> Preview:
-    """Return the objects that a job would create. Raises ClusterError, with all problems of the values."""
-    body = mapping(server, send(server, "POST", rest.path("v1", "jobs", dry_run="true"), filled.body))
-    manifests, warnings = body.get("manifests"), body.get("warnings")
-    if not isinstance(manifests, list) or not isinstance(warnings, list):
+def preview(server: RestServer, filled: FilledValues) -> dict[str, Any]:
+    """Return the objects that a job would create, as `manifests`, with its `release`, and `warnings`.
+
+    Raises ClusterError, with all problems of the values.
+    """
+    where = rest.path("v1", "jobs", dry_run="true")
+    body = send(server, "POST", where, filled.values, filled.problem)
+    if not isinstance(body.get("manifests"), list) or not isinstance(body.get("warnings"), list):
         raise no_task_service(server)
-    return Preview(str(body.get("release")), tuple(manifests), tuple(map(str, warnings)))
+    return {key: body.get(key) for key in ("release", "manifests", "warnings")}
 
 
 def create(server: RestServer, filled: FilledValues, runner: Runner, key: str | None = None) -> TaskJob:
-    """Create a job; if the response is lost, repeat the request with the same key, which creates no second job.
-
-    Raises:
-        ClusterError: The server refuses; with all problems of the values.
-    """
-    return _job(server, post_once(server, rest.path("v1", "jobs"), runner, filled.body, key or ""))
+    """Create a job; if the response is lost, repeat the request with the same key, which creates no second job."""
+    where = rest.path("v1", "jobs")
+    return _job(server, post_once(server, where, runner, filled.values, filled.problem, key or ""))
 
 
 def rerun(server: RestServer, release: str, runner: Runner, *, is_pinned: bool) -> TaskJob:
@@ -212,28 +146,26 @@ def rerun(server: RestServer, release: str, runner: Runner, *, is_pinned: bool) 
     return _job(server, post_once(server, where, runner))
 
 
-def jobs(server: RestServer, filters: JobFilters, limit: int) -> TaskJobs:
-    """Return the newest jobs, at most `limit` (0 for all). Raises ClusterError."""
-    query: dict[str, str | int | None] = {
-        **{key: getattr(filters, key) for key in ("status", "definition", "creator", "application", "project")},
-        **{key: getattr(filters, key) for key in ("since", "until")},
-        "q": filters.part,
-    }
+def jobs(server: RestServer, limit: int, **filters: str | None) -> tuple[list[TaskJob], bool]:
+    """Return the newest jobs, at most `limit` (0 for all), and whether these are all. Raises ClusterError.
+
+    `filters` are the parameters of `GET /v1/jobs`; None filters nothing.
+    """
     items: list[TaskJob] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         size = min(limit - len(items), _PAGE) if limit else _PAGE
-        page = mapping(server, send(server, "GET", rest.path("v1", "jobs", **query, limit=size, cursor=cursor)))
+        page = send(server, "GET", rest.path("v1", "jobs", **filters, limit=size, cursor=cursor))
         listed, following = page.get("items"), page.get("next")
         if not isinstance(listed, list) or not isinstance(following, str | None) or len(listed) > size:
             raise no_task_service(server)
         items += (_job(server, item) for item in listed)
         if following is None or following == cursor or not listed:
-            return TaskJobs(tuple(items), are_all=True)
+            return items, True
         if limit and len(items) >= limit:
-            return TaskJobs(tuple(items), are_all=False)
+            return items, False
         cursor = following
-    return TaskJobs(tuple(items), are_all=False)
+    return items, False
 
 
 def job(server: RestServer, release: str) -> TaskJob:
@@ -242,15 +174,9 @@ def job(server: RestServer, release: str) -> TaskJob:
 
 
 def follow(server: RestServer, release: str, runner: Runner, timeout: float | None) -> Iterator[TaskJob]:
-    """Yield a job at first and after each change of its status or reason, until it has ended.
+    """Yield a job at first and after each change of its status or reason, until it has ended, or for `timeout` seconds.
 
     Requests are repeated while the server does not answer.
-
-    Args:
-        server: The server.
-        release: The name of the job.
-        runner: Reads the clock, and waits.
-        timeout: The longest wait in seconds; None for no limit.
     """
     end = None if timeout is None else runner.clock() + timeout
     last: tuple[str, str | None, str | None] | None = None
@@ -264,7 +190,7 @@ def follow(server: RestServer, release: str, runner: Runner, timeout: float | No
                 raise
             pause = min(pause * 2, _LONGEST_POLL_SECONDS)
         else:
-            state = (current.summary.status, current.summary.reason, current.summary.message)
+            state = (current.status, current.reason, current.message)
             if state != last:
                 yield current
             last = state
@@ -278,24 +204,31 @@ def follow(server: RestServer, release: str, runner: Runner, timeout: float | No
         runner.sleep(pause if end is None else max(0.0, min(pause, end - runner.clock())))
 
 
-def log(server: RestServer, release: str, runner: Runner, part: LogPart, tell: Tell) -> Iterator[bytes]:
-    """Yield the log of a job in parts; while following, wait for its container first, and until it ends."""
-    query: dict[str, str | int | None] = {
-        **{key: getattr(part, key) for key in ("pod", "container", "tail", "since")},
-        "previous": "true" if part.is_previous else None,
-        "timestamps": "true" if part.has_times else None,
-        "follow": "true" if part.is_following else None,
-    }
-    where = rest.path("v1", "jobs", checked_name(release), "logs", **query)
+def log(
+    server: RestServer,
+    release: str,
+    runner: Runner,
+    tell: Tell,
+    *,
+    is_following: bool = False,
+    **part: str | int | None,
+) -> Iterator[bytes]:
+    """Yield the log of a job in parts; while following, wait for its container first, and until it ends.
+
+    `part` has parameters of `GET /v1/jobs/…/logs`: the pod, how many lines, and so on; None leaves one out.
+    """
+    follow = "true" if is_following else None
+    where = rest.path("v1", "jobs", checked_name(release), "logs", **part, follow=follow)
     last = ""
     while True:
-        is_waiting = part.is_following and not job(server, release).has_ended
+        is_waiting = is_following and not job(server, release).has_ended
         with rest.opened(server, where) as answer:
             if not isinstance(answer, rest.Answer):
                 yield from answer
                 return
             detail = detail_of(answer)
-            if not is_waiting or type_of(answer) != _NO_LOG:
+            has_log = not isinstance(answer.body, dict) or answer.body.get("type") != _NO_LOG
+            if not is_waiting or has_log:
                 raise refusal(server, answer)
         if detail != last:
             tell(f"waiting: {detail}")
@@ -316,9 +249,9 @@ def delete(server: RestServer, release: str, *, with_storage: bool) -> TaskJob:
 
 def _job(server: RestServer, body: Any) -> TaskJob:
     try:
-        summary = convert(mapping(server, body), JobSummary)
+        found = convert(body, TaskJob)
     except FieldsError:
         raise no_task_service(server) from None
-    if not summary.release or not is_label_value(summary.release):  # shells read the printed name
+    if not found.release or not is_label_value(found.release):  # shells read the printed name
         raise no_task_service(server)
-    return TaskJob(summary, body)
+    return replace(found, answer=body)

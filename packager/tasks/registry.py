@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from packager.base import rest, yamlio
@@ -10,26 +9,17 @@ from packager.base.errors import UsageError
 from packager.base.names import is_label_value
 from packager.base.problems import show
 from packager.base.values import Value
-from packager.tasks.requests import (
-    Body,
-    checked_name,
-    mapping,
-    no_task_service,
-    pointer_steps,
-    refusal,
-    send,
-)
+from packager.tasks.requests import checked_name, no_task_service, pointer_steps, refusal, send
 
 if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.base.rest import RestServer
 
 Kind = Literal["templates", "definitions"]
+Outcome = Literal["created", "changed", "unchanged"]
 
 _MADE_BY_SERVER = ("revision", "created", "author", "required_values", "warnings")
 """The keys that the server adds to its response; they are removed, so that the output of show can be applied."""
-
-_IN_TEXT = re.compile(r"line ([1-9][0-9]{0,5}), column ([1-9][0-9]{0,5}): ")
 
 
 class Registration(Value, frozen=True):
@@ -38,40 +28,21 @@ class Registration(Value, frozen=True):
     name: str  # the name of the template or definition
     content: dict[str, Any]  # the template or definition with all its keys
     document: yamlio.Document  # the document in the file, with its lines
-    text: bytes  # the text of the file
-
-    @property
-    def body(self) -> Body:
-        """The body of the request that registers the content."""
-        return Body(self.content, self.problem)
 
     def problem(self, pointer: str, message: str, hint: str | None) -> Problem:
-        """Return a problem with the value at a JSON pointer, at its line, also inside a text of several lines."""
-        location = tuple(pointer_steps(pointer))
-        shown = f"{pointer}: " if pointer else ""
-        match = _IN_TEXT.match(message)
-        if match and location:
-            line, column = int(match[1]), int(match[2])
-            inside = self.document.problem_in_block(
-                location, self.text, (line, column), shown + message[match.end() :], hint=hint
-            )
-            if inside is not None:
-                return inside
-        return self.document.problem(location, shown + message, hint=hint)
+        """Return a problem with the value at a JSON pointer, at its line."""
+        shown = f"{pointer}: {message}" if pointer else message
+        return self.document.problem(tuple(pointer_steps(pointer)), shown, hint=hint)
 
 
 class Registered(Value, frozen=True):
     """The result of registering a template or definition."""
 
     name: str  # the name of the template or definition
-    outcome: Literal["created", "changed", "unchanged"]  # the change that was made, or would be made
-    answer: dict[str, Any]  # the server's response
+    outcome: Outcome  # the change that was made, or would be made
+    answer: dict[str, Any]  # the server's response, which `-o json` prints
     warnings: tuple[str, ...] = ()  # a warning about each resource that the cluster lacks
     problems: tuple[str, ...] = ()  # the definitions of the template whose examples fail, each with the reasons
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the server's response."""
-        return self.answer
 
 
 def registrations(kind: Kind, file: tuple[bytes, str]) -> list[Registration]:
@@ -95,7 +66,6 @@ def registrations(kind: Kind, file: tuple[bytes, str]) -> list[Registration]:
             document.data["name"],
             {key: value for key, value in document.data.items() if key not in _MADE_BY_SERVER},
             document,
-            file[0],
         )
         for document in filled
     ]
@@ -107,8 +77,8 @@ def registered(server: RestServer, kind: Kind, name: str | None = None, revision
     if name is not None:
         steps.append(checked_name(name))
         steps += [] if revision is None else ["revisions", str(revision)]
-        return mapping(server, send(server, "GET", rest.path(*steps)))
-    items = mapping(server, send(server, "GET", rest.path(*steps))).get("items")
+        return send(server, "GET", rest.path(*steps))
+    items = send(server, "GET", rest.path(*steps)).get("items")
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise no_task_service(server)
     return items
@@ -116,60 +86,39 @@ def registered(server: RestServer, kind: Kind, name: str | None = None, revision
 
 def schema(server: RestServer, definition: str) -> dict[str, Any]:
     """Return the JSON Schema of the values that a definition takes. Raises ClusterError."""
-    return mapping(server, send(server, "GET", rest.path("v1", "definitions", checked_name(definition), "schema")))
+    return send(server, "GET", rest.path("v1", "definitions", checked_name(definition), "schema"))
 
 
 def apply(server: RestServer, kind: Kind, source: Registration) -> Registered:
-    """Register a template or definition: for the first time, or as the next revision if it has changed.
-
-    Raises:
-        ClusterError: The server refuses, or someone else has registered a revision at the same moment.
-    """
-    revision = _revision(server, kind, source.name)
-    if revision is None:
-        answer = send(server, "POST", rest.path("v1", kind), source.body)
-    else:
-        where, headers = rest.path("v1", kind, source.name), {"If-Match": f'"{revision}"'}
-        answer = send(server, "PUT", where, source.body, headers)
-    answer = mapping(server, answer)
-    is_same = answer.get("revision") == revision
-    outcome: Literal["created", "changed", "unchanged"] = (
-        "created" if revision is None else "unchanged" if is_same else "changed"
-    )
-    return Registered(str(answer.get("name")), outcome, answer, _warnings(answer))
-
-
-def _revision(server: RestServer, kind: Kind, name: str) -> int | None:
-    """Return the current revision; None if the name is not registered. Raises ClusterError."""
-    answer = rest.ask(server, "GET", rest.path("v1", kind, name))
-    if answer.status == 404:
-        return None
-    if not answer.is_ok:
-        raise refusal(server, answer)
-    revision = mapping(server, answer.body).get("revision")
+    """Register a template or definition: for the first time, or as the next revision if it has changed."""
+    where = rest.path("v1", kind, source.name)
+    present = rest.ask(server, "GET", where)
+    if present.status == 404:
+        answer = send(server, "POST", rest.path("v1", kind), source.content, source.problem)
+        return Registered(source.name, "created", answer, _warnings(answer))
+    if not present.is_ok:
+        raise refusal(server, present)
+    revision = present.body.get("revision") if isinstance(present.body, dict) else None
     if not isinstance(revision, int):
         raise no_task_service(server)
-    return revision
+    answer = send(server, "PUT", where, source.content, source.problem, {"If-Match": f'"{revision}"'})
+    outcome: Outcome = "unchanged" if answer.get("revision") == revision else "changed"
+    return Registered(source.name, outcome, answer, _warnings(answer))
 
 
 def trial(server: RestServer, kind: Kind, source: Registration) -> Registered:
     """Return the result that registering would have, after all checks. Raises ClusterError."""
     where = rest.path("v1", kind, dry_run="true")
-    answer = mapping(server, send(server, "POST", where, source.body))
+    answer = send(server, "POST", where, source.content, source.problem)
     outcome, users = answer.get("outcome"), answer.get("definitions", {})
     if outcome not in ("created", "changed", "unchanged") or not isinstance(users, dict):
         raise no_task_service(server)
-    problems = tuple(
-        f"{name}: {problem}"
-        for name, listed in users.items()
-        for problem in (listed if isinstance(listed, list) else ())
-    )
+    problems = tuple(f"{name}: {problem}" for name, listed in users.items() for problem in listed)
     return Registered(source.name, outcome, answer, _warnings(answer), problems)
 
 
 def _warnings(answer: dict[str, Any]) -> tuple[str, ...]:
-    warnings = answer.get("warnings", [])
-    return tuple(map(str, warnings)) if isinstance(warnings, list) else ()
+    return tuple(map(str, answer.get("warnings") or ()))
 
 
 def delete(server: RestServer, kind: Kind, name: str) -> None:

@@ -9,7 +9,6 @@ from packager.base import rest
 from packager.base.errors import ClusterError, UnreachableError, UsageError
 from packager.base.names import is_label_value
 from packager.base.problems import Problem, show
-from packager.base.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,16 +16,15 @@ if TYPE_CHECKING:
     from packager.base.rest import Answer, RestServer
     from packager.base.runner import Runner
 
+    Locate = Callable[[str, str, str | None], Problem]
+    """Returns a problem for a JSON pointer, a message and a hint."""
+
 _MAX_PROBLEMS = 200
 _MAX_TEXT = 10_000
 """The most problems that are shown, and the most characters of each text: a response may have 32 MiB of them."""
 
 _RETRIES = 3
-
-
-def connect(url: str, token: str | None, *, is_insecure: bool = False) -> RestServer:
-    """Return a client of the server at `url` with the caller's token. Raises the UsageError of `rest.server`."""
-    return rest.server(url, token, is_insecure=is_insecure)
+_NO_CONTENT = 204
 
 
 def checked_name(name: str) -> str:
@@ -46,36 +44,42 @@ def pointer_steps(pointer: str) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
-class Body(Value, frozen=True):
-    """The body of a request."""
+def send(  # noqa: PLR0913, PLR0917 - what makes a request
+    server: RestServer,
+    method: str,
+    where: str,
+    body: dict[str, Any] | None = None,
+    problem: Locate = at_pointer,
+    headers: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """Send a request, and return the body of the response, which must be a mapping; empty without one.
 
-    content: dict[str, Any] | None = None  # the value that is sent as JSON; None for no body
-    # returns a problem for a JSON pointer into the content, a message and a hint
-    problem: Callable[[str, str, str | None], Problem] = at_pointer
-
-
-NO_BODY = Body()
-
-
-def send(
-    server: RestServer, method: str, where: str, body: Body = NO_BODY, headers: dict[str, str] | None = None
-) -> Any:
-    """Send a request, and return the body of the response."""
-    answer = rest.ask(server, method, where, body.content, headers=headers)
+    `problem` returns a problem for a JSON pointer into the sent body, a message and a hint.
+    """
+    answer = rest.ask(server, method, where, body, headers=headers)
     if not answer.is_ok:
-        raise refusal(server, answer, body)
-    return answer.body
+        raise refusal(server, answer, problem)
+    if answer.status != _NO_CONTENT and not isinstance(answer.body, dict):
+        raise no_task_service(server)
+    return answer.body or {}
 
 
-def post_once(server: RestServer, where: str, runner: Runner, body: Body = NO_BODY, key: str = "") -> Any:
+def post_once(  # noqa: PLR0913, PLR0917 - the same
+    server: RestServer,
+    where: str,
+    runner: Runner,
+    body: dict[str, Any] | None = None,
+    problem: Locate = at_pointer,
+    key: str = "",
+) -> dict[str, Any]:
     """Send a POST, and return the body of the response; if it is lost, repeat the request with the same key."""
     headers = {"Idempotency-Key": key or secrets.token_hex(16)}
     for attempt in range(1, _RETRIES):
         try:
-            return send(server, "POST", where, body, headers)
+            return send(server, "POST", where, body, problem, headers)
         except UnreachableError:
             runner.sleep(attempt)
-    return send(server, "POST", where, body, headers)
+    return send(server, "POST", where, body, problem, headers)
 
 
 def detail_of(answer: Answer) -> str:
@@ -84,13 +88,7 @@ def detail_of(answer: Answer) -> str:
     return detail[:_MAX_TEXT] if isinstance(detail, str) else ""
 
 
-def type_of(answer: Answer) -> str | None:
-    """Return the `type` of a problem of RFC 9457; None for another response."""
-    kind = answer.body.get("type") if isinstance(answer.body, dict) else None
-    return kind if isinstance(kind, str) else None
-
-
-def refusal(server: RestServer, answer: Answer, body: Body = NO_BODY) -> ClusterError:
+def refusal(server: RestServer, answer: Answer, problem: Locate = at_pointer) -> ClusterError:
     """Return the error for a refusal: a problem of RFC 9457 with its details, another response with its status."""
     message = detail_of(answer)
     if not message or answer.kind != "application/problem+json":
@@ -102,25 +100,14 @@ def refusal(server: RestServer, answer: Answer, body: Body = NO_BODY) -> Cluster
     elif answer.retry_after is not None:
         hint = f"try again after {answer.retry_after:g} s"
     errors = answer.body.get("errors") if isinstance(answer.body, dict) else None
-    return ClusterError(message, hint=hint, problems=_problems(errors, body))
-
-
-def _problems(errors: Any, body: Body) -> list[Problem]:
     problems = []
     for error in errors[:_MAX_PROBLEMS] if isinstance(errors, list) else ():
         if isinstance(error, dict):
             texts = {key: str(error[key])[:_MAX_TEXT] for key in ("pointer", "detail", "hint") if error.get(key)}
-            problems.append(body.problem(texts.get("pointer", ""), texts.get("detail", ""), texts.get("hint")))
-    return problems
+            problems.append(problem(texts.get("pointer", ""), texts.get("detail", ""), texts.get("hint")))
+    return ClusterError(message, hint=hint, problems=problems)
 
 
 def no_task_service(server: RestServer) -> ClusterError:
     """Return the error for a response that does not come from a task service."""
     return ClusterError(f"the answer of {server.url} is not one of a task service", hint="is the address right?")
-
-
-def mapping(server: RestServer, body: Any) -> dict[str, Any]:
-    """Return the body of a response, which must be a mapping. Raises ClusterError."""
-    if not isinstance(body, dict):
-        raise no_task_service(server)
-    return body

@@ -95,8 +95,6 @@ def test_request_follows_no_redirect(serve: Serve, requests: list[str], status: 
         (whole(b"[" * 100_000), "is not valid JSON"),
         (whole(b"9" * 5_000), "is not valid JSON"),
         (whole(b"\xff\xfe"), "is not valid JSON"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "was cut off"),
-        (b"SSH-2.0-OpenSSH\r\n", "is not valid HTTP"),
         (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200, "is not valid HTTP"),
     ],
 )
@@ -109,12 +107,6 @@ def test_answer_above_the_limit_is_refused(serve: Serve, monkeypatch: pytest.Mon
     monkeypatch.setattr(rest, "MAX_BYTES", 1 << 20)
     with pytest.raises(ClusterError, match="has more than 1 MiB"):
         rest.ask(rest.server(serve(whole(b" " * (2 << 20))), None), "GET", "/")
-
-
-def test_endless_answer_is_abandoned(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest, "_ANSWER_SECONDS", -1.0)
-    with pytest.raises(ClusterError, match="has not sent everything in time"):
-        rest.ask(rest.server(serve(whole(b"{}")), None), "GET", "/")
 
 
 def test_unreachable_server_is_reported() -> None:

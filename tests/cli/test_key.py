@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from packager.base import yamlio
 from packager.cli import asking
 from tests import tools
 from tests.conftest import Mlpack
@@ -188,16 +187,6 @@ def test_models_have_no_signature(mlpack: Mlpack, pair: str) -> None:  # noqa: A
     assert (done.code, "--require-signature: hello-mpi is a model" in done.stderr) == (2, True)
 
 
-def test_flux_verifies_by_the_key(mlpack: Mlpack, registry: FakeRegistry, archive: Path, pair: str) -> None:  # noqa: ARG001
-    assert mlpack("push", archive, where(registry), "--sign-key", "prod.key").code == 0
-    shown = mlpack("inspect", where(registry), "-o", "flux", "--overlay", "single-node", "--key", "prod.pub").stdout
-    documents, _ = yamlio.load_all(shown.encode(), "x")
-    secret, source, _ = (document.data for document in documents)
-    assert source["spec"]["verify"] == {"provider": "cosign", "secretRef": {"name": secret["metadata"]["name"]}}
-    assert secret["metadata"]["namespace"] == source["metadata"]["namespace"]
-    assert secret["stringData"] == {"cosign.pub": Path("prod.pub").read_text()}
-
-
 def test_tag_is_set_after_the_signatures(mlpack: Mlpack, registry: FakeRegistry, archive: Path, pair: str) -> None:  # noqa: ARG001
     assert mlpack("push", archive, where(registry), "--sign-key", "prod.key").code == 0
     puts = [
@@ -214,8 +203,8 @@ def test_missing_library_is_reported(
 ) -> None:
     assert pair
     assert mlpack("push", archive, where(registry), "--sign-key", "prod.key").code == 0
-    monkeypatch.delitem(sys.modules, "packager.publish.signer", raising=False)
-    monkeypatch.delattr("packager.publish.signer", raising=False)
+    monkeypatch.delitem(sys.modules, "packager.publish.keys", raising=False)
+    monkeypatch.delattr("packager.publish.keys", raising=False)
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     for needing in (["key", "new", "x", "--no-password"], ["pull", where(registry), "--key", "prod.pub"]):
         done = mlpack(*needing)

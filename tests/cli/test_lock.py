@@ -20,8 +20,8 @@ AMD, ARM = digest_of(b"amd64"), digest_of(b"arm64")
 INDEX = {
     "schemaVersion": 2,
     "manifests": [
-        {"digest": AMD, "platform": {"os": "linux", "architecture": "amd64"}},
-        {"digest": ARM, "platform": {"os": "linux", "architecture": "arm64"}},
+        {"digest": AMD, "size": 1, "platform": {"os": "linux", "architecture": "amd64"}},
+        {"digest": ARM, "size": 1, "platform": {"os": "linux", "architecture": "arm64"}},
     ],
 }
 
@@ -160,7 +160,7 @@ def test_image_without_registry_value_is_locked_by_its_name(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str
 ) -> None:
     pod = package / "quickstart/k8s/mlops/single-node/pod.yaml"
-    registry.put("team/other", "1", b'{"config": {}}')
+    registry.put("team/other", "1", b'{"manifests": []}')
     extra = f"    - name: extra\n      image: {registry.host}/team/other:1\n"
     pod.write_text(pod.read_text().replace("  initContainers:\n", f"  initContainers:\n{extra}", 1))
     assert "extra" in pod.read_text()

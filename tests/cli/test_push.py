@@ -127,35 +127,6 @@ def test_inspect_reads_no_layer(mlpack: Mlpack, registry: FakeRegistry, archive:
     assert mlpack("inspect", archive, "-o", "json").json["images"][0]["locked"] is False
 
 
-def objects(text: str) -> list[dict[str, Any]]:
-    documents, problems = yamlio.load_all(text.encode(), "x")
-    assert problems == []
-    return [document.data for document in documents]
-
-
-def test_inspect_prints_objects_of_flux_and_argo(mlpack: Mlpack, registry: FakeRegistry, archive: Path) -> None:
-    digest = mlpack("push", archive, where(registry)).stdout.strip().partition("@")[2]
-    flux = objects(mlpack("inspect", where(registry), "-o", "flux", "--overlay", "single-node", "-n", "ml").stdout)
-    assert [item["kind"] for item in flux] == ["OCIRepository", "Kustomization"]
-    assert flux[0]["spec"]["ref"] == {"digest": digest}
-    assert flux[0]["spec"]["url"] == where(registry, "")
-    assert flux[1]["spec"]["path"] == "./hello-mpi/quickstart/k8s/mlops/single-node"
-    assert flux[1]["spec"]["targetNamespace"] == "ml"
-    argo = objects(mlpack("inspect", where(registry), "-o", "argo", "--overlay", "single-node").stdout)
-    assert [item["kind"] for item in argo] == ["Secret", "Application"]
-    assert argo[0]["stringData"]["type"] == "oci"
-    assert argo[1]["spec"]["source"] == {
-        "repoURL": where(registry, ""),
-        "targetRevision": digest,
-        "path": "hello-mpi/quickstart/k8s/mlops/single-node",
-    }
-    done = mlpack("inspect", where(registry), "-o", "flux")
-    assert (done.code, done.stderr) == (
-        2,
-        "error: expected one overlay with --overlay\nhint: the package has multi-node, single-node\n",
-    )
-
-
 def test_secrets_are_in_no_output(
     mlpack: Mlpack, registry: FakeRegistry, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,7 +218,7 @@ def test_real_registry_stores_and_returns_the_archive(
     locked = mlpack("lock", archive, "--registry", host, "-d", "locked.tar.gz", *options)
     assert (locked.code, locked.stderr.count(f" is {image.partition('@')[2]}\n")) == (0, 2)
     assert mlpack("lock", "locked.tar.gz", "--check", *options).code == 0
-    assert mlpack("bundle", "locked.tar.gz", "--no-operators", "-d", "bundle.tar", *options).code == 0
+    assert mlpack("bundle", "locked.tar.gz", "-d", "bundle.tar", *options).code == 0
     loaded = mlpack("load", "bundle.tar", "--registry", f"{host}/lab", *options).stdout.splitlines()
     assert loaded[1].removeprefix("oci://") == f"{host}/lab/mpioperator/mpi-pi@{image.partition('@')[2]}"
     assert mlpack("pull", loaded[0], "-d", "lab", *options).code == 0
@@ -282,12 +253,11 @@ def test_real_registry_takes_a_blob_in_pieces(
     from packager.publish import upload
     from packager.publish.client import Access
     from packager.publish.credentials import Login
+    from packager.publish.manifest import Descriptor
     from packager.publish.reference import parse
     from packager.publish.registry import Repository
-    from packager.publish.upload import Descriptor
 
-    monkeypatch.setattr(upload, "IN_PIECES_FROM", 1 << 20)
-    monkeypatch.setattr(upload, "_PIECE_BYTES", 1 << 20)
+    monkeypatch.setattr(upload, "PIECE_BYTES", 1 << 20)
     host, options = real
     content = os.urandom(5 << 19)
     (tmp_path / "blob").write_bytes(content)

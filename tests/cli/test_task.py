@@ -165,7 +165,7 @@ def test_task_apply_reports_problems_with_line_and_column(mlpack: Mlpack, servic
     done = mlpack("task", "templates", "apply", "-f", "t.yaml")
     assert done.code == 7
     assert done.stderr.splitlines() == [
-        "t.yaml:4:3: /template: include cannot be used in a template",
+        "t.yaml:2:11: /template: line 2, column 1: include cannot be used in a template",
         "error: 1 problem in the template",
     ]
     (tmp_path / "d.yaml").write_text(
@@ -174,7 +174,7 @@ def test_task_apply_reports_problems_with_line_and_column(mlpack: Mlpack, servic
     )
     done = mlpack("task", "definitions", "apply", "-f", "d.yaml", "--dry-run")
     begins = [
-        "d.yaml:3:6: /user_values_description: expected a text that begins with (Required) or (Optional), found 'b' (",
+        "d.yaml:2:26: /user_values_description: line 1, column 4: expected a text that begins with ",
         "d.yaml:5:22: /user_values_example: line 2, column 1: not valid YAML: ",
         "d.yaml:4:21: /task_template_name: template 'no' not found",
     ]

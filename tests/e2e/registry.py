@@ -5,15 +5,17 @@ from __future__ import annotations
 import ipaddress
 import json
 import secrets
+import tarfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from packager.base.values import as_dict
 from packager.base.web import Network
-from packager.publish import artefact, layout
 from packager.publish.client import Access
+from packager.publish.manifest import MANIFEST, descriptor
 from packager.publish.reference import parse
-from packager.publish.registry import MANIFEST, Repository
+from packager.publish.registry import Repository
 from tests.e2e.site import CHECKOUT
 from tests.publish import real_registry
 from tests.testbed import dockerfiles, node
@@ -38,25 +40,29 @@ class ClusterRegistry:
     host: str
     certificate: Path
 
-    def store(self, repository: str, tag: str) -> str:
-        """Store the image of hello-mpi with a label that no other image has; return the digest of its manifest."""
-        content = layout.read(dockerfiles.build(CHECKOUT / "model_specs/hello-mpi"), is_ours=False)
-        text, manifest = content.manifests[content.roots[0].blob.digest]
-        config_blob, *layers = manifest.blobs
-        with content.path.open("rb") as stream:
-            stream.seek(content.blobs[config_blob])
-            config = json.loads(stream.read(config_blob.size))
-        config["config"]["Labels"] = {"test": secrets.token_hex(8)}
-        changed = json.dumps(config).encode()
-        blob = artefact.descriptor(changed)
-        value = json.loads(text)
-        value["config"] |= {"digest": blob.digest, "size": blob.size}
+    def store(self, repository: str, tag: str, folder: Path = CHECKOUT / "model_specs/hello-mpi") -> str:
+        """Store the image of a folder with a label that no other image has; return the digest of its manifest."""
+        with tarfile.open(dockerfiles.build(folder)) as archive:
+
+            def read(name: str) -> bytes:
+                stream = archive.extractfile(name)
+                assert stream is not None
+                return stream.read()
+
+            (entry,) = json.loads(read("index.json"))["manifests"]
+            value = json.loads(read(f"blobs/{entry['digest'].replace(':', '/')}"))
+            config, *layers = [
+                read(f"blobs/{part['digest'].replace(':', '/')}") for part in (value["config"], *value["layers"])
+            ]
+        labelled = json.loads(config)
+        labelled["config"]["Labels"] = {"test": secrets.token_hex(8)}
+        changed = json.dumps(labelled).encode()
+        value["config"] |= as_dict(descriptor(changed))
         value["mediaType"] = MANIFEST
         access = Access(Network(ca_file=str(self.certificate)))
         with Repository(parse(f"oci://{self.host}/{repository}:{tag}"), access, may_push=True) as registry:
-            for layer in layers:
-                registry.upload(layer, content.path, start=content.blobs[layer])
-            registry.upload(blob, changed)
+            for content in (*layers, changed):
+                registry.upload(descriptor(content), content)
             registry.put_manifest(tag, json.dumps(value).encode())
             digest = registry.digest_of(tag)
         assert digest is not None

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
-from typing import TYPE_CHECKING
+import threading
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +18,7 @@ from tests.e2e import registry
 from tests.e2e.site import CHECKOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -81,7 +87,7 @@ def test_package_of_a_bundle_runs_from_the_second_registry(
         site.run(f"mlpack build hello-mpi --registry {first.host}")
         reference = f"oci://{first.host}/team/hello-mpi:1.0"
         site.run(f"mlpack push hello-mpi.tar.gz {reference} --sign-key prod.key")
-        site.run(f"mlpack bundle {reference} --key prod.pub --no-operators && rm hello-mpi.tar.gz*")
+        site.run(f"mlpack bundle {reference} --key prod.pub && rm hello-mpi.tar.gz*")
     assert site.shell(f"mlpack inspect {reference}").returncode == 6
     with serving("second") as second:
         trust(site, second)
@@ -104,3 +110,56 @@ def _session(site: Site, host: str) -> str:
     commands = [line.removeprefix("$ ") for line in _recorded().splitlines() if line.startswith("$ ")]
     printed = "\n".join(f"$ {command}\n{site.run(command)}".rstrip("\n") for command in commands)
     return _DIGEST.sub("sha256:…", printed.replace(host, "registry.lab.example.com"))
+
+
+SHOW = """#!/usr/bin/env python3
+import os
+print(open(os.path.join(os.environ["OUTPUT_DIR"], "labels.csv")).read())
+"""
+LABELS = "brought in the bundle\n"
+SPEC: dict[str, Any] = {
+    "name": "bundled",
+    "title": "Bundled",
+    "framework": "python",
+    "image": {"name": "clients", "tag": "1"},
+    "files": ["show.py"],
+    "overlays": {"single-node": {"kind": "Pod"}},
+    "variants": [{"script": "show.py", "resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "256Mi"}}}],
+}
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder on this machine, and yield the address."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.thorough
+def test_bundle_carries_a_source_and_an_image(
+    site: Site, serving: Callable[[str], AbstractContextManager[ClusterRegistry]], claim: str, tmp_path: Path
+) -> None:
+    """The server of the source and the first registry are stopped, and the second one has seen neither before."""
+    model, files = site.folder / "model", tmp_path / "files"
+    for folder in (model, files):
+        folder.mkdir()
+    (files / "labels.csv").write_text(LABELS)
+    (model / "show.py").write_text(SHOW)
+    with serving("first") as first, served(files) as url:
+        trust(site, first)
+        first.store("clients", "1", CHECKOUT / "tests/e2e/specs/clients")
+        digest = hashlib.sha256(LABELS.encode()).hexdigest()
+        source = {"from": f"{url}/labels.csv", "to": "OUTPUT_DIR/labels.csv", "sha256": digest, "size": len(LABELS)}
+        (model / "spec.yaml").write_text(json.dumps({**SPEC, "sources": [source]}))
+        site.run(f"mlpack build ./model --root /srv --registry {first.host} {claim}")
+        site.run("mlpack bundle bundled.tar.gz && rm bundled.tar.gz")
+    with serving("second") as second:
+        trust(site, second)
+        site.run(f"mlpack load bundled.bundle.tar --registry {second.host} --extract .")
+        site.run("mlpack workspace push bundled bundled.sources/OUTPUT_DIR --folder OUTPUT_DIR")
+        site.run("kubectl -k bundled/quickstart/k8s/mlops/single-node apply")
+        assert site.end_of_pod("bundled-single-node") == "Succeeded"
+        assert site.log("bundled-single-node").strip() == LABELS.strip()

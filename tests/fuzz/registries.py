@@ -73,7 +73,7 @@ _CHALLENGES = (
 _LISTS = {"tags": ["1.0", "../x"], "manifests": [{"digest": "sha256:" + "0" * 64, "size": 1}], "token": "x"}
 _COMMANDS = (
     ("inspect",),
-    ("inspect", "-o", "flux", "--overlay", "single-node"),
+    ("inspect", "-o", "json"),
     ("inspect", "--key", "KEY"),
     ("pull", "-d", "OUT", "--extract"),
     ("pull", "-d", "OUT", "--key", "KEY"),

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.base import web
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError
 from packager.base.runner import SYSTEM
 from packager.base.web import Network
 from packager.publish import upload
 from packager.publish.client import Access
 from packager.publish.credentials import Login
+from packager.publish.manifest import MANIFEST, Descriptor
 from packager.publish.pull import PullRequest, pull
 from packager.publish.push import PushRequest, push
 from packager.publish.reference import parse
-from packager.publish.registry import MANIFEST, Repository
-from packager.publish.upload import Descriptor
+from packager.publish.registry import Repository
 from packager.verify import Checks
 from tests.publish import fake_registry
 from tests.publish.fake_registry import (
@@ -211,8 +210,7 @@ def test_download_continues_where_the_connection_broke(registry: FakeRegistry) -
 def test_upload_in_pieces_continues_after_the_last_stored_piece(
     registry: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: int
 ) -> None:
-    monkeypatch.setattr(upload, "IN_PIECES_FROM", 1000)
-    monkeypatch.setattr(upload, "_PIECE_BYTES", 400)
+    monkeypatch.setattr(upload, "PIECE_BYTES", 400)
     content = bytes(range(250)) * 5
     (tmp_path / "blob").write_bytes(content)
     registry.fault = at(broken, cut)
@@ -222,16 +220,6 @@ def test_upload_in_pieces_continues_after_the_last_stored_piece(
     assert registry.blobs[digest_of(content)] == content
     assert sum(progress) == len(content)
     assert [method for method, _, _ in registry.requests].count("POST") == 1
-
-
-def test_upload_is_sent_in_pieces_after_413(registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload, "_PIECE_BYTES", 400)
-    content = bytes(1000)
-    registry.fault = at(2, status(413))
-    with repository(registry) as client:
-        client.upload(Descriptor(digest_of(content), 1000), content)
-    assert registry.blobs[digest_of(content)] == content
-    assert [method for method, _, _ in registry.requests].count("PATCH") == 3
 
 
 @pytest.mark.parametrize(
@@ -333,16 +321,15 @@ def manifest(*layers: Any, **changes: Any) -> bytes:
 
 LARGE_CONFIG = descriptor(mediaType="application/vnd.oci.image.config.v1+json", size=100 << 20)
 HOSTILE = {
-    "no-json": (b"{", "is not valid"),
-    "a-list": (b"[]", "expected a JSON object"),
+    "no-json": (b"{", "is not a valid manifest"),
+    "a-list": (b"[]", "Expected `object`, got `array`"),
     "no-layer": (manifest(), "expected one layer, found 0"),
-    "many-layers": (manifest(*[descriptor()] * 10_000), "is not valid: expected at most 10,000 values"),
-    "layers-object": (manifest(layers={}), "expected one layer, found no"),
+    "many-layers": (manifest(*[descriptor()] * 10_000), "expected one layer, found 10,000"),
     "index": (manifest(manifests=[]), "is an index of several artefacts"),
-    "negative": (manifest(descriptor(size=-1)), "expected a size of at most 1 TiB"),
-    "huge": (manifest(descriptor(size=2**63)), "expected a size of at most 1 TiB"),
-    "true": (manifest(descriptor(size=True)), "expected a size of at most 1 TiB"),
-    "sha512": (manifest(descriptor(digest="sha512:" + "0" * 128)), "expected a digest of sha256"),
+    "negative": (manifest(descriptor(size=-1)), r"at `\$.layers\[0\].size`"),
+    "huge": (manifest(descriptor(size=2**63)), r"at `\$.layers\[0\].size`"),
+    "true": (manifest(descriptor(size=True)), r"at `\$.layers\[0\].size`"),
+    "sha512": (manifest(descriptor(digest="sha512:" + "0" * 128)), r"at `\$.layers\[0\].digest`"),
     "helm": (manifest(descriptor(mediaType="x/y")), "found 'x/y', with a config of the type"),
     "large-config": (manifest(descriptor(), config=LARGE_CONFIG), "expected at most 4 MiB"),
     "long": (b" " * (5 << 20), "has more than 4,096 KiB"),
@@ -404,26 +391,6 @@ def test_tag_with_another_digest_than_claimed_is_refused(
         pulled(registry, tmp_path)
 
 
-def test_slow_answer_is_given_up(registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    def drip(handler: Handler, _count: int) -> bool:
-        import time
-        from contextlib import suppress
-
-        handler.send_response(200)
-        handler.send_header("Content-Length", "100")
-        handler.end_headers()
-        with suppress(OSError):
-            for _ in range(100):
-                handler.wfile.write(b"x")
-                time.sleep(0.05)
-        return True
-
-    registry.fault = drip
-    monkeypatch.setattr(web, "SECONDS", 0.2)
-    with repository(registry) as client, pytest.raises(ToolError, match="not sent everything in time"):
-        client.tags()
-
-
 def test_reference_without_version_lists_tags(
     registry: FakeRegistry, archive: Path, kubectl: Path, tmp_path: Path
 ) -> None:
@@ -431,4 +398,5 @@ def test_reference_without_version_lists_tags(
     reference = parse(f"oci://{registry.host}/team/hello-mpi")
     with pytest.raises(UsageError, match="names neither a tag nor a digest") as error:
         pull(PullRequest(reference, tmp_path), access(), progress=quiet)
-    assert error.value.hint == "the repository has the tags 1.10, 1.9, 1.0"
+    tags = (error.value.hint or "").removeprefix("the repository has the tags ")
+    assert sorted(tags.split(", ")) == ["1.0", "1.10", "1.9"]

@@ -13,13 +13,23 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.web import Network
-from packager.publish import artefact, dsse, keys, referrers, signer
+from packager.publish import artefact, keys
+from packager.publish.artefact import Artefact, Layer
 from packager.publish.client import Access
-from packager.publish.dsse import BUNDLE, SIGNATURE, Subject
+from packager.publish.manifest import INDEX, MANIFEST, Descriptor
 from packager.publish.reference import parse
-from packager.publish.registry import INDEX, MANIFEST, Repository
-from packager.publish.signatures import SignedArtefact, attach, find, judge, sign
-from packager.publish.upload import Descriptor
+from packager.publish.registry import Repository
+from packager.publish.signatures import (
+    BUNDLE,
+    SIGNATURE,
+    attach,
+    bundle,
+    find,
+    judge,
+    referring,
+    sign,
+    statement,
+)
 from tests import tools
 from tests.publish.fake_registry import digest_of
 
@@ -27,11 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from packager.publish.signer import Signer
+    from packager.publish.keys import Signer
     from tests.publish.fake_registry import FakeRegistry
 
-OURS = signer.new("prod")
-OTHER = signer.new("other")
+OURS = keys.new("prod")
+OTHER = keys.new("other")
 PACKAGE = b'{"schemaVersion":2}'
 DIGEST = digest_of(PACKAGE)
 LAYER = digest_of(b"archive")
@@ -46,8 +56,7 @@ def repository(registry: FakeRegistry) -> Iterator[Repository]:
         yield repository
 
 
-def signed(created: str | None = None) -> SignedArtefact:
-    return SignedArtefact(Descriptor(DIGEST, len(PACKAGE)), "x.tar.gz", LAYER, created)
+SIGNED = Artefact(PACKAGE, b"{}", Layer("x.tar.gz", Descriptor(LAYER, 7), LAYER))
 
 
 def put_blob(registry: FakeRegistry, content: bytes) -> dict[str, Any]:
@@ -55,22 +64,19 @@ def put_blob(registry: FakeRegistry, content: bytes) -> dict[str, Any]:
     return {"digest": digest_of(content), "size": len(content)}
 
 
-def put_bundle(registry: FakeRegistry, content: bytes, kind: str = BUNDLE, **changes: Any) -> None:
+def put_bundle(registry: FakeRegistry, content: bytes, **changes: Any) -> None:
     """Let a manifest with a bundle refer to the artefact."""
     put_blob(registry, content)
     put_blob(registry, b"{}")
-    manifest = artefact.referring(kind, content, Descriptor(DIGEST, len(PACKAGE)), {"n": str(len(registry.manifests))})
-    value = json.loads(manifest)
-    del value["layers"][0]["data"]  # cosign does not write it
+    value = json.loads(referring(content, Descriptor(DIGEST, len(PACKAGE)), str(len(registry.manifests))))
     value["layers"][0] |= changes
     registry.has_referrers = True
     registry.put("team/x", "attached", json.dumps(value).encode())
 
 
 def bundle_by(key: Signer, *subjects: str, predicate: str = SIGNATURE, **changes: Any) -> bytes:
-    payload = dsse.statement(Subject(digest) for digest in subjects or (DIGEST,))
-    payload = payload.replace(SIGNATURE.encode(), predicate.encode())
-    value = json.loads(dsse.compose(payload, key.sign(dsse.signed_bytes(payload)), key.public.fingerprint))
+    payload = statement((digest, "") for digest in subjects or (DIGEST,))
+    value = json.loads(bundle(payload.replace(SIGNATURE.encode(), predicate.encode()), key))
     value["dsseEnvelope"] |= changes
     return json.dumps(value).encode()
 
@@ -80,7 +86,7 @@ def test_signature_is_attached_once(
     registry: FakeRegistry, repository: Repository, *, has_referrers: bool, lists_configs: bool
 ) -> None:
     registry.has_referrers, registry.lists_configs = has_referrers, lists_configs
-    assert attach(repository, signed(), [OURS])
+    assert attach(repository, SIGNED, [OURS])
     (one,) = find(repository, DIGEST, [OTHER.public, OURS.public])
     assert (one.signer, one.fingerprint, one.problem) == ("prod", OURS.public.fingerprint, None)
     assert str(one) == f"by prod {OURS.public.fingerprint}"
@@ -88,13 +94,13 @@ def test_signature_is_attached_once(
     assert str(one) == f"by an unknown key {OURS.public.fingerprint}: not trusted"
     fallback = ("team/x", f"sha256-{DIGEST[7:]}") in registry.manifests
     assert fallback is not has_referrers
-    assert not attach(repository, signed(), [OURS])
-    assert attach(repository, signed(), [OTHER, OURS])
+    assert not attach(repository, SIGNED, [OURS])
+    assert attach(repository, SIGNED, [OTHER, OURS])
     assert {one.signer for one in find(repository, DIGEST, [OURS.public, OTHER.public])} == {"prod", "other"}
 
 
 def test_bundle_has_the_bytes_of_the_documentation() -> None:
-    value = json.loads(sign(signed(), OURS))
+    value = json.loads(sign(SIGNED, OURS))
     assert list(value) == ["mediaType", "verificationMaterial", "dsseEnvelope"]
     assert value["mediaType"] == "application/vnd.dev.sigstore.bundle.v0.3+json"
     assert value["verificationMaterial"] == {"publicKey": {"hint": OURS.public.fingerprint}}
@@ -106,12 +112,12 @@ def test_bundle_has_the_bytes_of_the_documentation() -> None:
         '"predicateType":"https://sigstore.dev/cosign/sign/v1","predicate":{}}'
     )
     pae = f"DSSEv1 28 application/vnd.in-toto+json {len(payload)} ".encode() + payload
-    assert signer.is_valid(OURS.public, base64.b64decode(envelope["signatures"][0]["sig"]), pae)
-    assert sign(signed(), OURS) == sign(signed(), OURS)
+    assert OURS.public.has_signed(pae, base64.b64decode(envelope["signatures"][0]["sig"]))
+    assert sign(SIGNED, OURS) == sign(SIGNED, OURS)
 
 
 def test_referring_manifest_names_type_subject_and_predicate(registry: FakeRegistry, repository: Repository) -> None:
-    attach(repository, signed(created="2026-01-01T00:00:00Z"), [OURS])
+    attach(repository, SIGNED, [OURS], "2026-01-01T00:00:00Z")
     index = json.loads(registry.manifests["team/x", f"sha256-{DIGEST[7:]}"])
     assert index["mediaType"] == INDEX
     (entry,) = index["manifests"]
@@ -151,33 +157,26 @@ def test_lost_update_of_the_fallback_tag_is_repeated(
     registry.fault = lose
     if is_always:
         with pytest.raises(ToolError, match="is changed by other programs again and again"):
-            attach(repository, signed(), [OURS])
+            attach(repository, SIGNED, [OURS])
     else:
-        assert attach(repository, signed(), [OURS])
+        assert attach(repository, SIGNED, [OURS])
         assert find(repository, DIGEST, [OURS.public])[0].is_trusted
 
 
-OVER_OTHER = bundle_by(OURS, digest_of(b"another"))
 BUNDLES = {
     "another-key": (bundle_by(OTHER), "by an unknown key"),
-    "another-digest": (OVER_OTHER, "it is of something else"),
+    "another-digest": (bundle_by(OURS, digest_of(b"another")), "it is of something else"),
     "the-digest-in-another-algorithm": (bundle_by(OURS, "sha512:" + DIGEST[7:] * 2), "it is of something else"),
     "an-attestation": (bundle_by(OURS, predicate="https://in-toto.io/attestation/svr/v0.2"), "it is not a signature"),
-    "no-json": (b"{", "is not valid"),
-    "a-list": (b"[]", "expected a JSON object"),
-    "empty": (b"{}", "expected a bundle of the type"),
-    "long": (bundle_by(OURS)[:-1] + b" " * (300 << 10) + b"}", "expected at most 256 KiB"),
-    "payload-type": (bundle_by(OURS, payloadType="application/json"), "expected a payload of the type"),
-    "no-signature": (bundle_by(OURS, signatures=[]), "expected one signature"),
-    "two-signatures": (bundle_by(OURS, signatures=[{"sig": "eA=="}] * 2), "expected one signature"),
-    "signature-a-text": (bundle_by(OURS, signatures=["eA=="]), "expected one signature"),
-    "signature-not-base64": (bundle_by(OURS, signatures=[{"sig": "ä"}]), "expected base64"),
-    "signature-empty": (bundle_by(OURS, signatures=[{"sig": ""}]), "expected a signature"),
-    "signature-long": (bundle_by(OURS, signatures=[{"sig": "AAAA" * 1000}]), "expected a signature of at most"),
     "signature-not-der": (bundle_by(OURS, signatures=[{"sig": "AAAA"}]), "by an unknown key"),
-    "payload-not-json": (bundle_by(OURS, payload="AAAA"), "a statement is not valid"),
-    "duplicate-key": (bundle_by(OURS)[:-1] + b',"mediaType":"x"}', "is not valid"),
-    "no-envelope": (json.dumps({"mediaType": BUNDLE}).encode(), "with a DSSE envelope"),
+    "no-json": (b"{", "not accepted: it is not a signature in a bundle: Input data was truncated"),
+    "deep": (b"[" * 200_000, "not accepted: it is not a signature in a bundle"),
+    "another-type": (b'{"mediaType": "text/plain"}', "Invalid enum value 'text/plain' - at `$.mediaType`"),
+    "payload-type": (bundle_by(OURS, payloadType="application/json"), "at `$.dsseEnvelope.payloadType`"),
+    "no-signature": (bundle_by(OURS, signatures=[]), "at `$.dsseEnvelope.signatures`"),
+    "two-signatures": (bundle_by(OURS, signatures=[{"sig": "eA=="}] * 2), "at `$.dsseEnvelope.signatures`"),
+    "signature-not-base64": (bundle_by(OURS, signatures=[{"sig": "ä"}]), "Invalid base64 encoded string"),
+    "payload-not-json": (bundle_by(OURS, payload="AAAA"), "not accepted: it is not a signature in a bundle"),
 }
 
 
@@ -190,27 +189,24 @@ def test_hostile_bundles_count_for_nothing() -> None:
 
 def test_hostile_bundle_does_not_hide_a_signature(registry: FakeRegistry, repository: Repository) -> None:
     put_bundle(registry, b"{")
-    attach(repository, signed(), [OURS])
+    attach(repository, SIGNED, [OURS])
     assert [one.is_trusted for one in find(repository, DIGEST, [OURS.public])] == [False, True]
 
 
 STATEMENTS = {
-    "other-type": ({"_type": "https://in-toto.io/Statement/v0.1"}, "expected a statement of the type"),
-    "no-subject": ({"subject": []}, "expected 1 to 100 subjects"),
-    "many-subjects": ({"subject": [{}] * 101}, "expected 1 to 100 subjects"),
-    "no-predicate-type": ({"predicateType": 1}, "expected the type of a predicate"),
-    "control-characters": ({"predicateType": "\x1b[2J"}, "expected the type of a predicate"),
-    "subject-a-text": ({"subject": [DIGEST]}, "it is of something else"),
+    "other-type": ({"_type": "https://in-toto.io/Statement/v0.1"}, "at `$._type`"),
+    "no-subject": ({"subject": []}, "it is of something else"),
+    "no-predicate-type": ({"predicateType": 1}, "at `$.predicateType`"),
+    "control-characters": ({"predicateType": "\x1b[2J"}, r"a statement of the type '\x1b[2J'"),
+    "subject-a-text": ({"subject": [DIGEST]}, "at `$.subject[0]`"),
     "uppercase": ({"subject": [{"digest": {"sha256": DIGEST[7:].upper()}}]}, "it is of something else"),
 }
 
 
 def test_hostile_statements_count_for_nothing_though_signed() -> None:
     for name, (changes, message) in STATEMENTS.items():
-        value = json.loads(dsse.statement([Subject(DIGEST)])) | changes
-        payload = json.dumps(value).encode()
-        content = dsse.compose(payload, OURS.sign(dsse.signed_bytes(payload)), OURS.public.fingerprint)
-        one = judge(content, DIGEST, [OURS.public])
+        value = json.loads(statement([(DIGEST, "")])) | changes
+        one = judge(bundle(json.dumps(value).encode(), OURS), DIGEST, [OURS.public])
         assert not one.is_trusted, name
         assert message in str(one)
 
@@ -228,8 +224,8 @@ def test_flipped_bits_of_a_bundle_are_found() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"size": 1 << 30}, "expected at most 256 KiB"),
-        ({"digest": "sha512:" + "0" * 128}, "expected a digest"),
+        ({"size": (256 << 10) + 1}, "expected at most 256 KiB"),
+        ({"digest": "sha512:" + "0" * 128}, "at `$.layers[0].digest`"),
         ({"mediaType": "text/plain"}, "expected a layer of the type"),
     ],
 )
@@ -261,16 +257,16 @@ def test_only_some_of_many_bundles_are_read(registry: FakeRegistry, repository: 
 
 
 def test_other_statements_are_not_read(registry: FakeRegistry, repository: Repository) -> None:
-    statement = "https://slsa.dev/provenance/v1"
+    provenance = "https://slsa.dev/provenance/v1"
     for number in range(40):
-        content = bundle_by(OURS, predicate=statement) + b" " * number
+        content = bundle_by(OURS, predicate=provenance) + b" " * number
         put_blob(registry, content)
-        annotations = {"dev.sigstore.bundle.predicateType": statement}
+        annotations = {"dev.sigstore.bundle.predicateType": provenance}
         manifest = artefact.referring(BUNDLE, content, Descriptor(DIGEST, len(PACKAGE)), annotations)
         registry.put("team/x", "attached", manifest)
     registry.has_referrers = True
     assert find(repository, DIGEST, [OURS.public]) == ()
-    attach(repository, signed(), [OURS])
+    attach(repository, SIGNED, [OURS])
     assert [one.is_trusted for one in find(repository, DIGEST, [OURS.public])] == [True]
 
 
@@ -333,18 +329,15 @@ def test_each_kind_of_key_is_accepted() -> None:
 
     rsa_key = rsa.generate_private_key(65537, 2048)
     ed_key = ed25519.Ed25519PrivateKey.generate()
-    made = [
+    for key, signature in (
         (OURS.public, OURS.sign(b"content")),
         (keys.public(pem(rsa_key), "rsa", "rsa.pub"), rsa_key.sign(b"content", padding.PKCS1v15(), SHA256())),
         (keys.public(pem(ed_key), "ed", "ed.pub"), ed_key.sign(b"content")),
-    ]
-    assert [str(key.kind) for key, _ in made] == ["ECDSA P-256", "RSA", "Ed25519"]
-    for key, signature in made:
-        assert signer.is_valid(key, signature, b"content")
-        assert not signer.is_valid(key, signature, b"other")
-        assert not signer.is_valid(OTHER.public, signature, b"content")
-        assert not signer.is_valid(key, signature[:-1], b"content")
-        assert not signer.is_valid(key, b"x", b"content")
+    ):
+        assert key.has_signed(b"content", signature)
+        assert not key.has_signed(b"other", signature)
+        assert not OTHER.public.has_signed(b"content", signature)
+        assert not key.has_signed(b"content", b"x")
 
 
 PUBLIC_KEYS = {
@@ -376,7 +369,7 @@ def test_other_public_keys_are_refused() -> None:
 )
 def test_private_keys_that_do_not_sign_are_refused(content: bytes, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        signer.read(content, "k", "k.key", lambda: b"wrong")
+        keys.read(content, "k", "k.key", lambda: b"wrong")
 
 
 @pytest.mark.thorough
@@ -384,8 +377,8 @@ def test_key_of_openssl_signs(tmp_path: Path) -> None:
     path = tmp_path / "k.key"
     openssl = tools.require("openssl")
     subprocess.run([openssl, "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", path], check=True)
-    key = signer.read(path.read_bytes(), "k", "k.key", lambda: b"")
-    assert signer.is_valid(key.public, key.sign(b"x"), b"x")
+    key = keys.read(path.read_bytes(), "k", "k.key", lambda: b"")
+    assert key.public.has_signed(b"x", key.sign(b"x"))
 
 
 @pytest.mark.thorough
@@ -394,10 +387,3 @@ def test_openssl_reads_an_encrypted_key(tmp_path: Path) -> None:
     argv = [tools.require("openssl"), "pkey", "-in", str(tmp_path / "k.key"), "-passin", "pass:secret", "-pubout"]
     shown = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     assert shown == OURS.public.pem
-
-
-def test_fallback_tag_with_too_many_entries_is_left_unchanged(registry: FakeRegistry, repository: Repository) -> None:
-    content = json.dumps({"manifests": [{}] * 1_000}).encode()
-    registry.put("team/x", f"sha256-{DIGEST[7:]}", content)
-    with pytest.raises(ToolError, match="1,000 manifests refer to it already"):
-        referrers.add(repository, DIGEST, {"digest": DIGEST})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import socket
 import threading
 from contextlib import suppress
@@ -11,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base import rest, web
-from packager.base.errors import MlpackError, ToolError
+from packager.base.errors import ToolError
 from packager.base.web import Network
 from packager.publish.client import Access
+from packager.publish.manifest import Descriptor
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
-from packager.publish.upload import Descriptor
-from tests.publish.fake_registry import digest_of, endless_body, status
+from tests.publish.fake_registry import digest_of, status
 
 if TYPE_CHECKING:
     from tests.publish.fake_registry import FakeRegistry
@@ -48,16 +47,6 @@ def test_time_limit_ends_a_handshake_that_stops(monkeypatch: pytest.MonkeyPatch)
             pytest.raises(ToolError, match="not sent everything in time"),
         ):
             client.tags()
-
-
-def test_endless_answers_are_cut(registry: FakeRegistry) -> None:
-    registry.fault = lambda handler, _number: endless_body(handler)
-    for ask in (Repository.tags, lambda client: client.download(BLOB, io.BytesIO())):
-        with (
-            repository(registry.host) as client,
-            pytest.raises(MlpackError, match=r"has more than|has sent more than"),
-        ):
-            ask(client)
 
 
 def test_answers_that_only_announce_another_answer_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,22 +91,22 @@ def test_job_refuses_invalid_response(script: Script, answer: Any) -> None:
 def test_jobs_refuse_invalid_page(script: Script, page: Any) -> None:
     script.answers = [page]
     with pytest.raises(ClusterError, match="is not one of a task service"):
-        task.jobs(SERVER, task.JobFilters(), 2)
+        task.jobs(SERVER, 2)
 
 
 def test_jobs_stop_at_page_limit_or_repeated_cursor(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "_MAX_PAGES", 3)
     script.answers = [{"items": [JOB], "next": str(number)} for number in range(4)]
-    answer = task.jobs(SERVER, task.JobFilters(), 0)
-    assert (len(answer.jobs), answer.are_all) == (3, False)
+    jobs, are_all = task.jobs(SERVER, 0)
+    assert (len(jobs), are_all) == (3, False)
     script.answers = [{"items": [JOB], "next": "same"}] * 3
-    assert len(task.jobs(SERVER, task.JobFilters(), 0).jobs) == 2
+    assert len(task.jobs(SERVER, 0)[0]) == 2
 
 
 def test_jobs_send_filters_and_limit(script: Script) -> None:
     script.answers = [{"items": [JOB, JOB], "next": "c"}]
-    answer = task.jobs(SERVER, task.JobFilters(status="failed", part="a&b"), 2)
-    assert answer.as_json() == [JOB, JOB]
+    jobs, _ = task.jobs(SERVER, 2, status="failed", q="a&b", creator=None)
+    assert [job.answer for job in jobs] == [JOB, JOB]
     assert script.requests[0][1] == "/v1/jobs?status=failed&q=a%26b&limit=2"
 
 
@@ -137,7 +137,7 @@ def test_job_reports_status_of_proxy_response(script: Script) -> None:
 
 def test_create_retries_lost_response_with_same_idempotency_key(script: Script) -> None:
     script.answers = [UnreachableError("cut"), UnreachableError("cut"), JOB]
-    assert task.create(SERVER, task.filled_values("d", None, []), RUNNER).summary.release == "a-1"
+    assert task.create(SERVER, task.filled_values("d", None, []), RUNNER).release == "a-1"
     assert len({headers["Idempotency-Key"] for _, _, headers in script.requests}) == 1
     script.answers = [UnreachableError("cut")] * 3
     with pytest.raises(UnreachableError):
@@ -146,7 +146,7 @@ def test_create_retries_lost_response_with_same_idempotency_key(script: Script) 
 
 def test_follow_retries_unreachable_server(script: Script) -> None:
     script.answers = [JOB, UnreachableError("away"), UnreachableError("away"), JOB, {**JOB, "status": "succeeded"}]
-    statuses = [job.summary.status for job in task.follow(SERVER, "a-1", RUNNER, None)]
+    statuses = [job.status for job in task.follow(SERVER, "a-1", RUNNER, None)]
     assert statuses == ["running", "succeeded"]
     script.answers = [UnreachableError("away")]
     with pytest.raises(UnreachableError):
@@ -158,7 +158,7 @@ def test_log_follow_waits_for_container(script: Script) -> None:
     creating = problem(409, type=NO_LOG, detail='container "x" in pod "y" is waiting to start: ContainerCreating')
     messages: list[str] = []
     script.answers = [JOB, no_pod, JOB, creating, JOB, creating, JOB, iter([b"a\n", b"b\n"])]
-    assert b"".join(task.log(SERVER, "a-1", RUNNER, task.LogPart(is_following=True), messages.append)) == b"a\nb\n"
+    assert b"".join(task.log(SERVER, "a-1", RUNNER, messages.append, is_following=True)) == b"a\nb\n"
     assert messages == [f"waiting: {answer.body['detail']}" for answer in (no_pod, creating)]
 
 
@@ -173,15 +173,7 @@ def test_log_follow_waits_for_container(script: Script) -> None:
 def test_log_follow_fails_at_once_for_permanent_refusal(script: Script, answers: list[Any], message: str) -> None:
     script.answers = answers
     with pytest.raises(ClusterError, match=message):
-        list(task.log(SERVER, "a-1", RUNNER, task.LogPart(is_following=True), print))
-
-
-def test_log_sends_requested_part(script: Script) -> None:
-    script.answers = [iter([b"a\n"])]
-    part = task.LogPart("p", "c", 5, "10m", is_previous=True, has_times=True)
-    assert b"".join(task.log(SERVER, "a-1", RUNNER, part, print)) == b"a\n"
-    where = "/v1/jobs/a-1/logs?pod=p&container=c&tail=5&since=10m&previous=true&timestamps=true"
-    assert script.requests == [("GET", where, None)]
+        list(task.log(SERVER, "a-1", RUNNER, print, is_following=True))
 
 
 @pytest.mark.parametrize(

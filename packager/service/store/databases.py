@@ -30,7 +30,7 @@ from sqlalchemy.exc import TimeoutError as NoConnectionError
 from sqlalchemy.pool import QueuePool
 
 from packager.base.errors import ToolError, UsageError, missing_extra, reason
-from packager.base.locks import lock
+from packager.base.workfolder import lock
 from packager.service.store.models import read
 
 if TYPE_CHECKING:

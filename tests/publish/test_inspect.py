@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.publish import sbom
+from packager.publish import inspect
 from packager.publish.artefact import ArtefactFacts
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def test_bill_lists_every_file_and_image_with_its_digest(
 )
 def test_image_has_a_name_and_a_version(image: str, expected: dict[str, Any]) -> None:
     facts = ArtefactFacts("p", "sha256:" + "1" * 64, (), ("edited.env",), (image,), json.dumps({"files": {}}))
-    document = sbom.document(facts)
+    document = inspect.document(facts)
     (part,) = document["components"]
     assert {key: part[key] for key in ("name", "version") if key in part} == expected
     assert document["metadata"]["component"]["properties"] == [{"name": "mlpack:edited", "value": "edited.env"}]
-    assert document == sbom.document(facts)
+    assert document == inspect.document(facts)
