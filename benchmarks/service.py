@@ -155,7 +155,7 @@ def _page(store: Store, filters: JobQuery) -> float:
 
 
 async def _create(server: Server, folder: Path) -> list[Result]:
-    project = server.tasks.project(None, _CALLER)
+    project = server.projects["default"]
     numbers = itertools.count(1)
 
     async def create() -> None:

@@ -1,20 +1,14 @@
 """Fixtures for the tests of use cases, which fail if a use case prints anything."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from packager.cluster.target import Target, open_target
 from packager.kubernetes.kubectl.client import Kubectl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.life import Life
+from tests.life import Life
 
 
 @pytest.fixture(autouse=True)

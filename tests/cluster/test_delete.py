@@ -1,19 +1,12 @@
 """Tests of the use case `packager.cluster.delete`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from packager.cluster.delete import delete, prepare
 from packager.cluster.status import status
+from packager.cluster.target import Target
 from packager.kubernetes.pods import RELEASED
 from packager.kubernetes.verdict import Phase
 from tests.fake_cluster import item
-from tests.life import JOB
-
-if TYPE_CHECKING:
-    from packager.cluster.target import Target
-    from tests.life import Life
+from tests.life import JOB, Life
 
 MPIJOB = f"mpijob/{JOB}"
 

@@ -1,20 +1,14 @@
 """Tests of the use case `packager.cluster.deploy`."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from packager.cluster.deploy import apply, planned_changes, prepare, printed
-from tests.life import JOB, POD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
-
-    from packager.cluster.target import Target
-    from tests.life import Life
+from packager.cluster.target import Target
+from tests.life import JOB, POD, Life
 
 MPIJOB = f"mpijob/{JOB}"
 

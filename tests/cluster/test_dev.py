@@ -1,31 +1,26 @@
 """Tests of `packager.cluster.dev`: which workloads it deploys, uses and deletes, and what a session does."""
 
-from __future__ import annotations
-
 import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from packager.base import process, values
 from packager.base.errors import ClusterError, UsageError, VerificationError
 from packager.cluster import dev
+from packager.cluster.dev import PreparedDev
 from packager.cluster.ownership import DEV
 from packager.cluster.supervisor import MARK, SCRIPT, STATE
+from packager.cluster.target import Target
 from tests.cluster.test_supervisor import until
-from tests.life import JOB, POD
+from tests.life import JOB, POD, Life
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+Open = Callable[..., Target]
 
-    from packager.cluster.dev import PreparedDev
-    from packager.cluster.target import Target
-    from tests.life import Life
-
-    Open = Callable[..., Target]
 
 SOURCE = Path("hello-mpi")
 

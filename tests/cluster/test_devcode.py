@@ -1,17 +1,12 @@
 """Tests of the code that `mlpack dev` copies: nothing outside of its folder, and every change is noticed."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from packager.base.errors import SpecError, UsageError, VerificationError
 from packager.cluster.devcode import ModelCode, PackageCode
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SPEC = """\
 name: code

@@ -1,10 +1,9 @@
 """Tests of the wait for a workload: its verdicts, its end, and outages. Time and the cluster are simulated."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +15,6 @@ from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase
 from packager.workloads.kinds import kinds
 from tests.diagnosis.test_diagnose import recorded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Time:

@@ -1,18 +1,11 @@
 """Tests of the use case `packager.cluster.history`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from packager.cluster.deploy import apply, prepare
 from packager.cluster.history import history
-from tests.life import JOB
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from packager.cluster.target import Target
-    from tests.life import Life
+from packager.cluster.target import Target
+from tests.life import JOB, Life
 
 
 def test_history_returns_deployments_as_value(target: Target, life: Life, tmp_path: Path) -> None:

@@ -1,30 +1,25 @@
 """Tests that containers wait after their programs until results are copied, with the exit codes of the programs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from packager.cluster.hold import hold_of
-from packager.cluster.manifests import load
+from packager.cluster.manifests import Manifests, load
 from packager.cluster.supervisor import with_hold
 from tests import tools
 from tests.life import JOB, rendered
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+Start = Callable[..., subprocess.Popen[str]]
 
-    from packager.cluster.manifests import Manifests
-
-    Start = Callable[..., subprocess.Popen[str]]
 
 INDEXED = {"JOB_COMPLETION_INDEX": "1"}
 

@@ -1,25 +1,19 @@
 """Tests that pods are held until their results are copied: `mlpack deploy --results` and `mlpack run --results`."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from packager.base.process import Finished
 from tests.cluster.test_record import DEPLOY
-from tests.life import POD
+from tests.conftest import Outcome
+from tests.life import POD, Life
 from tests.local_pod import write
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+Mlpack = Callable[..., Outcome]
 
-    from tests.conftest import Outcome
-    from tests.life import Life
-
-    Mlpack = Callable[..., Outcome]
 
 SINGLE = ("--overlay", "single-node")
 

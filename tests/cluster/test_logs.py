@@ -1,13 +1,12 @@
 """Tests of the reader of logs: each byte once, across broken connections, restarts and rotations."""
 
-from __future__ import annotations
-
 import io
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -15,14 +14,10 @@ from packager.base.errors import ClusterError, UnreachableError
 from packager.base.process import Finished
 from packager.cluster import logreader
 from packager.cluster.logreader import ContainerLog, LogPart, LogRange, LogStreams, read_once, with_log_end
+from packager.kubernetes.kubectl.client import Kubectl  # noqa: TC001 - named in casts
+from packager.kubernetes.objects import Object
 from packager.kubernetes.verdict import Finding
 from tests.fake_cluster import item
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
 
 BROKEN = Finished(1, "", "error: unexpected EOF")
 GONE = Finished(1, "", 'Error from server (NotFound): pods "p" not found')

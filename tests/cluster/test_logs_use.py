@@ -1,20 +1,14 @@
 """Tests of the use case `packager.cluster.logs`."""
 
-from __future__ import annotations
-
 import json
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.errors import ClusterError, UsageError
 from packager.cluster.logs import Feed, LogRange, PodSelection, follow, logs
-from tests.life import JOB, launcher
-
-if TYPE_CHECKING:
-    from packager.cluster.target import Target
-    from tests.life import Life
+from packager.cluster.target import Target
+from tests.life import JOB, Life, launcher
 
 LAUNCHER = f"{JOB}-launcher-0"
 

@@ -1,19 +1,12 @@
 """Tests that rendered overlays are refused unless they contain one workload that can be followed."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from packager.base.process import Finished
-from tests.life import JOB, rendered
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import Outcome
-    from tests.life import Life
+from tests.conftest import Outcome
+from tests.life import JOB, Life, rendered
 
 WORKLOAD = rendered("multi-node")[-1]
 

@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 import hashlib
 import http.server
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -15,14 +14,9 @@ from packager.cluster import operator_release
 from packager.cluster.operator import await_operator
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.workloads.mpijob.life import MPI_OPERATOR, MPIJob
+from packager.workloads.workload import Operator
+from tests.conftest import Mlpack
 from tests.fake_cluster import FakeCluster, item, lease, managed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from packager.workloads.workload import Operator
-    from tests.conftest import Mlpack
-
 
 MPI = MPI_OPERATOR
 LABELS = {"app": "mpi-operator"}

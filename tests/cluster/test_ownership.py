@@ -1,23 +1,17 @@
 """Tests of ownership: deploy and delete leave foreign objects, and delete asks before it removes another user's job."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from packager.base.process import Finished
-from tests.fake_cluster import item, managed
-from tests.life import JOB, POD, at_a_terminal
+from tests.conftest import Outcome
+from tests.fake_cluster import Object, item, managed
+from tests.life import JOB, POD, Life, at_a_terminal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+Mlpack = Callable[..., Outcome]
 
-    from tests.conftest import Outcome
-    from tests.fake_cluster import Object
-    from tests.life import Life
-
-    Mlpack = Callable[..., Outcome]
 
 DEPLOY = ("deploy", "hello-mpi", "-n", "team", "--no-wait")
 DELETE = ("delete", "hello-mpi", "-n", "team")

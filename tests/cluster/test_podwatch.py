@@ -1,30 +1,24 @@
 """Tests that a watch keeps the states and logs of pods that begin and end between two polls."""
 
-from __future__ import annotations
-
 import io
 import json
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from packager.base.process import Finished
 from packager.cluster import podwatch
 from packager.cluster.podwatch import LogKeeper, PodWatch, events
-from packager.kubernetes.objects import name
+from packager.kubernetes.kubectl.client import Kubectl  # noqa: TC001 - named in casts
+from packager.kubernetes.objects import Object, name
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.jobset.life import JobSet
 from tests.fake_cluster import item
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from packager.kubernetes.kubectl.client import Kubectl
-    from packager.kubernetes.objects import Object
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
 PODS = "--selector=app=a"

@@ -1,21 +1,17 @@
 """Tests that the logs of pods that are being deleted are read once, and kept."""
 
-from __future__ import annotations
+from typing import Any, cast
 
-from typing import TYPE_CHECKING, Any, cast
+import pytest
 
 from packager.cluster import podwatch
 from packager.cluster.podwatch import LogKeeper
+from packager.kubernetes.kubectl.client import Kubectl  # noqa: TC001 - named in casts
 from packager.kubernetes.objects import name
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.jobset.life import JobSet
 from tests.cluster.test_logs import BROKEN, ENDED, FakeKubectl, stamped
 from tests.fake_cluster import item
-
-if TYPE_CHECKING:
-    import pytest
-
-    from packager.kubernetes.kubectl.client import Kubectl
 
 WORKLOAD = item("JobSet", "a", metadata={"creationTimestamp": "2026-11-21T00:00:00Z"}, spec={}, status={})
 GOING: Any = {"deletionTimestamp": "2026-11-21T00:00:40Z", "deletionGracePeriodSeconds": 30}

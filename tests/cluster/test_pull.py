@@ -1,11 +1,10 @@
 """Tests of pulls with real shells: the files in the local folder, and attempts of a hostile pod."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +16,6 @@ from packager.cluster.shell import BrokenOffError
 from tests import tools
 from tests.fuzz.tars import GNU, Item, archive, extended
 from tests.local_pod import LocalPod, local_pod, read, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LARGE = os.urandom((4 << 20) + 12345)
 FILES = {"large": LARGE, "deep/er/a.txt": b"a\n", "zü \\n": b"z", "-rf": b"-", " lead": b"l", "empty": b""}

@@ -1,9 +1,8 @@
 """Tests of pushes with real shells: the files that appear on the storage, and those that never do."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +11,6 @@ from packager.cluster.files import PARTS
 from packager.cluster.push import commit, compare_for_push, local_folder, send
 from packager.cluster.shell import BrokenOffError
 from tests.local_pod import LocalPod, local_pod, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LARGE = os.urandom((4 << 20) + 12345)
 FILES = {"large": LARGE, "deep/er/a.txt": b"a\n", "same as a": b"a\n", "zü \\n": b"z", "empty": b""}

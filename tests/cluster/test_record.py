@@ -1,26 +1,21 @@
 """Tests of the records of runs: `mlpack deploy --results`, and `mlpack history` with recorded runs."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from packager.cluster.record import past_runs
+from tests.conftest import Outcome
 from tests.fake_cluster import item
-from tests.life import JOB, POD
+from tests.life import JOB, POD, Life
 from tests.local_pod import write
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+Mlpack = Callable[..., Outcome]
 
-    from tests.conftest import Outcome
-    from tests.life import Life
-
-    Mlpack = Callable[..., Outcome]
 
 DEPLOY = ("deploy", "hello-mpi", "-n", "team", "--yes", "--no-verify", "--results", "runs")
 MPIJOB = f"mpijob/{JOB}"

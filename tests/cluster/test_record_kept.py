@@ -1,24 +1,18 @@
 """Tests of the short records of runs without `--results`."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from packager.cluster import record
 from tests.cluster.test_record import stamped
-from tests.life import JOB
+from tests.conftest import Outcome
+from tests.life import JOB, Life
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+Mlpack = Callable[..., Outcome]
 
-    from tests.conftest import Outcome
-    from tests.life import Life
-
-    Mlpack = Callable[..., Outcome]
 
 DEPLOY = ("deploy", "hello-mpi", "-n", "team", "--yes", "--no-verify")
 

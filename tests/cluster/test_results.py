@@ -1,21 +1,15 @@
 """Tests of the storage that results are on, and of the use case that copies them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from packager.base.errors import ClusterError
 from packager.cluster.results import ResultsCopy, output_of
-from tests.life import JOB
+from packager.cluster.target import Target
+from tests.life import JOB, Life
 from tests.local_pod import write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from packager.cluster.target import Target
-    from tests.life import Life
 
 ENV = {"kind": "ConfigMap", "metadata": {"name": "env"}, "data": {"OUTPUT_DIR": "ROOT/model/output"}}
 

@@ -1,9 +1,9 @@
 """Tests of the use case `packager.cluster.runnable`."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +13,6 @@ from packager.cluster.runnable import RunRequest, runnable
 from packager.cluster.sequence import Runnable
 from packager.package.opened import opened
 from tests import demo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 CUBE = """\
 name: hello_world

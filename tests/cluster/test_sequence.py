@@ -1,26 +1,19 @@
 """Tests of the use case `packager.cluster.sequence`."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from packager.base.errors import UnansweredError, UnreachableError, UsageError
 from packager.cluster.deploy import apply, delete_existing
 from packager.cluster.follow import follow, verdicts
-from packager.cluster.sequence import NOT_RUN, Runnable, open_tasks, run, task
+from packager.cluster.sequence import NOT_RUN, Runnable, Task, open_tasks, run, task
+from packager.cluster.target import Target
 from packager.kubernetes.kubectl.client import Kubectl
-from tests.life import JOB, POD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from packager.cluster.sequence import Task
-    from packager.cluster.target import Target
-    from tests.life import Life
+from tests.life import JOB, POD, Life
 
 SINGLE, MULTI = "single-node", "multi-node"
 

@@ -1,9 +1,7 @@
 """Tests of scripts in a container: all their output arrives, and the reason of a failure is reported."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +9,6 @@ from packager.base.errors import ClusterError, TimedOutError, VerificationError
 from packager.cluster import shell as module
 from packager.cluster.shell import ScriptError
 from tests.local_pod import LocalPod, local_pod
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

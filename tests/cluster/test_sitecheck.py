@@ -1,20 +1,16 @@
 """Tests of `packager.cluster.sitecheck`: what a site's file names, and whether the cluster has it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from packager.base.errors import DeniedError, NotServedError, UnreachableError
 from packager.cluster.sitecheck import checks
+from packager.kubernetes.kubectl.client import Kubectl  # noqa: TC001 - named in casts
 from packager.site.read import parsed
 from tests.site.test_read import COMPLETE
-
-if TYPE_CHECKING:
-    from packager.kubernetes.kubectl.client import Kubectl
 
 
 @dataclass

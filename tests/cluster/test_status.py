@@ -1,19 +1,13 @@
 """Tests of the use case `packager.cluster.status`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from packager.cluster.status import Status, status
+from packager.cluster.target import Target
 from packager.kubernetes.verdict import Phase, Verdict
 from tests.fake_cluster import item
-from tests.life import JOB
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from packager.cluster.target import Target
-    from tests.life import Life
+from tests.life import JOB, Life
 
 MPIJOB = f"mpijob/{JOB}"
 BEGAN, ENDED = "2026-11-21T00:00:01Z", "2026-11-21T00:00:09Z"

@@ -1,29 +1,23 @@
 """Tests that the programs of pods are started and stopped by a script, with code in a folder of its own."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from packager.base.errors import UsageError
-from packager.cluster.manifests import load
+from packager.cluster.manifests import Manifests, load
 from packager.cluster.ownership import DEV
 from packager.cluster.supervisor import MARK, SCRIPT, STATE, code_folder, for_dev, mode_of
 from tests import tools
 from tests.life import rendered
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from packager.cluster.manifests import Manifests
-
-    Start = Callable[[str], subprocess.Popen[str]]
+Start = Callable[[str], subprocess.Popen[str]]
 
 
 def manifests(overlay: str, change: Callable[[list[dict[str, Any]]], object] = lambda _objects: None) -> Manifests:

@@ -1,14 +1,9 @@
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from packager.cluster import temporary_pod
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(("busy_rounds", "rounds"), [(0, 30), (40, 70)], ids=["no command", "long command"])

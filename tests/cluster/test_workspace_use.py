@@ -1,24 +1,18 @@
 """Tests of the use case `packager.cluster.workspace`."""
 
-from __future__ import annotations
-
 import os
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from packager.base.errors import ClusterError
 from packager.cluster import files, workspace
+from packager.cluster.target import Target
+from packager.cluster.workspace import Session
 from tests.local_pod import RESET, LocalPod, local_pod, read, write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from packager.cluster.target import Target
-    from packager.cluster.workspace import Session
 
 LARGE = os.urandom((4 << 20) + 5)
 FILES = {"large": LARGE, "deep/a.txt": b"a\n"}

@@ -131,11 +131,9 @@ class Notes:
         return {"request": self.request, **who}
 
 
-def begin(scope: HTTPScope) -> Notes:
-    """Create the notes on a request, and return them."""
-    notes = Notes()
-    scope.setdefault("state", {})[_KEY] = notes
-    return notes
+def begin(scope: HTTPScope) -> None:
+    """Create the notes on a request."""
+    scope.setdefault("state", {})[_KEY] = Notes()
 
 
 def notes_of(scope: Scope) -> Notes:

@@ -221,10 +221,6 @@ class Tasks:
             job = replace(job, status="queued", reason="Queued", message=f"waits for the queue {project.queue!r}")
         return Prepared(job, tuple(objects))
 
-    def project(self, name: object, caller: Caller) -> Project:
-        """Return the project of a new job: the one that the body names, or the only possible one. Raises Failure."""
-        return permissions.project_of_job(caller, name, self._projects)
-
     def excesses(self, objects: Sequence[Object], project: Project) -> Iterator[str]:
         """Yield each limit of the server or of a project that the objects of a job exceed."""
         pods = sum(part.count for item in objects for part in structures.pods(Manifest(item)))

@@ -107,21 +107,14 @@ def hint_for_user(remedy: Remedy, filled: Mapping[str, object], definition: Defi
 def _resources(filled: Mapping[str, object], definition: Definition, source: str) -> dict[str, str]:
     """Return the words for the place of resource requests, and for raising the memory limit."""
     memory = mapping(filled.get(_RESOURCES)).get("memory")
-    can_fill_any, can_fill_memory = _can_fill(definition)
+    entry = definition.described.entries.get(_RESOURCES)
     if memory is not None:
         raised = f"raise resources.memory, which is {memory}"
-    elif can_fill_memory:
+    elif isinstance(entry, FreeMapping) or (isinstance(entry, Group) and "memory" in entry.entries):
         raised = "fill in resources.memory"
     else:
         raised = f"raise the memory limit {source}"
-    return {"in_resources": "in the value resources" if can_fill_any else source, "raise_memory": raised}
-
-
-def _can_fill(definition: Definition) -> tuple[bool, bool]:
-    """Return whether users can fill in resources, and the memory among them."""
-    entry = definition.described.entries.get(_RESOURCES)
-    can_fill_memory = isinstance(entry, FreeMapping) or (isinstance(entry, Group) and "memory" in entry.entries)
-    return entry is not None, can_fill_memory
+    return {"in_resources": source if entry is None else "in the value resources", "raise_memory": raised}
 
 
 _MOST_LOGS = 4

@@ -63,13 +63,13 @@ class Jobs:
     async def create(self, caller: Caller, filled: Mapping[str, Json], key: RequestKey | None = None) -> Job:
         """Create a job from filled values, which may name its `project`; see `Tasks.create`. Raises Failure."""
         permissions.check_role(caller, "user")
-        project = self._tasks.project(filled.get("project"), caller)
+        project = permissions.project_of_job(caller, filled.get("project"), self._projects)
         return await self._job(caller, await self._tasks.create(Filled(_without_project(filled), caller, project), key))
 
     async def preview(self, caller: Caller, filled: Mapping[str, Json]) -> JobPreview:
         """Return the manifests that `create` would create. Raises Failure."""
         permissions.check_role(caller, "user")
-        project = self._tasks.project(filled.get("project"), caller)
+        project = permissions.project_of_job(caller, filled.get("project"), self._projects)
         prepared = await self._tasks.prepare(Filled(_without_project(filled), caller, project), dry_run=True)
         return JobPreview(
             release=prepared.job.release,
@@ -84,7 +84,7 @@ class Jobs:
         """
         job = await self._own(caller, release, "run jobs of others again")
         await asyncio.to_thread(self._check_knows_secrets, caller, job)
-        project = self._tasks.project(job.project, caller)
+        project = permissions.project_of_job(caller, job.project, self._projects)
         filled = await asyncio.to_thread(apply.filled_values, job, self._sealer)
         revisions = (job.definition_revision, job.template_revision) if is_pinned else None
         creator = str(filled.get("creator") or caller.name)  # as of every new job
