@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 def choices(values: dict[str, Any]) -> Any:
-    return Choices(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    return Choices(**given)
 
 
 @pytest.mark.golden_test("../../golden/import/mlcube/[!r]*.yml")
