@@ -46,6 +46,7 @@ OWNERS = {
     "msgspec": {"base/values.py"},
     "prometheus_client": {"service/prometheus.py"},
     "rich": {"cli/drawing.py"},
+    "ruamel": {"modelspec/importers/specfile.py"},
     "select": {"base/process.py"},
     "selectors": {"base/process.py", "service/registry/helpers.py"},
     "sqlalchemy": {"service/store/"},
@@ -217,7 +218,7 @@ def test_library_has_owner_and_is_declared() -> None:
     imported = {name.partition(".")[0] for module in MODULES for name in imports(module)}
     libraries = imported - set(sys.stdlib_module_names) - {"packager"}
     assert libraries - set(OWNERS) == set()
-    names = {"jwt": "pyjwt", "yaml": "pyyaml"}
+    names = {"jwt": "pyjwt", "yaml": "pyyaml", "ruamel": "ruamel.yaml"}
     names["prometheus_client"] = "prometheus-client"
     assert {names.get(name, name) for name in libraries} == declared - {"psycopg"}  # which SQLAlchemy imports
 

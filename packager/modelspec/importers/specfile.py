@@ -5,15 +5,17 @@ Tests: modelspec/importers/test_mxjob.py.
 
 from __future__ import annotations
 
-import json
+import io
 import re
 from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString, SingleQuotedScalarString
 
 from packager.base import yamlio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from packager.base.yamlio import Location
     from packager.modelspec.importers.draft import Draft
 
@@ -34,65 +36,59 @@ _FLOW = 100
 
 def write(draft: Draft) -> bytes:
     """Return the spec of `draft` as a YAML file: the same bytes for the same draft."""
-    lines = (f"# {draft.header}", *_mapping(draft, draft.data, (), ""))
-    return "".join(f"{line}\n" for line in lines).encode()
+    root = _mapping(draft, draft.data, ())
+    root.yaml_set_start_comment(draft.header)
+    writer = YAML()
+    writer.width = 1 << 20
+    writer.indent(mapping=2, sequence=4, offset=2)
+    stream = io.StringIO()
+    writer.dump(root, stream)
+    return stream.getvalue().encode()
 
 
-def _mapping(draft: Draft, values: dict[str, Any], location: Location, indent: str) -> Iterator[str]:
+def _mapping(draft: Draft, values: dict[str, Any], location: Location) -> CommentedMap:
+    written = CommentedMap()
     is_chosen = location and location[-1] in _CHOSEN
     for key in values if is_chosen else sorted(values, key=lambda key: _ORDER.get(key, len(_ORDER))):
         place = (*location, key)
-        comment = f"# {draft.origins[place].comment}".rstrip() if place in draft.origins else ""
-        head, below = _written(draft, values[key], place, f"{indent}  ")
-        if below and comment:
-            yield f"{indent}{comment}"
-        yield f"{indent}{scalar(key)}: {head}{'' if below or not comment else f' {comment}'}".rstrip()
-        yield from below
+        name = scalar(key)
+        value = written[name] = _value(draft, values[key], place)
+        if place not in draft.origins:
+            continue
+        comment = draft.origins[place].comment
+        is_block = isinstance(value, CommentedMap | CommentedSeq) and value and value.fa.flow_style() is not True
+        if is_block or isinstance(value, LiteralScalarString):
+            # An item of a list is indented twice.
+            indent = 2 * sum(2 if isinstance(step, int) else 1 for step in location)
+            written.yaml_set_comment_before_after_key(name, before=comment, indent=indent)
+        else:
+            written.yaml_add_eol_comment(comment, key=name, column=0)
+    return written
 
 
-def _written(draft: Draft, value: Any, place: Location, indent: str) -> tuple[str, list[str]]:
-    """Return what stands behind a key or a dash, and the lines below it."""
-    if (inline := _inline(value)) is not None:
-        return inline, []
-    if isinstance(value, str):
-        lines = [f"{indent}{line}" if line else "" for line in value.splitlines()]
-        return "|" if value.endswith("\n") else "|-", lines
+def _value(draft: Draft, value: Any, location: Location) -> Any:
     if isinstance(value, dict):
-        return "", list(_mapping(draft, value, place, indent))
-    lines = []
-    for index, item in enumerate(value):
-        head, below = _written(draft, item, (*place, index), f"{indent}  ")
-        # A mapping begins on the line of the dash.
-        first, *others = below if isinstance(item, dict) and item else [head, *below]
-        lines += [f"{indent}- {first.lstrip()}", *others]
-    return "", lines
-
-
-def _inline(value: Any) -> str | None:
-    """Return a value that takes one line; None for others."""
-    if isinstance(value, str):
-        return None if _is_literal(value) else scalar(value)
-    if isinstance(value, dict):
-        return None if value else "{}"
+        mapping = _mapping(draft, value, location)
+        if not value:
+            mapping.fa.set_flow_style()
+        return mapping
     if isinstance(value, list):
+        items = CommentedSeq([_value(draft, item, (*location, index)) for index, item in enumerate(value)])
         is_short = sum(len(str(item)) + 2 for item in value) <= _FLOW
-        items = [_inline(item) for item in value if is_short and not isinstance(item, dict | list)]
-        return f"[{', '.join(map(str, items))}]" if len(items) == len(value) and None not in items else None
-    return json.dumps(value)
+        if is_short and not any(isinstance(item, dict | list) for item in value):
+            items.fa.set_flow_style()
+        return items
+    return scalar(value) if isinstance(value, str) else value
 
 
-def _is_literal(text: str) -> bool:
-    """Whether a text of several lines is written as it is."""
-    if "\n" not in text or not all(_LINES.fullmatch(line) or line == "\n" for line in text.splitlines(keepends=True)):
-        return False
-    lines = text.splitlines()
-    return bool(lines[0] and lines[-1]) and not lines[0][0].isspace() and not any(line.endswith(" ") for line in lines)
-
-
-def scalar(text: str) -> str:
-    """Return `text` on one line so that every YAML reads it as this text."""
+def scalar(text: str) -> Any:
+    """Return `text` so that every YAML reads it as this text."""
+    if "\n" in text and all(_LINES.fullmatch(line) or line == "\n" for line in text.splitlines(keepends=True)):
+        lines = text.splitlines()
+        if not lines[0][:1].isspace() and lines[0] and lines[-1] and not any(line.endswith(" ") for line in lines):
+            return LiteralScalarString(text)
     if _PLAIN.fullmatch(text) and text.lower() not in yamlio.MISREAD:
         return text
     if '"' in text and re.fullmatch("[ -~]+", text):
-        return "'" + text.replace("'", "''") + "'"
-    return yamlio.quoted(text)
+        return SingleQuotedScalarString(text)
+    return DoubleQuotedScalarString(text)
