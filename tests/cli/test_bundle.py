@@ -241,9 +241,9 @@ def changed(**change: Any) -> list[tuple[str, bytes]]:
             [LAYOUT, index(MANIFEST, SECOND), *map(blob, (MANIFEST, SECOND, b"{}"))],
             "two manifests have the tag team/x:1",
         ),
-        (changed(mediaType="a/b\r\nX: y"), "mediaType: expected a media type"),
-        (changed(annotations=["x"]), "annotations: expected an object"),
-        (changed(manifests=[], config="x", subject=descriptor(b"{}", "x")), "config: expected an object"),
+        (changed(mediaType="a/b\r\nX: y"), r"at `\$.mediaType`"),
+        (changed(annotations=["x"]), r"at `\$.annotations`"),
+        (changed(manifests=[], config="x", subject=descriptor(b"{}", "x")), r"at `\$.config`"),
     ],
 )
 def test_hostile_bundle_is_refused(tmp_path: Path, members: list[tuple[str, bytes]], message: str) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def choices(values: dict[str, Any]) -> Any:
-    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    given: Any = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     return Choices(**given)
 
 
