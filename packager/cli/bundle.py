@@ -28,6 +28,14 @@ def bundle(
         Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The bundle; by default NAME.bundle.tar.")
     ] = None,
     images: Annotated[bool, typer.Option("--images/--no-images", help="Whether the images are in the bundle.")] = True,
+    image_archive: Annotated[
+        list[Path],
+        typer.Option(
+            metavar="FILE",
+            help="An archive with an image that is in no registry, of podman save --format oci-archive, buildah push … "
+            "oci-archive:FILE or docker save. Repeatable.",
+        ),
+    ] = [],
     no_sources: Annotated[
         bool, typer.Option("--no-sources", help="Leave out the files that pods fetch: the `sources` of the spec.")
     ] = False,
@@ -52,6 +60,7 @@ def bundle(
         destination,
         with_images=images,
         force=force,
+        archives=tuple(image_archive),
         created=source_date_epoch(),
         kubectl=kubectl,
         trust=signatures.trust(),

@@ -27,7 +27,7 @@ from packager.package.opened import opened
 from packager.publish import artefact, layout, manifest
 from packager.publish.artefact import ArtefactChoices
 from packager.publish.images import check_pushable, image_reference
-from packager.publish.layout import Root
+from packager.publish.layout import BundledRepository, Root
 from packager.publish.manifest import MANIFEST, Descriptor, descriptor
 from packager.publish.push import facts_of, images_of, packed
 from packager.publish.reference import is_digest, is_reference, parse
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from packager.base.runner import Progress, Runner, Tell
     from packager.publish.client import Access
-    from packager.publish.layout import Copy
+    from packager.publish.layout import Copy, Layout
     from packager.publish.signatures import Trust
     from packager.workloads.program import FetchedSource
 
@@ -59,6 +59,7 @@ class BundleRequest(Value, frozen=True):
     destination: Path | None = None  # None for a file called like the package
     with_images: bool = True
     force: bool = False  # whether an existing bundle is replaced
+    archives: tuple[Path, ...] = ()  # of images that are in no registry, as podman, docker and buildah save them
     created: int | None = None  # the time in seconds since 1970 for a package that is packed from a folder
     kubectl: str = "kubectl"
     trust: Trust | None = None  # None leaves signatures unread
@@ -102,8 +103,11 @@ def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Prog
         subject = add_package(content, request, runner, tell)
         path = request.destination or Path(f"{subject.name}.bundle.tar")
         atomic.check_absent(path, None if request.force else "--force replaces it")
+        saved = [layout.read(archive, is_ours=False) for archive in request.archives]
+        local = [image for image in subject.images if image.startswith("localhost/")]
         for image in sorted(subject.images) if request.with_images else ():
-            _add_image(content, image, tell)
+            if not _add_saved(content, image, saved, is_only=local == [image]):
+                _add_image(content, image, tell)
         _add_sources(content, request, subject, stack.enter_context(workfolder.beside(path)), runner, tell)
         size = sum(blob.size for blob in content.blobs)
         if path.parent.is_dir() and shutil.disk_usage(path.parent).free < size:
@@ -186,7 +190,12 @@ class _Content:
         self.add_made(content, repository, tag)
 
     def add_root(
-        self, source: Repository, present: tuple[bytes, str], repository: str, tag: str | None, name: str
+        self,
+        source: Repository | BundledRepository,
+        present: tuple[bytes, str],
+        repository: str,
+        tag: str | None,
+        name: str,
     ) -> None:
         """Add a manifest that the index lists, with what is attached to it; `name` is its name in the registry."""
         content, digest = present
@@ -198,7 +207,7 @@ class _Content:
                 kind = self._add_manifest(source, content)
                 self.roots.append(Root(kind, descriptor(content), repository, is_attached=True))
 
-    def _add_manifest(self, source: Repository, content: bytes) -> str:
+    def _add_manifest(self, source: Repository | BundledRepository, content: bytes) -> str:
         """Add a manifest of a repository and all that it consists of, and return its media type."""
         kind = ""
         waiting = [content]
@@ -286,8 +295,26 @@ def _add_local(content: _Content, request: BundleRequest, runner: Runner, tell: 
     return _Subject(package.name, images, package.inventory, package.version)
 
 
+def _add_saved(content: _Content, image: str, saved: list[Layout], *, is_only: bool) -> bool:
+    """Add an image of an archive, and return whether one contains it.
+
+    buildah names no image in its archive, or a tag: it is then the one of this machine, if there `is_only` this one.
+    """
+    host, rest = split_registry(image)
+    tag = rest.partition("@")[0].partition(":")[2]
+    names = {image, image if host else f"docker.io/{image}", f"docker.io/library/{rest}"}
+    for archive in saved:
+        for root in archive.roots:
+            is_bare = len(archive.roots) == 1 and not root.image and not re.search("[/:]", root.tag or "")
+            if names & {root.image, root.tag} or (is_bare and (root.tag == tag or is_only)):
+                present = archive.manifests[root.blob.digest][0], root.blob.digest
+                content.add_root(BundledRepository(archive, ""), present, _repository(image), tag or None, image)
+                return True
+    return False
+
+
 def _add_image(content: _Content, image: str, tell: Tell) -> None:
-    """Add an image with all its platforms."""
+    """Add an image of a registry with all its platforms."""
     if "@" not in image:
         check_pushable(image)
     reference = image_reference(image)

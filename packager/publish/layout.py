@@ -219,24 +219,28 @@ class BundledRepository:
                 advance(len(piece))
 
 
-def read(path: Path, advance: Callable[[int], object] = lambda _size: None) -> Layout:
-    """Return the layout in a tar, after each digest was checked; nothing is unpacked."""
+def read(path: Path, advance: Callable[[int], object] = lambda _size: None, *, is_ours: bool = True) -> Layout:
+    """Return the layout in a tar, after each digest was checked; nothing is unpacked.
+
+    If it is not ours, it is an image of the user's, as podman, docker and buildah save it.
+    """
     layout = Layout(path)
     try:
         with path.open("rb") as stream:
-            layout.roots = tuple(_roots(_index(layout, stream, advance), path))
+            index = _index(layout, stream, advance, is_ours=is_ours)
+            layout.roots = tuple(_roots(index, path) if is_ours else _saved_roots(index, path))
             used = layout.add_manifests(stream)
     except (tarfile.TarError, ValueError, OverflowError) as error:
         hint = "a bundle is a file that `mlpack bundle` has written, and a package is a folder or a tar.gz"
         raise VerificationError(f"{path} is not a bundle: {error}", hint=hint) from None
     except OSError as error:
         raise unreadable(path, error) from None
-    if unused := {blob.digest for blob in layout.blobs} - used:
+    if is_ours and (unused := {blob.digest for blob in layout.blobs} - used):
         raise VerificationError(f"{path}: no manifest names {min(unused)}")
     return layout
 
 
-def _index(layout: Layout, stream: IO[bytes], advance: Callable[[int], object]) -> bytes:
+def _index(layout: Layout, stream: IO[bytes], advance: Callable[[int], object], *, is_ours: bool) -> bytes:
     """Note all blobs of a layout, and return the content of its index."""
     small: dict[str, bytes] = {}
     digests: set[str] = set()
@@ -244,6 +248,8 @@ def _index(layout: Layout, stream: IO[bytes], advance: Callable[[int], object]) 
         for member in archive:
             match = _BLOB.fullmatch(member.name)
             is_small = member.name in ("oci-layout", "index.json") and member.name not in small
+            if not is_ours and not (match or is_small):
+                continue  # folders, and files of docker beside the layout
             if not member.isreg() or member.issparse() or not (match or is_small):
                 raise ValueError(f"unexpected entry {member.name!r}")
             stream.seek(member.offset_data)
@@ -262,7 +268,8 @@ def _index(layout: Layout, stream: IO[bytes], advance: Callable[[int], object]) 
             if hashed.hexdigest() != match[1]:
                 raise ValueError(f"{member.name} has the digest sha256:{hashed.hexdigest()}")
             layout.blobs[Descriptor(f"sha256:{match[1]}", member.size)] = member.offset_data
-    if small.get("oci-layout") != _LAYOUT or "index.json" not in small:
+    version = small.get("oci-layout", b"")
+    if (version if is_ours else b"".join(version.split())) != _LAYOUT or "index.json" not in small:
         raise ValueError("it has no oci-layout of version 1.0.0, or no index.json")
     return small["index.json"]
 
@@ -275,6 +282,13 @@ def _pieces(stream: IO[bytes], size: int, path: Path) -> Iterator[bytes]:
             raise VerificationError(f"{path} is not a bundle: it is cut off")
         size -= len(piece)
         yield piece
+
+
+def _saved_roots(content: bytes, path: Path) -> Iterator[Root]:
+    """Yield the images of another program's archive, with the names that it has given to them."""
+    for entry in manifest.read(content, f"{path}: index.json").manifests or ():
+        texts = entry.annotations or {}
+        yield Root(entry.media_type or manifest.MANIFEST, entry.blob, "", texts.get(_NAME), texts.get(_IMAGE, ""))
 
 
 def _roots(content: bytes, path: Path) -> Iterator[Root]:

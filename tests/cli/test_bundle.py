@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -341,6 +342,68 @@ def test_bundle_of_a_file_carries_its_signatures(mlpack: Mlpack, other: FakeRegi
         reference = f"oci://{other.host}/hello-mpi@{loaded.stdout.strip().partition('@')[2]}"
         assert (mlpack("verify", reference, "--key", "prod.pub").code == 0) is (folder == "untagged")
         assert sorted({json.loads(text).get("artifactType") or "" for text in other.manifests.values()}) == kinds
+
+
+def saved_image(path: Path, *names: str, extra: tuple[str, ...] = ()) -> str:
+    """Write an image as podman or docker saves it, and return its digest."""
+    config = json.dumps({"architecture": "amd64", "os": "linux"}).encode()
+    layer = b"a layer"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": KIND,
+        "config": descriptor(config, "application/vnd.oci.image.config.v1+json"),
+        "layers": [descriptor(layer, "application/vnd.oci.image.layer.v1.tar")],
+    }
+    content = json.dumps(manifest).encode()
+    keys = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
+    annotations = dict(zip(keys, names, strict=False))
+    entry = descriptor(content, KIND, **({"annotations": annotations} if annotations else {}))
+    files = {f"blobs/sha256/{digest_of(blob)[7:]}": blob for blob in (config, layer, content)}
+    files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
+    files["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
+    files |= dict.fromkeys(extra, b"[]")
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for folder in ("blobs", "blobs/sha256"):
+            info = tarfile.TarInfo(folder)
+            info.type, info.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(info)
+        for name, blob in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(blob)
+            tar.addfile(info, io.BytesIO(blob))
+    return digest_of(content)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("names", "extra"),
+    [
+        ((), ()),  # as `buildah push IMAGE oci-archive:FILE` writes it
+        (("openmpi", "localhost/mpioperator/mpi-pi:openmpi"), ("manifest.json", "repositories")),
+    ],
+)
+def test_image_of_this_machine_comes_from_an_archive(
+    mlpack: Mlpack, other: FakeRegistry, archive: Path, pushed: str, names: tuple[str, ...], extra: tuple[str, ...]
+) -> None:
+    assert pushed
+    assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
+    digest = saved_image(Path("image.tar"), *names, extra=extra)
+    assert mlpack("bundle", "local.tar.gz").code == 2
+    done = mlpack("bundle", "local.tar.gz", "--image-archive", "image.tar")
+    assert done.code == 0, done.stderr
+    loaded = mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host, "--extract", "out")
+    assert (loaded.code, f"{other.host}/{IMAGE}:openmpi@{digest}\n" in loaded.stdout) == (0, True)
+    env = Path("out/hello-mpi/quickstart/k8s/mlops/single-node/mlops.env").read_text()
+    assert f"REGISTRY={other.host}\n" in env
+
+
+@pytest.mark.thorough
+def test_archive_of_another_image_is_not_used(mlpack: Mlpack, archive: Path, pushed: str) -> None:
+    assert pushed
+    assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
+    saved_image(Path("image.tar"), "localhost/other:openmpi")
+    done = mlpack("bundle", "local.tar.gz", "--image-archive", "image.tar")
+    assert (done.code, "has no registry: localhost is this machine" in done.stderr) == (2, True)
 
 
 @pytest.mark.thorough

@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e import registry
 from tests.e2e.site import CHECKOUT
+from tests.testbed import dockerfiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,7 +122,7 @@ SPEC: dict[str, Any] = {
     "name": "bundled",
     "title": "Bundled",
     "framework": "python",
-    "image": {"name": "clients", "tag": "1"},
+    "image": {"registry": "localhost", "name": "clients", "tag": "1"},
     "files": ["show.py"],
     "overlays": {"single-node": {"kind": "Pod"}},
     "variants": [{"script": "show.py", "resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "256Mi"}}}],
@@ -139,23 +140,22 @@ def served(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.thorough
-def test_bundle_carries_a_source_and_an_image(
+def test_bundle_carries_a_source_and_an_image_of_this_machine(
     site: Site, serving: Callable[[str], AbstractContextManager[ClusterRegistry]], claim: str, tmp_path: Path
 ) -> None:
-    """The server of the source and the first registry are stopped, and the second one has seen neither before."""
+    """The server of the source is stopped, and the registry has seen neither before."""
     model, files = site.folder / "model", tmp_path / "files"
     for folder in (model, files):
         folder.mkdir()
     (files / "labels.csv").write_text(LABELS)
     (model / "show.py").write_text(SHOW)
-    with serving("first") as first, served(files) as url:
-        trust(site, first)
-        first.store("clients", "1", CHECKOUT / "tests/e2e/specs/clients")
+    with served(files) as url:
         digest = hashlib.sha256(LABELS.encode()).hexdigest()
         source = {"from": f"{url}/labels.csv", "to": "OUTPUT_DIR/labels.csv", "sha256": digest, "size": len(LABELS)}
         (model / "spec.yaml").write_text(json.dumps({**SPEC, "sources": [source]}))
-        site.run(f"mlpack build ./model --root /srv --registry {first.host} {claim}")
-        site.run("mlpack bundle bundled.tar.gz && rm bundled.tar.gz")
+        site.run(f"mlpack build ./model --root /srv {claim}")
+        image = dockerfiles.build(CHECKOUT / "tests/e2e/specs/clients")
+        site.run(f"mlpack bundle bundled.tar.gz --image-archive {image} && rm bundled.tar.gz")
     with serving("second") as second:
         trust(site, second)
         site.run(f"mlpack load bundled.bundle.tar --registry {second.host} --extract .")
