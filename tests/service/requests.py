@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import schemathesis
 
+from tests import demo
 from tests.service import bodies
 from tests.service.api.conftest import COUNTDOWN, FILLED, Service
 from tests.service.live import listening
@@ -78,9 +79,8 @@ def send(folder: Path, count: int, seed: int) -> tuple[int, str]:
         argv += [f"{address}/openapi.json", f"--header=Authorization: {header}", f"--checks={CHECKS}"]
         argv += [f"--max-examples={max(count // sum(map(len, paths)), 1)}", f"--seed={seed}", "--phases=fuzzing"]
         argv += ["--generation-database=none", "--request-timeout=30", "--no-color"]
-        done = subprocess.run(
-            argv, env={**os.environ, _RELEASES: " ".join(made)}, capture_output=True, text=True, check=False
-        )
+        environment = {**os.environ, "PYTHONPATH": str(demo.CHECKOUT), _RELEASES: " ".join(made)}
+        done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     service.server.close()
     return done.returncode, done.stdout + done.stderr
 
