@@ -46,7 +46,7 @@ MULTI, SINGLE = "quickstart/k8s/mlops/multi-node", "quickstart/k8s/mlops/single-
 def _rendered_twice(first: Path, second: Path, versions: tuple[str, str] = ("1.35", "1.35"), **outcome: Any) -> bool:
     """Render two folders, and return whether kubectl was started for both."""
     counted = Counted(**outcome)
-    run = renders.remembering(Counted.run)
+    run = renders.remembering(counted.run)
     for folder, version in zip((first, second), versions, strict=True):
         done = run(counted, [str(kubectls.kubectl(version)), "kustomize", str(folder)])
         assert (done.returncode, done.stderr) == (outcome.get("code", 0), outcome.get("stderr", ""))

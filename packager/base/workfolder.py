@@ -28,11 +28,8 @@ from packager.base.errors import ToolError, reason
 
 try:
     import fcntl
-except ModuleNotFoundError:
-    raise ToolError(
-        "this command needs a system whose files can be locked, such as Linux or macOS",
-        hint="on Windows, run mlpack in WSL",
-    ) from None
+except ModuleNotFoundError:  # commands that only read run on Windows, too
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +47,9 @@ def lock(descriptor: int) -> bool | None:
 
     The system unlocks it when the process ends, however that happens (flock(2)).
     """
+    if fcntl is None:
+        message = "this command needs a system whose files can be locked, such as Linux or macOS"
+        raise ToolError(message, hint="on Windows, run mlpack in WSL")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -10,6 +10,7 @@ import yaml
 
 from packager.base import process
 from packager.base.errors import ToolError
+from packager.base.runner import Runner
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.kustomize import Rendered
 from packager.kubernetes.manifest import Manifest
@@ -187,7 +188,7 @@ def test_server_check_without_answer_is_unchecked(
     answer: process.Finished | ToolError, message: str, package: Path
 ) -> None:
     rendered = mock.patch("packager.rendering.render.kustomize", return_value=Rendered("kind: List\n", ()))
-    asked = mock.patch.object(process, "run", side_effect=[answer, answer])
+    asked = mock.patch.object(Runner, "run", side_effect=[answer, answer])
     with opened(package) as opened_package, rendered, asked:
         report = verify(opened_package, Checks(server=Kubectl()))
     assert [line for line in report.unchecked if "cluster" in line] == [
