@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.cluster.files import RemoteFolder
+from packager.cluster.file_lists import RemoteFolder
 from packager.cluster.shell import ContainerShell
 from packager.kubernetes.kubectl.client import Kubectl
 from tests import tools

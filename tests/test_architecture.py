@@ -38,7 +38,7 @@ OWNERS = {
     "httpx2": {"service/callbacks/courier.py", "service/jobs/kube.py"},  # lightkube raises its errors
     "isal": {"package/archive.py"},
     # Our own templates, of packages and of the page; those of others, in a sandbox.
-    "jwt": {"service/access/oidc.py"},
+    "jwt": {"service/access/issuer_tokens.py"},
     "jinja2": {"builder/templating.py", "service/page/html.py", "service/registry/sandbox.py"},
     "jsonschema": {"modelspec/validation.py"},
     "lightkube": {"service/jobs/kube.py"},
@@ -53,8 +53,8 @@ OWNERS = {
     "subprocess": {"base/process.py", "service/registry/helpers.py"},
     "tarfile": {
         "cluster/devcode.py",
-        "cluster/pull.py",
-        "cluster/push.py",
+        "cluster/copy_from_pod.py",
+        "cluster/copy_to_pod.py",
         "package/archive.py",
         "publish/bundle.py",
         "publish/layout.py",

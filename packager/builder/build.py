@@ -16,7 +16,7 @@ from packager.builder.render import render as render_plan
 from packager.builder.selection import select
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
-from packager.modelspec.dockerfile import copies_assets
+from packager.modelspec.dockerfile_check import copies_assets
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.package import archive, layout, outside, placement, tree

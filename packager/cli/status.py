@@ -14,12 +14,12 @@ from packager.cli.printing import finding_lines, pod_rows, print_curves
 from packager.cli.registry_arguments import local_package
 from packager.cli.watching import report_end, warn_unseen, watch_and_record
 from packager.cluster import status as use_case
-from packager.cluster.follow import follow_all
 from packager.cluster.history import Deployment, History, deployments
 from packager.cluster.history import history as find_deployments
 from packager.cluster.logreader import with_log_end
 from packager.cluster.status import Status
 from packager.cluster.target import Target
+from packager.cluster.workload_watch import follow_all
 from packager.kubernetes.verdict import Phase
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from packager.cli.printing import (
     print_parts,
     print_results,
 )
-from packager.cluster.follow import Update, follow, verdicts
 from packager.cluster.logreader import with_log_end
 from packager.cluster.logs import Feed, NewestLine, command_for_log
 from packager.cluster.record import RunRecords, keep
 from packager.cluster.results import has_lasting_results
 from packager.cluster.status import pods
 from packager.cluster.target import Target
+from packager.cluster.workload_watch import Update, follow, verdicts
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 
 Verdicts = tuple[tuple[Target, Verdict], ...]

@@ -16,7 +16,7 @@ from packager.cli.commands import group
 from packager.cli.console import Output, emit_output, progress, say, table
 from packager.cli.printing import counted, print_names
 from packager.cluster import workspace
-from packager.cluster.files import Listing
+from packager.cluster.file_lists import Listing
 from packager.cluster.runnable import RunRequest, package_of
 from packager.cluster.sequence import Runnable
 from packager.cluster.workspace import Copied, Session

@@ -15,13 +15,13 @@ from packager.cluster import deploy as deploying
 from packager.cluster.delete import Deleted
 from packager.cluster.deploy import Deployed
 from packager.cluster.devcode import Code, CodeFolder, ModelCode, PackageCode
-from packager.cluster.follow import follow_all
 from packager.cluster.logreader import LogRange, LogStreams, Prefixes
 from packager.cluster.logs import Part
 from packager.cluster.ownership import DEPLOYED_BY, DEV, key, look_up, refuse_taken
 from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
 from packager.cluster.supervisor import STATE, code_folder, for_dev, mode_of
 from packager.cluster.target import Target
+from packager.cluster.workload_watch import follow_all
 from packager.kubernetes.manifest import Manifest, at, mapping
 from packager.kubernetes.objects import (
     Object,

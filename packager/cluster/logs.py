@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from packager.base.errors import ClusterError, UnreachableError, UsageError
-from packager.cluster.follow import Update, follow_one
 from packager.cluster.logreader import WHOLE, ContainerLog, LogPart, LogRange, LogStreams, Prefixes, read_once
 from packager.cluster.podwatch import Begin, PodWatch
 from packager.cluster.target import Target, pods_by_index
+from packager.cluster.workload_watch import Update, follow_one
 from packager.kubernetes.manifest import Manifest, listing, mapping
 from packager.kubernetes.objects import Object, container_names, created, name, uid
 from packager.kubernetes.pods import after_carriage_return

@@ -19,13 +19,13 @@ from packager.base import atomic, jsonio, paths, yamlio
 from packager.base.errors import ClusterError, MlpackError, ToolError, reason
 from packager.base.runner import Tell
 from packager.base.values import Value, as_dict
-from packager.cluster.follow import Update
 from packager.cluster.hold import HeldResults
 from packager.cluster.logreader import ContainerLog, LogPart, LogRange, LogStreams, log_end, read_once
 from packager.cluster.podwatch import PodWatch
 from packager.cluster.results import Results, ResultsCopy
 from packager.cluster.status import curves_of, status_from
 from packager.cluster.target import Target
+from packager.cluster.workload_watch import Update
 from packager.diagnosis.curves.points import Curve
 from packager.kubernetes.objects import Object, container_statuses, created, name, uid
 from packager.kubernetes.snapshot import Snapshot

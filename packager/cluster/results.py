@@ -13,9 +13,9 @@ from packager.base.errors import ClusterError, ToolError, UsageError, reason
 from packager.base.paths import argument
 from packager.base.runner import Tell
 from packager.base.values import Value
-from packager.cluster.files import RemoteFolder, with_retries
+from packager.cluster.copy_from_pod import Pull, compare_for_pull, pull
+from packager.cluster.file_lists import RemoteFolder, with_retries
 from packager.cluster.manifests import Manifests
-from packager.cluster.pull import Pull, compare_for_pull, pull
 from packager.cluster.shell import BrokenOffError, ContainerShell, pod_end
 from packager.cluster.target import Target, pods_by_index
 from packager.cluster.temporary_pod import CONTAINER, temporary_pod

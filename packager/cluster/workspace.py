@@ -9,10 +9,10 @@ from typing import Any
 from packager.base.errors import ClusterError, ToolError, UsageError, reason
 from packager.base.runner import Progress, Tell
 from packager.cluster.claims import create_workspace, missing_claims
-from packager.cluster.files import TRIES, Listing, RemoteFolder, with_retries
-from packager.cluster.pull import Pull, compare_for_pull
-from packager.cluster.pull import pull as pull_files
-from packager.cluster.push import Push, commit, compare_for_push, local_folder, send
+from packager.cluster.copy_from_pod import Pull, compare_for_pull
+from packager.cluster.copy_from_pod import pull as pull_files
+from packager.cluster.copy_to_pod import Push, commit, compare_for_push, local_folder, send
+from packager.cluster.file_lists import TRIES, Listing, RemoteFolder, with_retries
 from packager.cluster.results import storage_of
 from packager.cluster.shell import BrokenOffError, ContainerShell
 from packager.cluster.target import Target

@@ -11,7 +11,7 @@ from packager.base import yamlio
 from packager.base.errors import SpecError, reason
 from packager.base.problems import Problem, listed
 from packager.base.values import Value
-from packager.modelspec import check, code, dockerfile, documentation
+from packager.modelspec import check, code, dockerfile_check, documentation
 from packager.modelspec import sources as fetched_files
 from packager.modelspec.conversion import completed
 from packager.modelspec.files import SpecFiles, collect
@@ -75,7 +75,7 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
         if not may_mount:
             problems.extend(too_large)
         if sources.dockerfile:
-            problems.extend(dockerfile.problems(path.parent / sources.dockerfile.name, sources))
+            problems.extend(dockerfile_check.problems(path.parent / sources.dockerfile.name, sources))
         problems.extend(fetched_files.problems(path.parent, spec, sources))
         sections, section_problems = documentation.read(path.parent, spec, sources)
         problems.extend(section_problems)

@@ -35,7 +35,7 @@ from packager.service.work import Work
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from packager.service.access.oidc import Issuer
+    from packager.service.access.issuer_tokens import Issuer
     from packager.service.access.sign_in import Client
     from packager.service.access.tokens import Caller
     from packager.service.config import ServerConfig

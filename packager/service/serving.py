@@ -35,7 +35,7 @@ from packager.service.store.store import Store
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from packager.service.access.oidc import Issuer
+    from packager.service.access.issuer_tokens import Issuer
     from packager.service.config import LimitsConfig
 
 _STOP_SECONDS = 10
@@ -114,7 +114,7 @@ def issuer(settings: ServerConfig) -> Issuer | None:
     if settings.oidc is None:
         return None
     try:
-        from packager.service.access.oidc import Issuer  # noqa: PLC0415 - only sites with an issuer have the library
+        from packager.service.access.issuer_tokens import Issuer  # noqa: PLC0415 - only sites with an issuer have the library
     except ModuleNotFoundError as error:
         raise missing_extra("oidc", error, "service", "oidc") from None
     return Issuer(settings.oidc)

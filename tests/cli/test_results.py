@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from packager.cluster import files, pull
+from packager.cluster import copy_from_pod, file_lists
 from tests.conftest import Mlpack
 from tests.fake_cluster import item
 from tests.life import JOB, OUTPUT, POD, Life
@@ -121,22 +121,22 @@ def test_results_lists_files_that_differ_from_pod(
 ) -> None:
     write(running.output, {"key": b"secret", "tmp": b""})
     (running.output / "key").chmod(0)
-    real = pull.unpack
+    real = copy_from_pod.unpack
 
     def unpack(*arguments: Any) -> None:
         (running.output / "tmp").unlink(missing_ok=True)
         real(*arguments)
         (running.output / "a.txt").write_bytes(b"longer")
 
-    pack, digests = pull._PACK, files._DIGESTS  # noqa: SLF001
+    pack, digests = copy_from_pod._PACK, file_lists._DIGESTS  # noqa: SLF001
     without_key = pack.replace("tar $plain", "tar --exclude=./key $plain")
-    monkeypatch.setattr(pull, "_PACK", f"rm -f {running.output}/tmp\n{without_key}")
-    monkeypatch.setattr(pull, "unpack", unpack)
+    monkeypatch.setattr(copy_from_pod, "_PACK", f"rm -f {running.output}/tmp\n{without_key}")
+    monkeypatch.setattr(copy_from_pod, "unpack", unpack)
     refusing = """sh -c 'for path; do case $path in
         */key) echo "sha256sum: $path: Permission denied" ;;
         *) sha256sum -- "$path" ;;
         esac; done' sh"""
-    monkeypatch.setattr(files, "_DIGESTS", digests.replace("sha256sum --", refusing))
+    monkeypatch.setattr(file_lists, "_DIGESTS", digests.replace("sha256sum --", refusing))
     done = mlpack(*RESULTS)
     assert (done.code, done.stderr) == (
         7,
@@ -184,7 +184,7 @@ def test_results_reports_full_disk(mlpack: Mlpack, monkeypatch: pytest.MonkeyPat
     def full(*_arguments: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("packager.cluster.pull.unpack", full)
+    monkeypatch.setattr("packager.cluster.copy_from_pod.unpack", full)
     done = mlpack(*RESULTS)
     assert (done.code, done.stderr) == (
         6,

@@ -9,9 +9,9 @@ import pytest
 
 from packager.base.errors import UnansweredError, UnreachableError, UsageError
 from packager.cluster.deploy import apply, delete_existing
-from packager.cluster.follow import follow, verdicts
 from packager.cluster.sequence import NOT_RUN, Runnable, Task, open_tasks, run, task
 from packager.cluster.target import Target
+from packager.cluster.workload_watch import follow, verdicts
 from packager.kubernetes.kubectl.client import Kubectl
 from tests.life import JOB, POD, Life
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from packager.base.errors import ClusterError, UsageError
-from packager.cluster import files
+from packager.cluster import file_lists
 from packager.cluster.workspace import place, storages
 from tests.local_pod import local_pod
 
@@ -113,7 +113,7 @@ def test_missing_folder_on_a_claim_raises_an_error_or_lists_empty() -> None:
     ],
 )
 def test_listing_skips_lines_of_a_hostile_pod(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    monkeypatch.setattr(files, "_LIST", f"printf '%s\\n' '{line}'")
+    monkeypatch.setattr(file_lists, "_LIST", f"printf '%s\\n' '{line}'")
     with local_pod() as pod:
         listing = pod.remote.entries()
     assert (listing.entries, len(listing.skipped)) == ((), 1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from packager.base.errors import ClusterError
-from packager.cluster import files, workspace
+from packager.cluster import file_lists, workspace
 from packager.cluster.target import Target
 from packager.cluster.workspace import Session
 from tests.local_pod import RESET, LocalPod, local_pod, read, write
@@ -28,7 +28,7 @@ def progress(label: str, total: int, *, unit: str) -> AbstractContextManager[Cal
 
 @pytest.fixture
 def pod(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalPod]:
-    monkeypatch.setattr(files, "PAUSE", 0.0)
+    monkeypatch.setattr(file_lists, "PAUSE", 0.0)
     with local_pod() as pod:
         yield pod
 

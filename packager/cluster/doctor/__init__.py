@@ -11,18 +11,18 @@ from typing import Any
 
 from packager.base import values
 from packager.base.errors import ClusterError, DeniedError, MlpackError, ToolError, UnreachableError
-from packager.cluster.doctor import admission, capacity, reference, server
+from packager.cluster.doctor import admission, capacity, permissions, reference
 from packager.cluster.doctor.case import Case, CheckResult, CheckState, fails, unknown
 from packager.cluster.target import Target
 from packager.kubernetes.podsecurity import Level
 from packager.verify import Checks, trust
 
 CHECKS: dict[str, Callable[[Case], Iterator[CheckResult]]] = {
-    "server": server.versions,
-    "kinds": server.kinds,
-    "operator": server.operator,
-    "namespace": server.namespace,
-    "permissions": server.permissions,
+    "server": permissions.versions,
+    "kinds": permissions.kinds,
+    "operator": permissions.operator,
+    "namespace": permissions.namespace,
+    "permissions": permissions.permissions,
     "admission": admission.admission,
     "quota": capacity.quotas,
     "nodes": capacity.nodes,

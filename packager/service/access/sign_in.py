@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from packager.base.values import Json
-    from packager.service.access.oidc import Issuer
+    from packager.service.access.issuer_tokens import Issuer
     from packager.service.access.tokens import Caller
 
     Run: TypeAlias = Callable[[Callable[[], rest.Answer]], Awaitable[rest.Answer]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.service.access.oidc import Issuer
+from packager.service.access.issuer_tokens import Issuer
 from packager.service.access.tokens import create
 from packager.service.config import OidcConfig, ProjectConfig
 from tests.service import bodies

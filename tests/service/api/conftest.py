@@ -31,7 +31,7 @@ from tests.service.fake import FakeCluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from packager.service.access.oidc import Issuer
+    from packager.service.access.issuer_tokens import Issuer
     from packager.service.access.sign_in import Client
 
 

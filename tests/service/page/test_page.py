@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from playwright.sync_api import ViewportSize, expect
 
-from packager.service.access.oidc import Issuer
+from packager.service.access.issuer_tokens import Issuer
 from packager.service.access.sessions import Sessions
 from packager.service.access.sign_in import Client
 from packager.service.config import OidcConfig

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from packager.service.access.oidc import Issuer
+from packager.service.access.issuer_tokens import Issuer
 from packager.service.access.sessions import Sessions
 from packager.service.access.sign_in import Client
 from packager.service.config import OidcConfig

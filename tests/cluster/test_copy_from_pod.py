@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from packager.base.errors import ClusterError, VerificationError
-from packager.cluster import pull
-from packager.cluster.files import Listing, StoredEntry
-from packager.cluster.pull import Pull, compare_for_pull, unpack
+from packager.cluster import copy_from_pod
+from packager.cluster.copy_from_pod import Pull, compare_for_pull, unpack
+from packager.cluster.file_lists import Listing, StoredEntry
 from packager.cluster.shell import BrokenOffError
 from tests import tools
 from tests.fuzz.tars import GNU, Item, archive, extended
@@ -31,7 +31,7 @@ def pulled(pod: LocalPod, folder: Path, *, force: bool = False, but: int = 0) ->
     work = compare_for_pull(pod.remote, folder, force=force)
     size = work.size_of(work.pending)
     sizes: list[int] = []
-    pull.pull(pod.remote, work, folder, sizes.append)
+    copy_from_pod.pull(pod.remote, work, folder, sizes.append)
     assert sum(sizes) == size - but
     return work
 
@@ -76,11 +76,11 @@ def test_pull_continues_with_missing_files_after_broken_connection(pod: LocalPod
     work = compare_for_pull(pod.remote, here, force=False)
     pod.cut("out 2000000")
     with pytest.raises(BrokenOffError, match="connection reset by peer"):
-        pull.pull(pod.remote, work, here)
+        copy_from_pod.pull(pod.remote, work, here)
     arrived = read(here)
     assert len(arrived) in range(15, 24)
     assert all(contents[name] == content for name, content in arrived.items())
-    pull.pull(pod.remote, work, here)
+    copy_from_pod.pull(pod.remote, work, here)
     assert (read(here), work.pending) == (contents, [])
 
 
@@ -115,7 +115,7 @@ def test_pull_reports_changed_and_deleted_files_and_reads_the_others(pod: LocalP
     work = compare_for_pull(pod.remote, tmp_path / "here", force=True)
     pod.put({"a": b"22"})
     (pod.claim / "data/c").unlink()
-    pull.pull(pod.remote, work, tmp_path / "here")
+    copy_from_pod.pull(pod.remote, work, tmp_path / "here")
     assert (work.changed, work.gone) == (("a",), ("c",))
     assert read(tmp_path / "here") == {"a": b"22", "b": b"b"}
 
@@ -187,8 +187,8 @@ def test_unpack_refuses_costly_archives(tmp_path: Path, items: list[Item | bytes
 def test_pull_stops_when_the_pod_sends_more_than_the_disk_holds(
     pod: LocalPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pull, "_PACK", "yes\n")
+    monkeypatch.setattr(copy_from_pod, "_PACK", "yes\n")
     monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((1, 1, *[1 << 20] * 8)))
     with pytest.raises(VerificationError):
-        pull.pull(pod.remote, asked(a=b"x"), tmp_path / "here")
+        copy_from_pod.pull(pod.remote, asked(a=b"x"), tmp_path / "here")
     assert read(tmp_path / "here") == {}

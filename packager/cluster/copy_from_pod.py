@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 from packager.base import workfolder
 from packager.base.errors import ClusterError, VerificationError
 from packager.base.problems import Problem
-from packager.cluster.files import CHUNK, ENTER, MOST_PROBLEMS, Listing, RemoteFolder, StoredEntry, as_lines
+from packager.cluster.file_lists import CHUNK, ENTER, MOST_PROBLEMS, Listing, RemoteFolder, StoredEntry, as_lines
 from packager.cluster.shell import ScriptError
 from packager.package.path_checks import ContentError, normalized
 

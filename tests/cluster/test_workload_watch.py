@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from packager.base.errors import ClusterError, UnreachableError
-from packager.cluster import follow
-from packager.cluster.follow import MAX_SILENCE, Update, poll
+from packager.cluster import workload_watch
+from packager.cluster.workload_watch import MAX_SILENCE, Update, poll
 from packager.diagnosis.diagnose import NOTICE
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase
@@ -53,7 +53,7 @@ def play(
 
 @pytest.fixture(autouse=True)
 def _every_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "INTERVAL", 1.0)
+    monkeypatch.setattr(workload_watch, "INTERVAL", 1.0)
 
 
 def test_follow_ends_with_the_workload() -> None:

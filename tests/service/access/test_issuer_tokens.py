@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from packager.base.errors import MlpackError
-from packager.service.access.oidc import Issuer
+from packager.service.access.issuer_tokens import Issuer
 from packager.service.access.tokens import EVERY
 from packager.service.config import OidcConfig
 from packager.service.failures import Failure

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from packager.base.errors import ClusterError, UsageError
-from packager.cluster.files import PARTS
-from packager.cluster.push import commit, compare_for_push, local_folder, send
+from packager.cluster.copy_to_pod import commit, compare_for_push, local_folder, send
+from packager.cluster.file_lists import PARTS
 from packager.cluster.shell import BrokenOffError
 from tests.local_pod import LocalPod, local_pod, write
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packager.base.errors import ClusterError, UsageError, reason
 from packager.base.problems import Problem
-from packager.cluster.files import CHUNK, ENTER, MAX_FILES, MOST_PROBLEMS, PARTS, RemoteFolder, StoredEntry
+from packager.cluster.file_lists import CHUNK, ENTER, MAX_FILES, MOST_PROBLEMS, PARTS, RemoteFolder, StoredEntry
 from packager.cluster.shell import ScriptError
 from packager.package.path_checks import ContentError, normalized, shown
 

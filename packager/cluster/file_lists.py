@@ -1,4 +1,4 @@
-"""Lists and hashes the files in a folder of a running container. Tests: cluster/test_pull.py."""
+"""Lists and hashes the files in a folder of a running container. Tests: cluster/test_copy_from_pod.py."""
 
 import re
 import stat
