@@ -14,7 +14,8 @@ is given a name, listen on all addresses; without DMLC_NODE_HOST the others take
 jax: what jax.distributed.initialize() takes. JAX 0.12 itself reads only the address (jax/_src/distributed.py); programs
 pass the others on. xgboost: what its tracker's clients take.
 
-tensorflow: TF_CONFIG of tf.distribute, as training-operator writes it: the hosts of all roles, but for the evaluator.
+tensorflow: TF_CONFIG of tf.distribute, with the hosts of all roles but the evaluator. training-operator 1.9.4 lists the
+evaluator as well, although TensorFlow does not count it as a part of the cluster that trains.
 
 Tests: workloads/jobset/test_values.py.
 """
