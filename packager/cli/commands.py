@@ -3,12 +3,9 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import Annotated, Any, TypeVar, get_origin
+from typing import Annotated, Any, get_origin
 
 import typer
-
-T = TypeVar("T")
 
 _contexts: list[typer.Context] = []
 """The contexts of the commands that run: one, but for a command that a test runs inside of another."""
@@ -17,11 +14,6 @@ _contexts: list[typer.Context] = []
 def context() -> typer.Context:
     """Return the context of the command that runs."""
     return _contexts[-1]
-
-
-def until_end(resource: AbstractContextManager[T]) -> T:
-    """Enter a context manager, which is left when the command ends."""
-    return context().with_resource(resource)
 
 
 def command(verb: Callable[..., None]) -> Callable[..., None]:
