@@ -143,6 +143,14 @@ def test_status_watch_reports_outage_and_recovery(mlpack: Mlpack, life: Life) ->
     ]
 
 
+def test_status_explains_unprocessed_job_without_permission_to_list_events(mlpack: Mlpack, life: Life) -> None:
+    life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
+    life.denied.add("list events")
+    done = mlpack(*STATUS)
+    why = "mpi-operator is not running, or it rejected the job in an event that you are not allowed to see"
+    assert (done.code, done.stdout.splitlines()[0]) == (7, f"{MPIJOB}  stuck: no controller has reacted: {why}")
+
+
 def test_status_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     at_a_terminal(monkeypatch)
     life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
