@@ -100,7 +100,7 @@ def assert_alike(kustomization: Path, versions: Sequence[str] = kubectls.COMPARE
 
 
 @renders.remembering
-def _run(_runner: object, argv: Sequence[str]) -> Finished:
+def _run(argv: Sequence[str]) -> Finished:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return Finished(done.returncode, done.stdout, done.stderr)
 
