@@ -320,10 +320,11 @@ def test_kind_has_module_and_templates() -> None:
         assert (TEMPLATES[kind.lower()] / "quickstart/k8s/mlops/OVERLAY/kustomization.yaml").is_file()
 
 
-def test_table_of_changes_names_existing_files() -> None:
+def test_documents_name_existing_files() -> None:
+    for document in (PACKAGE.parent / "docs").rglob("*.md"):
+        paths = re.findall(r"`((?:packager|tests|model_specs)/[\w/.-]+)`", document.read_text(encoding="utf-8"))
+        assert [path for path in paths if not (PACKAGE.parent / path).exists()] == [], document
     guide = (PACKAGE.parent / "docs/change.md").read_text(encoding="utf-8")
-    paths = re.findall(r"`((?:packager|tests|model_specs)/[\w/.-]+)`", guide)
-    assert [path for path in paths if not (PACKAGE.parent / path).exists()] == []
     words = re.findall(r"^\| .+ \| `(packager/.+)` \| `(.+)` \|$", guide, re.MULTILINE)
     assert [path for path, word in words if word not in (PACKAGE.parent / path).read_text(encoding="utf-8")] == []
 
