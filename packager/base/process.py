@@ -274,8 +274,8 @@ def stream(
 ) -> Iterator[Running]:
     """Start a program whose output is read while it runs; when the block ends before it does, it is stopped.
 
-    `idle` is called with the seconds without output, each TICK; its exception ends the reading. If the input is kept
-    open, it is so until `release`; there is none otherwise.
+    `idle` is called with the seconds without output, each TICK; its exception ends the reading. With
+    `keep_stdin_open`, the input is open until `release`; without it, the input is empty.
     """
     stdin = subprocess.PIPE if keep_stdin_open else subprocess.DEVNULL
     env = {**os.environ, **(variables or {})}
