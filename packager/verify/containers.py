@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import quantity
 from packager.base.names import IMAGE
-from packager.kubernetes import configmap, resources
+from packager.kubernetes import configmap
+from packager.kubernetes.containers import resource_faults
 from packager.kubernetes.manifest import INT32, mapping, out_of_range, text
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _resources(overlay: RenderedOverlay, manifest: Manifest, here: Location, giv
                 yield overlay.problem(manifest, (*here, part, name), message)
             else:
                 amounts[name] = str(value)
-    for fault in resources.faults(sound["requests"], sound["limits"]):
+    for fault in resource_faults(sound["requests"], sound["limits"]):
         yield overlay.problem(manifest, (*here, *fault.location), fault.message, fault.hint, at_key=fault.at_key)
 
 

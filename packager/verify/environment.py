@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.kubernetes.allowed import words
-from packager.kubernetes.environment import BUILT, refusal_reason
+from packager.kubernetes.containers import BUILT, refusal_reason
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.verify.objects import permits_hint
 from packager.workloads.program import CHOICE, choices, wrong_choice

@@ -11,8 +11,7 @@ from packager.base.names import is_key
 from packager.base.problems import show, similar
 from packager.base.values import Value
 from packager.kubernetes.allowed import words
-from packager.kubernetes.allowed.table import ANNOTATION, LABEL
-from packager.kubernetes.allowed.values import Facts
+from packager.kubernetes.allowed.table import ANNOTATION, LABEL, Facts
 from packager.kubernetes.manifest import Manifest, at, dotted
 from packager.package.declared import Declared
 from packager.rendering.origins import Position

@@ -6,8 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import similar
-from packager.kubernetes import environment, mountpath
-from packager.kubernetes.environment import Expander
+from packager.kubernetes.containers import MOST, Expander, hiding_complaint, normalized, references
 from packager.kubernetes.manifest import at, listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
 from packager.verify import taken
@@ -89,7 +88,7 @@ def _mounts(overlay: RenderedOverlay, pods: Pods, location: Location, container:
         if name and name not in volumes:
             hint = similar(name, volumes)
             yield overlay.problem(pods.manifest, (*here, "name"), f"volume {name!r} not found", hint)
-        folder = mountpath.normalized(path)
+        folder = normalized(path)
         if folder in seen:
             yield overlay.problem(pods.manifest, (*here, "mountPath"), f"two volumes are mounted at {path}")
         seen.add(folder)
@@ -117,7 +116,7 @@ def _mount_complaint(path: str, folder: str, read_only: list[str]) -> str | None
     above = next((other for other in read_only if folder.startswith(f"{other}/")), None)
     if above is not None:
         return f"{path} is in {above}, which is mounted from a ConfigMap, and no folder can be created there"
-    return mountpath.hiding_complaint(path)
+    return hiding_complaint(path)
 
 
 def _read_only(container: dict[str, Any], volumes: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -126,7 +125,7 @@ def _read_only(container: dict[str, Any], volumes: dict[str, dict[str, Any]]) ->
         mount = mapping(entry)
         volume = mapping(volumes.get(text(mount.get("name"))))
         if _KUBELET_WRITTEN & volume.keys() and not mount.get("subPath"):
-            yield mountpath.normalized(text(mount.get("mountPath")))
+            yield normalized(text(mount.get("mountPath")))
 
 
 def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container: dict[str, Any]) -> Iterator[Problem]:
@@ -137,11 +136,11 @@ def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container
     for field in ("command", "args"):
         for index, argument in enumerate(listing(container.get(field))):
             here = (*location, field, index)
-            for name in environment.references(str(argument)):
+            for name in references(str(argument)):
                 if variables is not None and name not in variables.values:
                     message = f"$({name}) is not a variable of the container and is not expanded"
                     yield overlay.problem(pods.manifest, here, message, similar(name, variables.values))
-            expanded = mountpath.normalized(expander.expand(str(argument)))
+            expanded = normalized(expander.expand(str(argument)))
             for folder, (configs, files) in mounted.items():
                 name = expanded.removeprefix(f"{folder}/")
                 if name != expanded and not any(f"{file}/".startswith(f"{name}/") for file in files):
@@ -150,9 +149,7 @@ def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container
                     message = f"the {maps}, mounted there, {holds} no {name!r}"
                     yield overlay.problem(pods.manifest, here, message, similar(name, files))
     if expander.is_exceeded:
-        message = (
-            f"variables and arguments are longer than {environment.MOST >> 20} MiB when their $(NAME) are expanded"
-        )
+        message = f"variables and arguments are longer than {MOST >> 20} MiB when their $(NAME) are expanded"
         yield overlay.problem(pods.manifest, (*location, "env"), message)
 
 
@@ -188,7 +185,7 @@ def _mounted(overlay: RenderedOverlay, pods: Pods, container: dict[str, Any]) ->
         files = [_files(overlay, config) for config in configs]
         if all(files):
             names = [str(config["name"]) for config in configs]
-            mounted[mountpath.normalized(text(mount.get("mountPath")))] = names, [*itertools.chain(*files)]
+            mounted[normalized(text(mount.get("mountPath")))] = names, [*itertools.chain(*files)]
     return mounted
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from packager.kubernetes.environment import MOST, Expander, references
+from packager.kubernetes.containers import MOST, Expander, references
 
 
 def test_variables_with_values_are_expanded_once() -> None:

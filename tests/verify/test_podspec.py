@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.kubernetes import mountpath
+from packager.kubernetes.containers import mount_complaint
 from packager.verify import containers, names, objects, podspec, references
 from tests import demo, written
 from tests.broken import build
@@ -169,14 +169,14 @@ def test_valid_mount_path_is_accepted() -> None:
     for path in ["/out", "/dev/shm", "/etc/app", "/tmp", "/opt/data", "ROOT/p/output", "/a..b"]:
         assert messages(VOLUMES, f"volumeMounts: [{{name: o, mountPath: {path}}}]") == []
         if path.startswith(("/", "ROOT")):
-            assert mountpath.complaint(path) is None
+            assert mount_complaint(path) is None
 
 
 @pytest.mark.parametrize("path", ["/etc", "/a:b"])
 def test_invalid_output_dir_is_refused_by_lint_configure_and_verify(
     path: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
 ) -> None:
-    complaint = mountpath.complaint(path)
+    complaint = mount_complaint(path)
     spec = demo.write(tmp_path / "demo", demo.changed(f"environment: {{OUTPUT_DIR: {json.dumps(path)}}}"))
     assert mlpack("lint", spec).stdout == f"{spec}:11:27: {complaint}\n"
     package = build(tmp_path / "hello-mpi")

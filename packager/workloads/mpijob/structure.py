@@ -9,7 +9,7 @@ from packager.base.faults import Fault
 from packager.base.problems import show
 from packager.kubernetes.manifest import INT32, at, integer, listing, mapping
 from packager.workloads.pods import Pods
-from packager.workloads.structure import POD_GROUPS, Structure
+from packager.workloads.structures import POD_GROUPS, Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

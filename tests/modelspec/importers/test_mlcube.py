@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from packager.base.errors import SpecError
-from packager.kubernetes.environment import Expander
+from packager.kubernetes.containers import Expander
 from packager.modelspec.importers.cubepaths import ROOT, WORKSPACE, CubeError, place
 from packager.modelspec.importers.mlcube import Choices
 from packager.modelspec.importing import ModelDestination, import_mlcube
