@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from packager.base.names import VARIABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _LOADER = "it would be loaded into every program in the pod, including sshd and mpirun"
 _SHELL = "the shell would run it before each script of the package"
@@ -46,44 +41,9 @@ def refusal_reason(key: str) -> str | None:
     return _REASONS.get(key)
 
 
-MOST = 2 << 20
-"""The most characters that variables add to the texts of a container: Linux gives a program no more."""
-
 _REFERENCE = re.compile(rf"\$\$|\$\(({VARIABLE})\)")
 
 
 def references(text: str) -> list[str]:
     """Return the names in each `$(NAME)` of a text."""
     return [name for name in _REFERENCE.findall(text) if name]
-
-
-class Expander:
-    """The variables of a container, each of which may contain those before it, so that they could grow without end.
-
-    Args:
-        values: The first variables; None for a value that is unknown, whose references stay.
-    """
-
-    def __init__(self, values: Mapping[str, str | None] | None = None) -> None:
-        self.values = dict(values or {})  # the values of the variables, without references to known ones
-        # whether references stay as they are because the values together take more than `MOST`
-        self.is_exceeded = False
-        self._left = MOST
-
-    def add(self, name: str, text: str | None) -> None:
-        """Add a variable with the value `text`, which may contain references."""
-        self.values[name] = None if text is None else self.expand(text)
-
-    def expand(self, text: str) -> str:
-        """Return a text with the values of known variables, and `$` for each `$$`."""
-        return _REFERENCE.sub(self._value, text)
-
-    def _value(self, match: re.Match[str]) -> str:
-        value = "$" if match[1] is None else self.values.get(match[1])
-        if value is None:
-            return match[0]
-        if len(value) > self._left:
-            self.is_exceeded = True
-            return match[0]
-        self._left -= len(value)
-        return value

@@ -1,4 +1,4 @@
-"""Checks the folders of a container at which volumes are mounted. Tests: verify/test_podspec.py."""
+"""Checks the folders of a container at which volumes are mounted. Tests: verify/test_runnable.py."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ _SYSTEM = frozenset(
 _PACKAGE_FOLDERS = frozenset(("/etc/mlpack", "/etc/mlpack/env", "/etc/mlpack/runtime", "/run/mlpack", "/home/mlpack"))
 _KERNEL_FOLDERS = ("/proc", "/sys")
 
+_FORM = "expected an absolute path (or one below ROOT) without ':' and '..'"
+
 MOUNTED = ("DATASET_DIR", "OUTPUT_DIR", "CHECKPOINT_DIR")
 """The keys of mlops.env that a volume is mounted at as they are."""
 
@@ -30,16 +32,18 @@ def normalized(path: str) -> str:
 
 def complaint(path: str) -> str | None:
     """Return why no volume of a package can be mounted at `path`, absolute or below ROOT; None if one can."""
-    if not path.startswith(("/", f"{ROOT}/")) or ":" in path or ".." in path.split("/") or path.strip("/ ") == "":
-        return f"expected an absolute path (or one below ROOT) without ':' and '..', found {path!r}"
+    if not path.startswith(("/", f"{ROOT}/")):
+        return f"{_FORM}, found {path!r}"
     if normalized(path) in _PACKAGE_FOLDERS:
         return f"the package already mounts something at {normalized(path)} : use another folder"
-    return hiding_complaint(path)
+    return mount_complaint(path)
 
 
-def hiding_complaint(path: str) -> str | None:
-    """Return the complaint that a volume at `path` would hide files of the container; None if it would not."""
+def mount_complaint(path: str) -> str | None:
+    """Return why no volume can be mounted at a path of a manifest; None if one can."""
     folder = normalized(path)
+    if ":" in path or ".." in path.split("/") or not path.strip("/ "):
+        return f"{_FORM}, found {path!r}"
     if folder in _SYSTEM or folder.startswith(tuple(f"{kernel_folder}/" for kernel_folder in _KERNEL_FOLDERS)):
         return f"a volume at {folder} would hide what the container needs there: use another folder"
     return None

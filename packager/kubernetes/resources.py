@@ -1,4 +1,4 @@
-"""Checks resource requests and limits (pkg/apis/core/validation). Tests: verify/test_podspec.py."""
+"""Checks resource requests and limits (pkg/apis/core/validation). Tests: verify/test_runnable.py."""
 
 from __future__ import annotations
 
