@@ -1,6 +1,6 @@
 """Rules for the containers of a package: variables, folders of volumes, and resources.
 
-Tests: verify/test_podspec.py.
+Tests: verify/test_runnable.py.
 """
 
 from __future__ import annotations
@@ -54,47 +54,12 @@ def refusal_reason(key: str) -> str | None:
     return _REASONS.get(key)
 
 
-MOST = 2 << 20
-"""The most characters that variables add to the texts of a container: Linux gives a program no more."""
-
 _REFERENCE = re.compile(rf"\$\$|\$\(({names.VARIABLE})\)")
 
 
 def references(text: str) -> list[str]:
     """Return the names in each `$(NAME)` of a text."""
     return [name for name in _REFERENCE.findall(text) if name]
-
-
-class Expander:
-    """The variables of a container, each of which may contain those before it, so that they could grow without end.
-
-    Args:
-        values: The first variables; None for a value that is unknown, whose references stay.
-    """
-
-    def __init__(self, values: Mapping[str, str | None] | None = None) -> None:
-        self.values = dict(values or {})  # the values of the variables, without references to known ones
-        # whether references stay as they are because the values together take more than `MOST`
-        self.is_exceeded = False
-        self._left = MOST
-
-    def add(self, name: str, text: str | None) -> None:
-        """Add a variable with the value `text`, which may contain references."""
-        self.values[name] = None if text is None else self.expand(text)
-
-    def expand(self, text: str) -> str:
-        """Return a text with the values of known variables, and `$` for each `$$`."""
-        return _REFERENCE.sub(self._value, text)
-
-    def _value(self, match: re.Match[str]) -> str:
-        value = "$" if match[1] is None else self.values.get(match[1])
-        if value is None:
-            return match[0]
-        if len(value) > self._left:
-            self.is_exceeded = True
-            return match[0]
-        self._left -= len(value)
-        return value
 
 
 # Folders that an image's programs need, and where no runtime mounts volumes (runc, libcontainer: checkProcMount).
@@ -108,6 +73,8 @@ _SYSTEM = frozenset(
 _PACKAGE_FOLDERS = frozenset(("/etc/mlpack", "/etc/mlpack/env", "/etc/mlpack/runtime", "/run/mlpack", "/home/mlpack"))
 _KERNEL_FOLDERS = ("/proc", "/sys")
 
+_FORM = "expected an absolute path (or one below ROOT) without ':' and '..'"
+
 MOUNTED = ("DATASET_DIR", "OUTPUT_DIR", "CHECKPOINT_DIR")
 """The keys of mlops.env that a volume is mounted at as they are."""
 
@@ -120,18 +87,20 @@ def normalized(path: str) -> str:
     return posixpath.normpath(f"/{path}").replace("//", "/")
 
 
-def mount_complaint(path: str) -> str | None:
+def folder_complaint(path: str) -> str | None:
     """Return why no volume of a package can be mounted at `path`, absolute or below ROOT; None if one can."""
-    if not path.startswith(("/", f"{ROOT}/")) or ":" in path or ".." in path.split("/") or path.strip("/ ") == "":
-        return f"expected an absolute path (or one below ROOT) without ':' and '..', found {path!r}"
+    if not path.startswith(("/", f"{ROOT}/")):
+        return f"{_FORM}, found {path!r}"
     if normalized(path) in _PACKAGE_FOLDERS:
         return f"the package already mounts something at {normalized(path)} : use another folder"
-    return hiding_complaint(path)
+    return mount_complaint(path)
 
 
-def hiding_complaint(path: str) -> str | None:
-    """Return the complaint that a volume at `path` would hide files of the container; None if it would not."""
+def mount_complaint(path: str) -> str | None:
+    """Return why no volume can be mounted at a path of a manifest; None if one can."""
     folder = normalized(path)
+    if ":" in path or ".." in path.split("/") or not path.strip("/ "):
+        return f"{_FORM}, found {path!r}"
     if folder in _SYSTEM or folder.startswith(tuple(f"{kernel_folder}/" for kernel_folder in _KERNEL_FOLDERS)):
         return f"a volume at {folder} would hide what the container needs there: use another folder"
     return None

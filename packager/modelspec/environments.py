@@ -9,7 +9,7 @@ from packager.base import envfile
 from packager.base.faults import Fault
 from packager.base.fields import Parameter, text
 from packager.kubernetes import configmap
-from packager.kubernetes.containers import MOUNTED, mount_complaint, refusal_reason
+from packager.kubernetes.containers import MOUNTED, folder_complaint, refusal_reason
 from packager.workloads.program import CHOICE
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _variable(spec: Spec, place: Location, value: str) -> Iterator[Fault]:
     if (size := len(f"{key}={value}".encode())) > envfile.LINE_BYTES:
         message = f"the value takes {size / 1024:.0f} KiB, but kustomize ignores a line of 64 KiB and all after it"
         yield Fault(place, message, "put it into a file")
-    if key in MOUNTED and (complaint := mount_complaint(value)):
+    if key in MOUNTED and (complaint := folder_complaint(value)):
         yield Fault(place, complaint)
     if key == "DATASET_DIR" and not spec.dataset:
         message = "DATASET_DIR is set, but `dataset` is false"

@@ -42,9 +42,6 @@ class Structure(ABC):
     companion_kinds: ClassVar[tuple[tuple[str, str], ...]] = ()
     """The apiVersions and kinds of the objects that a build adds to the workload; each has the workload's name."""
 
-    name_length: ClassVar[int] = 63
-    """The characters that a workload's name may have: it becomes the value of a label, or a host's name."""
-
     ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType({})
     """The least and the most of numbers below the workload's `spec` that env files fill, by path; `*` is each item."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.problems import show
 from packager.base.values import Value
-from packager.kubernetes.containers import MOUNTED, mount_complaint, refusal_reason
+from packager.kubernetes.containers import MOUNTED, folder_complaint, refusal_reason
 from packager.modelspec.environments import RESERVED
 from packager.modelspec.importers.source import LOST, Given
 from packager.package.options import KEYS
@@ -189,7 +189,7 @@ def _put_volume(volume: ForeignValue, path: str, mount: ForeignValue | None, dra
         volume.leave("is the option shared-memory of a site", hint)
         return True
     text = claim.string("claimName") if claim else ""
-    if claim and text and mount is not None and not mount_complaint(path) and mount.child("subPath") is None:
+    if claim and text and mount is not None and not folder_complaint(path) and mount.child("subPath") is None:
         read_only = any((entry := part.child("readOnly")) and entry.value is True for part in (mount, claim))
         key, option = ("DATASET_DIR", "DATASET_CLAIM") if read_only else ("OUTPUT_DIR", "OUTPUT_CLAIM")
         known = draft.data.get("environment", {}).get(key)
@@ -268,7 +268,7 @@ def complaint_about(key: str, value: str) -> str | None:
         return reason
     if not re.fullmatch(envfile.VALUE, value) or len(f"{key}={value}".encode()) > envfile.LINE_BYTES:
         return "expected one line of at most 64 KiB"
-    return mount_complaint(value) if key in ("DATASET_DIR", "OUTPUT_DIR") else None
+    return folder_complaint(value) if key in ("DATASET_DIR", "OUTPUT_DIR") else None
 
 
 def expanded(text: str, values: Mapping[str, Given]) -> str | None:

@@ -7,7 +7,7 @@ from packager.base.faults import Fault
 from packager.base.fields import Parameter, anchored
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
-from packager.kubernetes.containers import mount_complaint, normalized
+from packager.kubernetes.containers import folder_complaint, normalized
 from packager.workloads import amounts
 from packager.workloads.amounts import Amount
 from packager.workloads.overlay import ClaimName, Deadline, OverlaySpec, TimeToLive
@@ -166,7 +166,7 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
         paths: dict[str, int] = {}
         for index, mount in enumerate(self.claims):
             place = ("claims", index)
-            if complaint := mount_complaint(mount.path) if mount.path.startswith("/") else "expected an absolute path":
+            if complaint := folder_complaint(mount.path) if mount.path.startswith("/") else "expected an absolute path":
                 yield Fault((*place, "path"), complaint)
             elif paths.setdefault(normalized(mount.path), index) != index:
                 yield Fault((*place, "path"), f"another claim is mounted at {mount.path}", "use another folder")

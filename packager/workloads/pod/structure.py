@@ -1,4 +1,4 @@
-"""Manifest of a Pod (v1). Tests: verify/test_podspec.py."""
+"""Manifest of a Pod (v1). Tests: verify/test_runnable.py."""
 
 from __future__ import annotations
 
