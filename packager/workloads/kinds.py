@@ -31,7 +31,6 @@ from packager.workloads import of_each_kind
 from packager.workloads.controllers import SILENCE, SILENT, START_CONTROLLER
 from packager.workloads.pods import number_of_pods
 from packager.workloads.structures import pods as pods_of
-from packager.workloads.structures import structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,15 +40,6 @@ if TYPE_CHECKING:
     from packager.kubernetes.snapshot import Snapshot
     from packager.kubernetes.verdict import Phase, Verdict
 
-
-_RESOURCES = {
-    "ConfigMap": "configmaps",
-    "Job": "jobs.batch",
-    "Pod": "pods",
-    "Secret": "secrets",
-    "Service": "services",
-}
-"""The resources of the objects that controllers make, by kind."""
 
 Role = Literal["main", "worker"]
 """The role of a pod in a workload: the end of the main pod is the end of the workload."""
@@ -87,11 +77,6 @@ class Workload(ABC):
     def children(self, name: str) -> tuple[str, ...]:
         """Return `resource/name` of the objects that the controller of workload `name` makes, other than pods."""
         return tuple(child.format(name=name) for child in self.named_children)
-
-    def made_objects(self, workload: Object) -> tuple[str, ...]:
-        """Return `resource/name` of all objects made for work that ends, as far as their names can be predicted."""
-        made = () if self.serves else structures()[self.name].made_objects(Manifest(workload))
-        return tuple(f"{_RESOURCES[kind]}/{name}" for kind, name in made)
 
     name_label: ClassVar[str | None] = None
     """The label of its pods whose value is the workload's name; None if there is none."""

@@ -51,11 +51,8 @@ TOGETHER = (
         "privileged-edit"
     ),
     "hidden-system half-a-device added-workload",
-    (
-        "long-pod-name waits-for-a-later-role misspelt-operator long-address-of-a-coordinator "
-        "fewer-completions-than-pods restarted-in-place number-of-other-pods variable-of-the-rendezvous"
-    ),
-    "service-of-the-set job-without-a-log index-for-all",
+    ("long-pod-name waits-for-a-later-role misspelt-operator long-address-of-a-coordinator variable-of-the-rendezvous"),
+    "service-of-the-set index-for-all",
 )
 
 

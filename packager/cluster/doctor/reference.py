@@ -13,7 +13,7 @@ from packager.cluster.doctor.case import Case, CheckResult, fails, ok
 from packager.cluster.manifests import Manifests
 from packager.cluster.ownership import DEPLOYED_BY, owner
 from packager.kubernetes.manifest import listing, mapping
-from packager.kubernetes.objects import annotation, owners, shown, uid
+from packager.kubernetes.objects import annotation, shown
 from packager.package import layout
 from packager.package.options import SECRETS
 
@@ -117,17 +117,14 @@ def _named_objects(spec: Any) -> Iterator[tuple[str, str]]:
 
 
 def names(case: Case) -> Iterator[CheckResult]:
-    """Check that the names of the applied objects, and of those that operators create for them, are free."""
+    """Check that the names of the applied objects are free."""
     yield from dict.fromkeys(finding for one in case.manifests.per_workload for finding in _name_results(case, one))
 
 
 def _name_results(case: Case, manifests: Manifests) -> Iterator[CheckResult]:
     situation = deploy.situation(manifests, case.live, case.plan[0])
     live, state = situation.live, situation.state
-    made = manifests.kind.made_objects(manifests.workload)
-    children = case.kubectl.items(*made, "--show-managed-fields") if made else ()
     foreign = [item for item in case.live.values() if not case.identity.owns(item)]
-    foreign += [item for item in children if live is None or uid(live) not in owners(item)]
     for item in foreign:
         message = f"{shown(item)} already exists and does not belong to this package ({owner(item)})"
         yield fails("names", message, _OTHER_NAME_HINT)
