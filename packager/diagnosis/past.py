@@ -58,7 +58,6 @@ class Past:
     losses: tuple[Finding, ...] | None = None
     unreported_end: float = 0  # seconds for which the workload's end has been seen, and not by its operator
     deletion_seconds: float = 0  # seconds for which the workload has been seen to be deleted
-    unnoticed_change: float = 0  # seconds for which a change of the workload has been seen, and not by its controller
 
 
 class Memory:
@@ -85,7 +84,6 @@ class Memory:
             tuple(self._losses.values()),
             unreported_end=self._lasted("unreported_end", unreported_end, now),
             deletion_seconds=self._lasted("going", is_being_deleted(snapshot.workload), now),
-            unnoticed_change=self._lasted("unnoticed", not self._kind.is_noticed(snapshot), now),
         )
 
     def _lasted(self, what: str, holds_now: bool, now: float) -> float:  # noqa: FBT001 - a fact, not a switch

@@ -28,7 +28,6 @@ from packager.kubernetes.pods import failure
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 from packager.workloads import of_each_kind
-from packager.workloads.controllers import SILENCE, SILENT, START_CONTROLLER
 from packager.workloads.pods import number_of_pods
 from packager.workloads.structures import pods as pods_of
 
@@ -38,8 +37,18 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-    from packager.kubernetes.verdict import Phase, Verdict
+    from packager.kubernetes.verdict import Verdict
 
+
+_SILENCE = 8.0
+"""Seconds in which a running controller or operator has acted on its objects; it usually takes less than one."""
+
+_SILENT = "ControllerSilent"
+"""The reason of a finding that a controller has not acted on its object."""
+
+_START_CONTROLLER = Remedy.of(
+    Action.START_CONTROLLER, controller="kube-controller-manager", pods="--namespace=kube-system"
+)
 
 Role = Literal["main", "worker"]
 """The role of a pod in a workload: the end of the main pod is the end of the workload."""
@@ -56,9 +65,6 @@ class Workload(ABC):
 
     operator: ClassVar[Operator | None] = None
     """The operator that has to run in the cluster; None if Kubernetes itself runs the workload."""
-
-    end_events: ClassVar[Mapping[str, Phase]] = {}
-    """The reasons of the events in which its controller reports its end, and what each means."""
 
     has_workers: ClassVar[bool] = False
     """Whether pods compute under the main one, rather than the main one itself."""
@@ -85,15 +91,6 @@ class Workload(ABC):
         """Return the labels of the workload's pods; None when the workload is itself the pod."""
         return None if self.name_label is None else {self.name_label: workload["metadata"]["name"]}
 
-    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-    """The labels that controllers add to pods, by role, or by an empty text for all roles; `{name}` is the workload's
-    and `{role}` the role's. Without indices of others, uids and hashes."""
-
-    def pod_labels(self, name: str, role: str) -> dict[str, str]:
-        """Return the labels that the controllers of workload `name` add to its pods of a role."""
-        added = {**self.labels_of_pods.get("", {}), **self.labels_of_pods.get(role, {})}
-        return {key: value.format(name=name, role=role) for key, value in added.items()}
-
     def role(self, name: str, pod: str) -> Role | None:
         """Return the role of the pod called `pod` in the workload `name`; None if it is not a pod of the workload."""
         return "main" if pod == name else None
@@ -109,10 +106,6 @@ class Workload(ABC):
     def is_superseded(self, pod: Object, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
         """Whether the controller is replacing the pod by a newer one, so that its obstacles do not matter."""
         return False
-
-    def is_noticed(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
-        """Whether the workload's controller has seen the newest change of it; true for a kind that takes none."""
-        return True
 
     def attempts(self, snapshot: Snapshot) -> int | None:  # noqa: ARG002 - the same
         """Return the number of starts of the workload; None before the first, and for a kind that does not end."""
@@ -146,17 +139,17 @@ class Workload(ABC):
         """Yield a finding if its operator or controller has not acted on a new workload, with another explanation."""
         workload = snapshot.workload
         is_known = status(workload) or snapshot.pods or snapshot.children or events_about(snapshot.events, workload)
-        if is_known or snapshot.age < SILENCE:
+        if is_known or snapshot.age < _SILENCE:
             return
         name = self.operator.name if self.operator else f"the {self.name} controller"
-        reason, remedy = ("OperatorSilent", self.operator.start) if self.operator else (SILENT, START_CONTROLLER)
+        reason, remedy = ("OperatorSilent", self.operator.start) if self.operator else (_SILENT, _START_CONTROLLER)
         yield Finding(reason, shown(workload), f"no controller has reacted: {name} is not running{unless}", remedy)
 
     def late_end(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the silence of a controller that should have reported the workload's end by now."""
         if (unreported_end := self.unreported_end(snapshot)) is not None:
             verdict, since = unreported_end
-            if since and snapshot.now - since > timedelta(seconds=SILENCE):
+            if since and snapshot.now - since > timedelta(seconds=_SILENCE):
                 yield from verdict.findings
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
@@ -226,10 +219,6 @@ class ServingWorkload(Workload):
     @abstractmethod
     def is_rolling(self, workload: Object, updated: int) -> bool:
         """Whether a rollout, of which `updated` replicas are, is not at its end."""
-
-    def is_noticed(self, snapshot: Snapshot) -> bool:
-        """Return whether the status is about the newest spec; without any, `findings` yields a silent controller."""
-        return not status(snapshot.workload) or is_seen(snapshot.workload)
 
     def progress(self, snapshot: Snapshot) -> str:
         """Return the number of replicas that serve, and the number that the rollout aims at."""

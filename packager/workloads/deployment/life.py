@@ -75,10 +75,6 @@ class Deployment(ServingWorkload):
         newest = _newest(snapshot)
         return newest is not None and uid(newest) not in owners(pod)
 
-    def is_noticed(self, snapshot: Snapshot) -> bool:
-        """Return whether the status is about the newest spec, or explains why it is not."""
-        return super().is_noticed(snapshot) or _unmade(snapshot.workload) is not None
-
     def is_rolling(self, workload: Object, updated: int) -> bool:
         """Whether there are replicas of an earlier rollout."""
         return int(status(workload).get("replicas", updated)) > updated

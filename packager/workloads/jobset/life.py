@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from packager.kubernetes.kubectl.refusals import refusal
 from packager.kubernetes.manifest import at, listing, mapping
@@ -36,7 +36,7 @@ from packager.workloads.kinds import Operator, Role, Workload
 from packager.workloads.pods import number_of_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from packager.kubernetes.objects import Object
@@ -87,25 +87,9 @@ class JobSet(Workload):
     name = "JobSet"
     resource = "jobsets.jobset.x-k8s.io"
     name_label = attempts.JOBSET
-    end_events: ClassVar[Mapping[str, Phase]] = {
-        "AllJobsCompleted": Phase.SUCCEEDED,  # pkg/constants/constants.go
-        "FailedJobs": Phase.FAILED,
-        "ReachedMaxRestarts": Phase.FAILED,
-        "FailJobSetFailurePolicyAction": Phase.FAILED,
-    }
     operator = JOBSET
     has_workers = True
     owned = ("jobs.batch",)
-    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {  # jobset_controller.go
-        "": {
-            attempts.JOBSET: "{name}",
-            attempts.ROLE: "{role}",
-            attempts.JOB_INDEX: "0",
-            attempts.ATTEMPT: "0",
-            "batch.kubernetes.io/job-name": "{name}-{role}-0",
-            "job-name": "{name}-{role}-0",
-        }
-    }
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return "worker" for a pod of the set: its name ends in the indices of its Job and its own, and five more."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import (
@@ -31,7 +31,7 @@ from packager.workloads.structures import is_suspended
 from packager.workloads.structures import pods as pods_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from packager.kubernetes.objects import Object
@@ -78,18 +78,9 @@ class MPIJob(Workload):
     name = "MPIJob"
     resource = "mpijobs.kubeflow.org"
     name_label = _JOB
-    end_events: ClassVar[Mapping[str, Phase]] = {
-        "MPIJobSucceeded": Phase.SUCCEEDED,  # mpi_job_controller_status.go
-        "MPIJobFailed": Phase.FAILED,
-    }
     operator = MPI_OPERATOR
     has_workers = True
     named_children = ("jobs.batch/{name}-launcher",)
-    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {  # mpi_job_controller.go; pkg/registry/batch/job
-        "": {_OPERATOR: "mpi-operator", _JOB: "{name}", _ROLE: "{role}"},
-        "worker": {_INDEX: "0"},
-        "launcher": {"batch.kubernetes.io/job-name": "{name}-launcher", "job-name": "{name}-launcher"},
-    }
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return the role of the pod of this name; the name of a launcher has five characters of the Job controller."""
@@ -124,8 +115,7 @@ class MPIJob(Workload):
                 else:
                     verdict = Verdict(Phase.FAILED, _reason(snapshot.workload, end), (silence,))
                 return verdict, moment(since) if since else None
-        job = snapshot.workload
-        return controllers.unreported_job_end(shown(job), _LAUNCHER, _launchers(snapshot.pods), _attempts(job))
+        return None
 
     def stops_its_pods(self, snapshot: Snapshot) -> bool:
         """Whether a deadline or a suspension has."""
@@ -161,10 +151,7 @@ class MPIJob(Workload):
             yield finding
             return
         launchers, attempts = _launchers(snapshot.pods), _attempts(job)
-        unmade = list(_rejected_pods(snapshot))
-        yield from unmade
-        for child in () if unmade else snapshot.children:
-            yield from controllers.not_retried(snapshot, child, _LAUNCHER, launchers, attempts)
+        yield from _rejected_pods(snapshot)
         unseen = ", or it rejected the job in an event that you are not allowed to see" if snapshot.unseen else ""
         yield from self.ignored(snapshot, unseen)
         if any(map(controllers.is_ending, snapshot.children)) and (unreported_end := self.unreported_end(snapshot)):
