@@ -1,7 +1,8 @@
-"""Problem: a finding as data, with its place; the command line decides how it is printed."""
+"""Problem: a finding as data, with its place, and Fault: one with a value of a document, before its line is known."""
 
 from __future__ import annotations
 
+import operator
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from packager.base.values import Value, as_dict, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
 
 MAX_PROBLEMS = 100
 """The most problems of one file that are listed."""
@@ -106,3 +108,35 @@ def show(value: Any) -> str:
     if isinstance(value, str):
         return repr(shortened(value, 60))
     return f"the number {value}"
+
+
+_Location = tuple[str | int, ...]  # as in `packager.base.yamlio`
+
+
+class Fault(Value, frozen=True):
+    """A problem, and its location in the document."""
+
+    location: _Location  # the value's location; for a missing key, its own location or that of its mapping
+    message: str  # the expected value and the one that was found
+    hint: str | None = None  # the fix, where it can be known
+    at_key: bool = False  # whether the problem is about the key, not its value
+    needs: tuple[_Location, ...] = ()
+    """The locations of the values that the conclusion depends on; `location`, if there are none."""
+    among: _Location = ()
+    """The list or mapping in which something is missing; one of its wrong items may be that thing, misspelled."""
+    count: int = 1  # the number of faults that it represents
+
+    def below(self, location: _Location) -> Fault:
+        """Return the fault of a value that is itself part of a larger one, at `location` there."""
+        needs = tuple((*location, *need) for need in self.needs)
+        among = (*location, *self.among) if self.among else ()
+        return replace(self, location=(*location, *self.location), needs=needs, among=among)
+
+    def rests_on(self, doubtful: Sequence[_Location]) -> bool:
+        """Return whether the conclusion depends on a place in `doubtful`, or on one inside or around such a place."""
+        for place in doubtful:
+            if any(all(map(operator.eq, need, place)) for need in (self.needs or (self.location,))):
+                return True
+            if self.among and len(place) <= len(self.among) + 1 and all(map(operator.eq, self.among, place)):
+                return True
+        return False

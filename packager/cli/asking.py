@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from packager.base import signals
+from packager.base import process
 from packager.base.errors import HungError, MlpackError, TimedOutError, UnansweredError, UnreachableError, UsageError
 from packager.cli.console import put_question
 
@@ -121,7 +121,7 @@ def limited(seconds: float | None, timeout_error: TimedOutError) -> Iterator[Lim
         return
 
     def expire(_number: int, _frame: FrameType | None) -> None:
-        if not signals.is_blocked and not _is_handled(limit.timeout_error):
+        if not process.is_blocked and not _is_handled(limit.timeout_error):
             raise limit.timeout_error
 
     earlier = signal.signal(signal.SIGALRM, expire)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from packager.base import durations
+from packager.base import units
 from packager.base.errors import UsageError
 from packager.cli.arguments import OverlayOption, PackageToRead
 from packager.cli.cluster_arguments import ClusterOptions, OneWorkload, Worker, open_target
@@ -48,7 +48,7 @@ def logs(
         raise UsageError("--previous and --follow cannot be combined")
     client = at.client()
     try:
-        begin = None if since is None else durations.moment(since, client.runner.now())
+        begin = None if since is None else units.moment(since, client.runner.now())
     except ValueError as error:
         raise UsageError(f"--since: {error}") from None
     part = use_case.LogRange(tail, begin, timestamps, previous)

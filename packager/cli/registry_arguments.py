@@ -17,7 +17,7 @@ from packager.cli.console import progress, say, show_as
 from packager.cli.host import host
 
 if TYPE_CHECKING:
-    from packager.base.limits import Limits
+    from packager.base.paths import Limits
     from packager.publish.client import Access
     from packager.publish.load import BundleContents
     from packager.publish.reference import PackageReference

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import UsageError
-from packager.base.limits import DEFAULT, Limits
-from packager.base.quantity import parse as parse_quantity
+from packager.base.paths import DEFAULT_LIMITS, Limits
+from packager.base.units import parse_quantity
 from packager.base.values import replace
 from packager.cli.arguments import AcceptOptions, Expect, PackageOrBundle, cache_folder, folders
 from packager.cli.cluster_arguments import ClusterOptions
@@ -22,7 +22,7 @@ from packager.verify.case import Report, Security
 from packager.verify.command import Further, expected_digest, kubernetes_versions
 from packager.verify.command import verify as judge
 
-_MOST_FILES = 200 * DEFAULT.files
+_MOST_FILES = 200 * DEFAULT_LIMITS.files
 """Python cannot count the entries of a folder beyond sys.maxsize."""
 
 _MOST_EDITED = 500
@@ -56,13 +56,13 @@ def verify(
     server: Annotated[bool, typer.Option("--server", help="Also ask a cluster, with a server-side dry run.")] = False,
     max_size: Annotated[
         str, typer.Option(metavar="SIZE", help="The largest unpacked size to accept.")
-    ] = f"{DEFAULT.size >> 30}Gi",
+    ] = f"{DEFAULT_LIMITS.size >> 30}Gi",
     max_files: Annotated[
         int, typer.Option(metavar="N", min=1, max=_MOST_FILES, help="The largest number of files to accept.")
-    ] = DEFAULT.files,
+    ] = DEFAULT_LIMITS.files,
     max_ratio: Annotated[
         int, typer.Option(metavar="N", min=1, help="The largest compression ratio to accept.")
-    ] = DEFAULT.ratio,
+    ] = DEFAULT_LIMITS.ratio,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Also print what was checked, and the Pod Security levels.")
     ] = False,

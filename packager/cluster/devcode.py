@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from packager.base import plainfiles
+from packager.base import paths
 from packager.base.errors import SpecError, UsageError, VerificationError
-from packager.base.limits import Limits
+from packager.base.paths import Limits
 from packager.kubernetes.configmap import CODE_BYTES, CODE_PARTS
 from packager.modelspec.load import load
 from packager.modelspec.settings import Setting
@@ -39,8 +39,8 @@ class Code:
 
     def changes(self, earlier: "Code") -> list[str]:
         """Return the paths that are new, changed or no longer exist."""
-        paths = sorted({*self.files, *earlier.files})
-        return [path for path in paths if self.files.get(path) != earlier.files.get(path)]
+        names = sorted({*self.files, *earlier.files})
+        return [path for path in names if self.files.get(path) != earlier.files.get(path)]
 
     def archive(self, moment: datetime) -> bytes:
         """Return the files as a tar; all have the time `moment`, by which Python finds compiled code to be old."""
@@ -126,5 +126,5 @@ class PackageCode(CodeFolder):
                 inactive(path)
             except ContentError as error:
                 raise VerificationError(f"{file}: {error}") from None
-            files[path] = plainfiles.read(self.top, path, file, CODE_BYTES)
+            files[path] = paths.read(self.top, path, file, CODE_BYTES)
         return Code(files)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from packager.base.masking import masked
-from packager.base.quantity import parse
+from packager.base.units import parse_quantity
 
 _MISSING = object()
 
@@ -86,7 +86,7 @@ def _is_same(desired: Any, actual: Any) -> bool:
     if desired == actual or (actual is _MISSING and desired in (None, {}, [], "")):
         return True
     try:
-        return parse(str(desired)) == parse(str(actual))
+        return parse_quantity(str(desired)) == parse_quantity(str(actual))
     except ValueError:
         return False
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from packager.base.errors import ClusterError, DeniedError, TimedOutError, ToolError, UnreachableError
-from packager.base.runner import Tell
+from packager.base.process import Tell
 from packager.cluster.operator_release import OperatorManifests, read_manifests
 from packager.cluster.ownership import FIELD_MANAGER
 from packager.kubernetes.kubectl.client import Kubectl

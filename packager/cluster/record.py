@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from packager.base import atomic, jsonio, paths, yamlio
 from packager.base.errors import ClusterError, MlpackError, ToolError, reason
-from packager.base.runner import Tell
+from packager.base.process import Tell
 from packager.base.values import Value, as_dict
 from packager.cluster.hold import HeldResults
 from packager.cluster.logreader import ContainerLog, LogPart, LogRange, LogStreams, log_end, read_once

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.problems import Problem
-    from packager.base.runner import Tell
+    from packager.base.process import Tell
     from packager.configure.changes import Change
     from packager.configure.settings import Files
     from packager.package.opened import Package

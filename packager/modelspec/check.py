@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
 from packager.base.fields import Resources, text
-from packager.base.limits import DEFAULT
-from packager.base.problems import show, similar
+from packager.base.paths import DEFAULT_LIMITS
+from packager.base.problems import Fault, show, similar
 from packager.base.values import replace
 from packager.base.yamlio import MISREAD
 from packager.kubernetes import resources
@@ -130,7 +129,7 @@ def _assets(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[F
     The paths of downloads are checked if the assets have no fault.
     """
     yield from _duplicates(spec.assets, ("assets",))
-    hints = [None if file.size >= DEFAULT.size else "rename it" for file in files]
+    hints = [None if file.size >= DEFAULT_LIMITS.size else "rename it" for file in files]
     entries = [(file.place, file.name, file.size, hint) for file, hint in zip(files, hints, strict=True)]
     entries += [
         (("downloads", index, "path"), download.path, 0, "use another path")

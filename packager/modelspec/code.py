@@ -7,9 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.base import paths
-from packager.base.faults import Fault
 from packager.base.fields import ASSET_PATH
-from packager.base.problems import show, similar
+from packager.base.problems import Fault, show, similar
 from packager.kubernetes import configmap
 from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
 from packager.package.path_checks import ContentError, Contents

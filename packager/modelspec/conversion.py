@@ -12,8 +12,7 @@ from packager.base.values import Fields, FieldsError, convert, schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from packager.base.faults import Fault
-    from packager.base.problems import Problem
+    from packager.base.problems import Fault, Problem
     from packager.base.yamlio import Document, Location
     from packager.modelspec.validation import SchemaFault
 

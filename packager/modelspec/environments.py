@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from packager.base import envfile
-from packager.base.faults import Fault
 from packager.base.fields import Parameter, text
+from packager.base.problems import Fault
 from packager.kubernetes import configmap, mountpath
 from packager.kubernetes.environment import refusal_reason
 from packager.workloads.program import CHOICE

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.base.faults import Fault
+    from packager.base.problems import Fault
     from packager.base.yamlio import Document
     from packager.modelspec.documentation import ReadmeSection
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
-from packager.base.problems import show, similar
+from packager.base.problems import Fault, show, similar
 from packager.base.values import replace
 from packager.kubernetes import configmap
 from packager.package.layout import SCRIPTS

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
-from packager.base.problems import Problem, show, similar
+from packager.base.problems import Fault, Problem, show, similar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

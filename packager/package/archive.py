@@ -19,8 +19,7 @@ import zlib
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from packager.base.errors import ToolError, VerificationError, unreadable
-from packager.base.limits import DEFAULT
-from packager.base.paths import argument
+from packager.base.paths import DEFAULT_LIMITS, argument
 from packager.package.path_checks import (
     DOCKERIGNORE,
     ContentError,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from packager.base.limits import Limits
+    from packager.base.paths import Limits
     from packager.package.tree import Entry, Tree
 
 _BLOCK = 512
@@ -127,7 +126,7 @@ def write(
     start = stream.tell()
     compressor = _isal(stream) if is_large(tree) and has_isal() else _gzip(stream, _ZLIB_LEVEL)
     inventory, size = _write(tree, compressor, mtime, advance, sealed)
-    if DEFAULT.is_bomb(size, stream.tell() - start):
+    if DEFAULT_LIMITS.is_bomb(size, stream.tell() - start):
         stream.seek(start)
         stream.truncate()
         inventory, _ = _write(tree, _gzip(stream, 0), mtime, lambda _size: None, sealed)
@@ -198,7 +197,7 @@ def _gzip(stream: IO[bytes], level: int) -> IO[bytes]:
     return cast("IO[bytes]", gzip.GzipFile("", "wb", level, stream, mtime=0))
 
 
-def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
+def extract(archive: Path, folder: Path, limits: Limits = DEFAULT_LIMITS) -> None:
     """Extract the tar.gz `archive`, which may be hostile, into the empty `folder`.
 
     The results are plain files (0644, or 0755 if their owner may run them) and folders (0755), nothing outside
@@ -233,7 +232,7 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
         raise VerificationError(message, hint=_HINTS.get(str(error))) from None
 
 
-def tar_digest(archive: Path, limits: Limits = DEFAULT) -> tuple[str, int]:
+def tar_digest(archive: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[str, int]:
     """Return the sha256 of the tar in an archive, in hex, and its size in bytes."""
     hashed, size = hashlib.sha256(), 0
     try:

@@ -14,9 +14,9 @@ import re
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
 from packager.base.names import IMAGE as ANY_IMAGE
 from packager.base.names import KEY, LABEL_VALUE, REGISTRY, SUBDOMAIN
+from packager.base.problems import Fault
 from packager.base.values import Value
 from packager.kubernetes.podsecurity import Level
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, paths, yamlio
 from packager.base.errors import ToolError, UsageError, reason, unreadable
-from packager.base.faults import Fault
-from packager.base.problems import ordered, show, similar
+from packager.base.problems import Fault, ordered, show, similar
 from packager.base.values import Value, as_plain
 from packager.kubernetes.allowed.judge import annotation_fault, is_below, is_free_domain
 from packager.kubernetes.allowed.table import ANNOTATION

@@ -24,8 +24,8 @@ from packager.tasks.requests import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from packager.base.process import Runner, Tell
     from packager.base.rest import RestServer
-    from packager.base.runner import Runner, Tell
     from packager.base.yamlio import Location
 
 ENDED = ("succeeded", "failed", "deleted")

@@ -13,8 +13,8 @@ from packager.base.problems import Problem, show
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from packager.base.process import Runner
     from packager.base.rest import Answer, RestServer
-    from packager.base.runner import Runner
 
     Locate = Callable[[str, str, str | None], Problem]
     """Returns a problem for a JSON pointer, a message and a hint."""

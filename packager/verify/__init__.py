@@ -34,7 +34,7 @@ from packager.verify.case import MOST_NOTES, Case, Checks, Finding, FindingKind,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from packager.base.faults import Fault
+    from packager.base.problems import Fault
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.manifest import Manifest
     from packager.package.opened import Package

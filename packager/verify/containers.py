@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from packager.base import quantity
+from packager.base import units
 from packager.base.names import IMAGE
 from packager.kubernetes import configmap, resources
 from packager.kubernetes.manifest import INT32, mapping, out_of_range, text
@@ -67,7 +67,7 @@ def _resources(overlay: RenderedOverlay, manifest: Manifest, here: Location, giv
     for part, amounts in sound.items():
         for name, value in mapping(mapping(given).get(part)).items():
             try:
-                quantity.parse(str(value))
+                units.parse_quantity(str(value))
             except ValueError:
                 message = f"expected a quantity such as 500m or 4Gi, found {value!r}"
                 yield overlay.problem(manifest, (*here, part, name), message)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
-from packager.base.problems import show
+from packager.base.problems import Fault, show
 from packager.kubernetes.manifest import listing, mapping, text
 
 if TYPE_CHECKING:

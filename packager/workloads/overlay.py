@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from packager.base import names
-from packager.base.faults import Fault
 from packager.base.fields import (
     Digest,
     Environment,
@@ -18,6 +17,7 @@ from packager.base.fields import (
     Word,
     anchored,
 )
+from packager.base.problems import Fault
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.kubernetes.manifest import INT32

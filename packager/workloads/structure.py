@@ -8,8 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from packager.base.faults import Fault
-from packager.base.problems import show
+from packager.base.problems import Fault, show
 from packager.kubernetes.manifest import at, mapping, out_of_range, tree, values_at
 from packager.workloads.launchers import ADDED, reserved_by
 

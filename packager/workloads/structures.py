@@ -15,7 +15,7 @@ from packager.workloads.structure import POD_GROUPS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from packager.base.faults import Fault
+    from packager.base.problems import Fault
     from packager.kubernetes.manifest import Manifest
     from packager.kubernetes.objects import Object
     from packager.workloads.pods import Pods

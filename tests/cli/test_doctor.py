@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from packager.base.process import Finished
-from packager.base.runner import SYSTEM
+from packager.base.process import SYSTEM, Finished
 from packager.cli.host import Host
 from packager.cluster import operator
 from packager.kubernetes.kubectl.client import Kubectl

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from packager.base import plainfiles
+from packager.base import paths
 from packager.base.errors import VerificationError
 from packager.cli import verbs
 from packager.configure.settings import Files
@@ -128,9 +128,9 @@ def test_open_below_opens_only_plain_files(name: str, tmp_path: Path) -> None:
     (tmp_path / "folder/link").symlink_to(".")
     (tmp_path / "folder/file").touch()
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(plainfiles.NotPlainError):
-        plainfiles.open_below(tmp_path, name)
-    with plainfiles.open_below(tmp_path, "plain") as stream:
+    with pytest.raises(paths.NotPlainError):
+        paths.open_below(tmp_path, name)
+    with paths.open_below(tmp_path, "plain") as stream:
         assert isinstance(stream, io.BufferedReader)
         assert stream.read() == b"content"
 

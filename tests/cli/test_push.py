@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from packager.base import yamlio
-from packager.base.process import Finished
-from packager.base.runner import Runner
+from packager.base.process import Finished, Runner
 from packager.cli.host import Host
 from tests.conftest import Mlpack
 from tests.publish import fake_registry, real_registry

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from packager.base.runner import Runner
+from packager.base.process import Runner
 from packager.cli.host import Host
 from tests import tools
 from tests.conftest import Mlpack, Outcome

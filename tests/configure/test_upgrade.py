@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import UsageError, VerificationError
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import replace
 from packager.builder.build import BuildRequest, Built, Destination, build
 from packager.builder.selection import OwnComponent
@@ -338,7 +338,7 @@ def test_upgraded_earlier_release_has_all_edits_and_renders_with_them(
     with opened(package) as current:
         after = {edit for edit in diff.read(current).edits if "gpu" not in edit.key.lower()}
         assert after == {kept, *(edit for edit in edits if "gpu" not in edit.key.lower())}
-        assert integrity.check(current, DEFAULT).problems == []
+        assert integrity.check(current, DEFAULT_LIMITS).problems == []
         assert current.digest == opened_digest(new)
     for overlay in sorted((package / layout.OVERLAYS).iterdir()):
         rendered, expected = (

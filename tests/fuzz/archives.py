@@ -11,7 +11,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from packager.base.errors import MlpackError
-from packager.base.limits import DEFAULT, Limits
+from packager.base.paths import DEFAULT_LIMITS, Limits
 from packager.configure import changes as configure
 from packager.configure import settings
 from packager.package import integrity as files
@@ -119,7 +119,7 @@ def _opened(path: Path) -> str | None:
 
 def _read(package: Package) -> None:
     """Read the package in every stage."""
-    problems = files.check(package, DEFAULT).problems
+    problems = files.check(package, DEFAULT_LIMITS).problems
     for overlay in package.overlays:
         sources = kustomization.read(package, f"quickstart/k8s/mlops/{overlay}")
         if not sources.refused:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, DeniedError, HungError, NotServedError, UnreachableError
 from packager.base.problems import show
-from packager.base.runner import SYSTEM, Runner
+from packager.base.process import SYSTEM, Runner
 from packager.kubernetes.kubectl import messages
 from packager.kubernetes.kubectl.refusals import error_from, no_answer, no_cluster_error
 from packager.kubernetes.manifest import listing, mapping, text
@@ -112,7 +112,7 @@ class Kubectl:
         command = self._command(*arguments)
         self.show([_FILE.sub(r"\1-", word) for word in self.argv(*arguments)])
         done = self.runner.run(command, timeout=self.remaining(timeout), stdin=stdin, variables=_ENVIRONMENT)
-        return replace(done, stderr=self._without_files(done.stderr, arguments))
+        return done._replace(stderr=self._without_files(done.stderr, arguments))
 
     def _without_files(self, stderr: str, arguments: Sequence[str]) -> str:
         """Return the messages of kubectl without the names of temporary files."""

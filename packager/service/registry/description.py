@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from packager.base import quantity, yamlio
-from packager.base.faults import Fault
-from packager.base.problems import Problem, show, similar
+from packager.base import units, yamlio
+from packager.base.problems import Fault, Problem, show, similar
 from packager.base.values import Value
 from packager.service.failures import MOST
 
@@ -88,7 +87,7 @@ Described = Leaf | FreeMapping | Group | Items
 
 def _is_quantity(value: Json) -> bool:
     try:
-        quantity.parse(str(value))
+        units.parse_quantity(str(value))
     except ValueError:
         return False
     return not isinstance(value, bool)

@@ -6,8 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
-from packager.base.problems import similar
+from packager.base.problems import Fault, similar
 from packager.base.values import Value, as_plain
 from packager.cluster.doctor import demand
 from packager.kubernetes.manifest import Manifest, at, listing, mapping

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from packager.base.faults import Fault
 from packager.base.fields import Parameter, anchored
+from packager.base.problems import Fault
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.kubernetes import mountpath

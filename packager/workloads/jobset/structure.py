@@ -7,8 +7,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base.faults import Fault
-from packager.base.problems import show
+from packager.base.problems import Fault, show
 from packager.kubernetes.manifest import INT32, at, integer, listing, mapping, text
 from packager.workloads.jobset.rendezvous import COUNTS, NAME, NODES, named
 from packager.workloads.launchers import PROCESSES, TORCHRUN, says_processes, torchrun_faults, without_meet

@@ -4,9 +4,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from packager.base.faults import Fault
 from packager.base.fields import Environment, Label, Parameter, RelativePath, Resources, Word, anchored, text
-from packager.base.problems import show, similar
+from packager.base.problems import Fault, show, similar
 from packager.base.values import Fields, Meta, replace
 from packager.base.yamlio import Location
 from packager.kubernetes.environment import refusal_reason

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.base.process import Finished
-from packager.base.runner import Runner
+from packager.base.process import Finished, Runner
 from packager.cli.host import Host
 from packager.kubernetes.kubectl import connection as module
 from packager.kubernetes.kubectl.client import Kubectl
