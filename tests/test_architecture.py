@@ -14,7 +14,7 @@ from pathlib import Path
 import packager
 from packager.builder import templating
 from packager.builder.render import TEMPLATES
-from packager.workloads.anyoverlay import AnyOverlay
+from packager.modelspec.model import AnyOverlay
 
 PACKAGE = Path(packager.__file__).parent
 TESTS = Path(__file__).parent

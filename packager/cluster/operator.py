@@ -15,8 +15,7 @@ from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.objects import Object, condition, moment, name, shown, true_condition
 from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.snapshot import Snapshot
-from packager.workloads.kinds import kinds, operators
-from packager.workloads.workload import Operator
+from packager.workloads.kinds import Operator, kinds, operators
 
 
 class Alive(StrEnum):

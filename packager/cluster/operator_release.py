@@ -11,7 +11,7 @@ from packager.base.errors import UsageError, unreadable
 from packager.base.web import fetch
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import Object
-from packager.workloads.workload import Operator
+from packager.workloads.kinds import Operator
 
 _MAX_BYTES = 16 << 20
 _OTHER_WAY = "download the file another way and pass it with --from FILE"

@@ -21,8 +21,8 @@ from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.pods import Container, containers, state
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict, grouped
+from packager.workloads.kinds import Role
 from packager.workloads.structures import structures
-from packager.workloads.workload import Role
 
 __all__ = ["Status", "drawn", "number", "status"]
 

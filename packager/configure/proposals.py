@@ -16,7 +16,7 @@ from packager.builder.plan import Options, check_options
 from packager.configure import additions, settings
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
-from packager.kubernetes.mountpath import ROOT, root_fault
+from packager.kubernetes.containers import ROOT, root_fault
 from packager.package import ids as patch_ids
 from packager.package import kustomization, layout
 from packager.package.ids import LARGEST_ID, is_id

@@ -10,8 +10,8 @@ from packager.base import envfile, paths, yamlio
 from packager.base.errors import ToolError
 from packager.base.problems import Problem
 from packager.base.values import replace
+from packager.kubernetes.containers import ROOT
 from packager.kubernetes.manifest import Manifest, mapping
-from packager.kubernetes.mountpath import ROOT
 from packager.package import ids as patch_ids
 from packager.package import kustomization, layout
 from packager.package.layout import COMMON, env

@@ -9,7 +9,7 @@ from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import Fault, show, similar
 from packager.base.values import replace
 from packager.base.yamlio import MISREAD
-from packager.kubernetes import resources
+from packager.kubernetes.containers import resource_faults
 from packager.modelspec import code, environments, programs
 from packager.modelspec import sources as fetched_files
 from packager.package import archive
@@ -180,4 +180,4 @@ def _resources(container_resources: Resources, place: Location) -> Iterator[Faul
         {name: text(value) for name, value in part.items()}
         for part in (container_resources.requests, container_resources.limits)
     ]
-    yield from (fault.below(place) for fault in resources.faults(*parts))
+    yield from (fault.below(place) for fault in resource_faults(*parts))

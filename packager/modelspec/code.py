@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from packager.base.yamlio import Location
     from packager.modelspec.files import SourceFile, SpecFiles
-    from packager.modelspec.model import Spec, Variant
-    from packager.workloads.anyoverlay import AnyOverlay
+    from packager.modelspec.model import AnyOverlay, Spec, Variant
 
 _LARGE_FILES_HINT = "put large files in the image, list them under `assets`, or build with --with package-volume"
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.base.yamlio import Location
-    from packager.modelspec.model import Spec, Variant
-    from packager.workloads.anyoverlay import AnyOverlay
+    from packager.modelspec.model import AnyOverlay, Spec, Variant
     from packager.workloads.program import Init
 
 _BYTES = 64 << 10

@@ -19,7 +19,7 @@ from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.base.values import Value, field, replace
-from packager.kubernetes.mountpath import normalized
+from packager.kubernetes.containers import normalized
 from packager.package import inventory, layout, path_checks, placement, tree
 from packager.package.layout import INVENTORY, is_editable
 from packager.package.options import BY_NAME

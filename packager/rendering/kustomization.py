@@ -18,7 +18,7 @@ from packager.base import yamlio
 from packager.base.envfile import Weight
 from packager.base.problems import Problem, show, similar
 from packager.base.values import replace
-from packager.kubernetes import resources
+from packager.kubernetes.containers import quantity_complaint
 from packager.package import declared
 from packager.package.layout import KUSTOMIZATIONS
 from packager.package.options import KEYS
@@ -370,7 +370,7 @@ class _Kustomization(Entries):
         value = origin.values.get(key, "")
         for name in names:
             self.sources.quantities.add(key)
-            if message := resources.complaint(name, value):
+            if message := quantity_complaint(name, value):
                 self._refuse([Problem(*origin.keys[key], f"{key}: {message}")])
 
     def _filled(self, target: dict[str, Any]) -> Iterator[Any]:

@@ -11,9 +11,8 @@ from packager.base.errors import ToolError, UsageError, reason, unreadable
 from packager.base.problems import Fault, ordered, show, similar
 from packager.base.values import Value, as_plain
 from packager.kubernetes.allowed.judge import annotation_fault, is_below, is_free_domain
-from packager.kubernetes.allowed.table import ANNOTATION
-from packager.kubernetes.allowed.values import Facts, fits
-from packager.kubernetes.mountpath import root_fault
+from packager.kubernetes.allowed.table import ANNOTATION, Facts, fits
+from packager.kubernetes.containers import root_fault
 from packager.modelspec import conversion
 from packager.package.image import registry_complaint
 from packager.package.layout import INVENTORY

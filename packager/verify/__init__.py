@@ -17,14 +17,11 @@ from packager.verify import (
     additions,
     allowed_fields,
     changes,
-    containers,
     credentials,
     environment,
-    names,
     objects,
     options,
-    podspec,
-    references,
+    runnable,
     schema,
     security,
     taken,
@@ -170,7 +167,7 @@ def _dry_run(case: OverlayCase, cluster: Kubectl) -> Iterator[Finding]:
 
 
 OF_MANIFESTS = (
-    *(names.check, references.check, containers.check, podspec.check, objects.check_kinds),
+    *(runnable.check, objects.check_kinds),
     *(options.check_gitops, options.check_gang, options.check_code, options.check_placement),
 )
 """The checks whether Kubernetes and the operators accept the values of manifests, and can start the pods."""
@@ -185,7 +182,7 @@ CHECKS_OF_PACKAGES: tuple[tuple[FindingKind, Callable[[Case], Iterable[Problem |
 """The checks of a package's files and edits, and what each of them finds."""
 
 PERMISSIONS: tuple[Callable[[OverlayCase], Iterable[Problem]], ...] = (
-    lambda case: containers.by_tag(case.overlay) if case.checks.must_be_locked else (),
+    lambda case: runnable.by_tag(case.overlay) if case.checks.must_be_locked else (),
     lambda case: environment.check(case.overlay),
     lambda case: environment.added(case.overlay, case.original, case.checks.allowed),
     lambda case: objects.check(case.overlay, case.checks.allowed, case.checks.namespace),

@@ -11,24 +11,12 @@ from packager.base.names import is_key
 from packager.base.problems import show, similar
 from packager.base.values import Value
 from packager.kubernetes.allowed import words
-from packager.kubernetes.allowed.table import ANNOTATION, LABEL
-from packager.kubernetes.allowed.values import Facts
+from packager.kubernetes.allowed.table import ANNOTATION, LABEL, Facts
 from packager.kubernetes.manifest import Manifest, at, dotted
 from packager.package.declared import Declared
 from packager.rendering.origins import Position
 from packager.rendering.overlay import RenderedOverlay
-from packager.verify import (
-    allowed_fields,
-    containers,
-    credentials,
-    names,
-    objects,
-    podspec,
-    references,
-    schema,
-    security,
-    taken,
-)
+from packager.verify import allowed_fields, credentials, objects, runnable, schema, security, taken
 from packager.workloads import structures
 
 if TYPE_CHECKING:
@@ -101,10 +89,7 @@ def judge(rendered: Sequence[Object], completed: Sequence[Object], task: Task) -
     unknown = {place for place, fault in faults if fault.at_key}
     for problem in (
         *objects.check(overlay, frozenset(manifest.kind for manifest in overlay.manifests)),
-        *names.check(overlay),
-        *references.check(overlay),
-        *containers.check(overlay),
-        *podspec.check(overlay),
+        *runnable.check(overlay),
         *objects.check_kinds(overlay),
         *credentials.check(overlay, task.allowed | {credentials.SECRET}),
         *security.breaches(security.exceeded(overlay), task.level),

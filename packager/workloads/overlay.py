@@ -22,8 +22,7 @@ from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.kubernetes.manifest import INT32
 from packager.workloads.amounts import Amount
-from packager.workloads.launchers import reserved_by
-from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script
+from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script, reserved_by
 
 Deadline = Annotated[int, Meta(ge=1, le=INT32)]
 """Seconds after which a workload is stopped."""

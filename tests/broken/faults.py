@@ -202,9 +202,8 @@ FAULTS = (
     changed("two-launchers", MPI_JOB, "replicas: 1", "replicas: 2"),
     changed("too-many-processes", f"{MULTI}/mlops.env", "PROCESSES=all\n", "PROCESSES=9\n"),
     Fault("too-long-name", _rename, MPI_JOB, "name: hello-message-passing"),
-    Fault("operators-name", _service, f"{MULTI}/service.yaml", "name: hello-mpi"),
+    Fault("operators-name", _service, f"{MULTI}/service.yaml", "kind: Service"),
     changed("missing-configmap", POD, "name: hello-mpi-env", "name: hello-mpi-environment"),
-    changed("missing-script", POD, "scripts/hello.sh", "scripts/helo.sh"),
     changed(
         "missing-volume", MPI_JOB, "            - name: home\n              emptyDir: {}\n", "", line="- name: home"
     ),

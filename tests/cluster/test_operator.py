@@ -13,8 +13,8 @@ from packager.cli.host import Host
 from packager.cluster import operator_release
 from packager.cluster.operator import await_operator
 from packager.kubernetes.kubectl.client import Kubectl
+from packager.workloads.kinds import Operator
 from packager.workloads.mpijob.life import MPI_OPERATOR, MPIJob
-from packager.workloads.workload import Operator
 from tests.conftest import Mlpack
 from tests.fake_cluster import FakeCluster, item, lease, managed
 

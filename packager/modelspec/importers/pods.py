@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.problems import show
 from packager.base.values import Value
-from packager.kubernetes import mountpath
-from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.containers import MOUNTED, folder_complaint, refusal_reason
 from packager.modelspec.environments import RESERVED
 from packager.modelspec.importers.source import LOST, Given
 from packager.package.options import KEYS
@@ -190,7 +189,7 @@ def _put_volume(volume: ForeignValue, path: str, mount: ForeignValue | None, dra
         volume.leave("is the option shared-memory of a site", hint)
         return True
     text = claim.string("claimName") if claim else ""
-    if claim and text and mount is not None and not mountpath.complaint(path) and mount.child("subPath") is None:
+    if claim and text and mount is not None and not folder_complaint(path) and mount.child("subPath") is None:
         read_only = any((entry := part.child("readOnly")) and entry.value is True for part in (mount, claim))
         key, option = ("DATASET_DIR", "DATASET_CLAIM") if read_only else ("OUTPUT_DIR", "OUTPUT_CLAIM")
         known = draft.data.get("environment", {}).get(key)
@@ -245,7 +244,7 @@ def variables(listed: Iterable[ForeignValue], draft: Draft) -> dict[str, Given]:
 def _put_secret(key: str, item: ForeignValue, source: ForeignValue, draft: Draft) -> bool:
     """Put a variable that is read from a Secret, if a package can have it; return whether it can."""
     secret, secret_key = source.string("secretKeyRef", "name"), source.string("secretKeyRef", "key")
-    if not secret or not secret_key or complaint_about(key, "") or key in mountpath.MOUNTED:
+    if not secret or not secret_key or complaint_about(key, "") or key in MOUNTED:
         return False
     draft.put(("secrets", key), {}, item.origin)
     known = draft.site.get("SECRET", secret)
@@ -269,7 +268,7 @@ def complaint_about(key: str, value: str) -> str | None:
         return reason
     if not re.fullmatch(envfile.VALUE, value) or len(f"{key}={value}".encode()) > envfile.LINE_BYTES:
         return "expected one line of at most 64 KiB"
-    return mountpath.complaint(value) if key in ("DATASET_DIR", "OUTPUT_DIR") else None
+    return folder_complaint(value) if key in ("DATASET_DIR", "OUTPUT_DIR") else None
 
 
 def expanded(text: str, values: Mapping[str, Given]) -> str | None:
