@@ -86,7 +86,7 @@ FACES = {
         "workloads.kinds": "kinds",
         "workloads.pods": "Pods",
     },
-    "judging": {"verify.judging": "Task judge taken_objects word_fault", "cluster.doctor": "demand"},
+    "judging": {"verify.judging": "Task judge value_faults word_fault"},
     "diagnosis": {
         "diagnosis.diagnose": "diagnose",
         "diagnosis.past": "Memory",
@@ -106,7 +106,7 @@ FACES = {
 """The imports of the task service from the core, beside `base/`: by face, the names in each module."""
 
 USERS = {
-    "judging": {"service/registry/policy.py", "service/jobs/apply.py"},
+    "judging": {"service/registry/policy.py"},
     "diagnosis": {f"service/jobs/{name}.py" for name in ("follower", "kube", "mirror", "user_hints")},
     "values": {"service/api/app.py", "service/config_file.py", "service/registry/bodies.py"},
 }

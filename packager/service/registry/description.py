@@ -7,7 +7,7 @@ has a required leaf. A list describes kinds of items: the leaf `type` of a kind 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packager.base import quantity, yamlio
 from packager.base.faults import Fault
@@ -40,11 +40,11 @@ ENDPOINTS = ("endpoints",)
 
 ENVELOPE = {
     "taskDef": "name of the task definition",
-    "description": "description of the job",
     "name": "name of the application",
+    "description": "description of the job",
     "creator": "who the job is for",
 }
-"""The keys that filled values may have even if the description lacks them, each with its meaning."""
+"""The keys that each description has, also if its text lacks them, each with its meaning."""
 
 
 class Leaf(Value, frozen=True):
@@ -98,34 +98,21 @@ _LITERAL, _HEADERS, _EVENTS = " literal", " headers", " events"
 """The types of values that no description can name: the `type` of an item, and those of endpoints of the service."""
 
 
-class _Type(NamedTuple):
-    noun: str
-    accepts: Callable[[Json], bool]
-    schema: dict[str, Json]
-
-
-_TYPES: Mapping[str | None, _Type] = {
-    "string": _Type("text", lambda value: isinstance(value, str), {"type": "string"}),
-    "integer": _Type(
-        "a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool), {"type": "integer"}
-    ),
-    "number": _Type(
-        "a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool), {"type": "number"}
-    ),
-    "boolean": _Type("true or false", lambda value: isinstance(value, bool), {"type": "boolean"}),
-    "quantity": _Type("a quantity such as 500m or 4Gi", _is_quantity, {"type": ["string", "number"]}),
-    "uri": _Type(
+_TYPES: Mapping[str | None, tuple[str, Callable[[Json], bool]]] = {
+    "string": ("text", lambda value: isinstance(value, str)),
+    "integer": ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "number": ("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
+    "boolean": ("true or false", lambda value: isinstance(value, bool)),
+    "quantity": ("a quantity such as 500m or 4Gi", _is_quantity),
+    "uri": (
         "an address such as s3://bucket/folder",
         lambda value: isinstance(value, str) and _URI.fullmatch(value) is not None,
-        {"type": "string", "format": "uri"},
     ),
-    SECRET: _Type(
-        "text",
-        lambda value: isinstance(value, str),
-        {"type": "string", "format": "password", "writeOnly": True},
-    ),
-    None: _Type("a single value", lambda _: True, {"type": ["string", "number", "boolean"]}),
+    SECRET: ("text", lambda value: isinstance(value, str)),
+    None: ("a single value", lambda _: True),
 }
+"""What the values of each type are, and whether a value is one."""
+
 _NAMES = [name for name in _TYPES if name]
 _LEAF = re.compile(rf"\((Required|Optional)(?:: *({'|'.join(_NAMES)}))?\) *(.*)", re.DOTALL)
 _HINT = f"a type may follow, as in (Required:integer); the types are {', '.join(_NAMES)}"
@@ -137,8 +124,11 @@ def read(text: str, name: str = "user_values_description") -> tuple[Group | None
     if problems:
         return None, problems
     reader = _DescriptionReader(document)
-    root = reader.group((), document.data or {})
-    return (root, []) if not reader.problems else (None, reader.problems)
+    entries = reader.group((), document.data or {}).entries
+    if reader.problems:
+        return None, reader.problems
+    envelope = {key: Leaf(key == "taskDef", None, text) for key, text in ENVELOPE.items() if key not in entries}
+    return Group({**entries, **envelope}, True), []
 
 
 def read_mapping(text: str, name: str) -> tuple[Document, list[Problem]]:
@@ -225,18 +215,13 @@ def _kind(kind: Described, *, are_endpoints: bool) -> tuple[str | None, Describe
     return literal, Group(entries, kind.required)
 
 
-def _with_envelope(description: Group) -> Group:
-    envelope = {key: Leaf(key == "taskDef", None, text) for key, text in ENVELOPE.items()}
-    return Group({**description.entries, **{k: v for k, v in envelope.items() if k not in description.entries}}, True)
-
-
 def faults(description: Group, filled: Mapping[str, Json], *, reserved: Mapping[str, str] | None = None) -> list[Fault]:
     """Return the faults of filled values: at most MOST, and one that counts the others."""
     checker = _FilledChecker()
     refused = {key: reason for key, reason in (reserved or {}).items() if key in filled}
     for key, reason in refused.items():
         checker.add((key,), reason, at_key=True)
-    checker.check((), _with_envelope(description), {key: filled[key] for key in filled if key not in refused})
+    checker.check((), description, {key: filled[key] for key in filled if key not in refused})
     return checker.faults
 
 
@@ -327,9 +312,9 @@ class _FilledChecker:
         elif described.type == SECRET and not isinstance(value, str):
             self.add(here, "expected text")  # the found value is not shown
         elif described.type != _LITERAL:  # else the kind was found by it
-            kind = _TYPES[described.type]
-            if isinstance(value, dict | list) or not kind.accepts(value):
-                self.add(here, f"expected {kind.noun}, found {show(value)}")
+            noun, accepts = _TYPES[described.type]
+            if isinstance(value, dict | list) or not accepts(value):
+                self.add(here, f"expected {noun}, found {show(value)}")
 
     def _events(self, here: Location, value: Json) -> None:
         if not isinstance(value, list) or not value:
@@ -339,57 +324,6 @@ class _FilledChecker:
             if word not in EVENTS or word in value[:index]:
                 hint = similar(word, EVENTS) if isinstance(word, str) and word not in EVENTS else None
                 self.add((*here, index), f"expected one of {', '.join(EVENTS)}, each once, found {show(word)}", hint)
-
-
-def json_schema(description: Group, example: Mapping[str, Json], title: str) -> dict[str, Json]:
-    """Return the JSON Schema (2020-12) of the described values."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": title,
-        **_schema(_with_envelope(description)),
-        **({"examples": [dict(example)]} if example else {}),
-    }
-
-
-_ADDED: Mapping[str | None, dict[str, Json]] = {
-    _HEADERS: {"type": "object", "additionalProperties": {"type": "string"}},
-    _EVENTS: {"type": "array", "items": {"enum": [*EVENTS]}, "minItems": 1, "uniqueItems": True},
-}
-
-
-def _schema(described: Described, *, is_item: bool = False) -> dict[str, Json]:
-    """Return the JSON Schema of a value, which is null where the value may be left out and is not an item."""
-    nullable: list[Json] = [] if described.required or is_item else ["null"]
-    if isinstance(described, Leaf):
-        if described.type == _LITERAL:
-            return {"const": described.text}
-        if described.type in _ADDED:
-            return _ADDED[described.type]
-        schema = dict(_TYPES[described.type].schema)
-        types = schema["type"]
-        schema["type"] = [*(types if isinstance(types, list) else [types]), *nullable] if nullable else types
-        return {**schema, "description": described.text} if described.text else schema
-    if isinstance(described, FreeMapping):
-        return {"type": ["object", "null"]}
-    if isinstance(described, Group):
-        required: list[Json] = [
-            key
-            for key, entry in described.entries.items()
-            if entry.required or (isinstance(entry, Leaf) and entry.type == _LITERAL)
-        ]
-        properties: dict[str, Json] = {key: _schema(entry) for key, entry in described.entries.items()}
-        needed: dict[str, Json] = {"required": required} if required else {}
-        kind: Json = ["object", *nullable] if nullable else "object"
-        return {"type": kind, "properties": properties, "additionalProperties": False, **needed}
-    kinds: list[Json] = [_schema(kind, is_item=True) for kind in described.kinds.values()]
-    contained: list[Json] = [
-        {"contains": _schema(kind, is_item=True)} for kind in described.kinds.values() if kind.required
-    ]
-    return {
-        "type": ["array", *nullable] if nullable else "array",
-        "items": kinds[0] if len(kinds) == 1 else {"oneOf": kinds},
-        **({"allOf": contained} if contained else {}),
-    }
 
 
 def secret_places(group: Group, here: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:
