@@ -12,7 +12,7 @@ from packager.base.rest import is_loopback
 from packager.base.values import Value, replace
 from packager.cli.commands import command, context
 from packager.cli.console import Output, emit_output, say
-from packager.service import variables
+from packager.service import config
 from packager.service.config import ServerConfig, address
 from packager.service.config_file import read
 
@@ -43,7 +43,7 @@ class DatabaseOptions(Value, frozen=True):
     def settings(self, listen: str | None = None) -> ServerConfig:
         """Return the configuration, with the database and the address that the user names."""
         settings = read(self.config)
-        if database := self.database or os.environ.get(variables.DATABASE):
+        if database := self.database or os.environ.get(config.DATABASE):
             settings = replace(settings, database=database)
         return replace(settings, listen=listen) if listen else settings
 

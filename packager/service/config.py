@@ -12,6 +12,12 @@ from packager.base.names import LABEL, LABEL_VALUE
 from packager.base.values import Fields, Meta
 from packager.kubernetes.podsecurity import Level
 
+DATABASE = "MLPACK_DATABASE"
+"""The variable with the database; it has precedence over the one in the configuration."""
+
+SECRET_KEY = "MLPACK_SECRET_KEY"  # noqa: S105 - a name
+"""The variable with the key to the secrets in the database: 32 bytes in base64."""
+
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
 URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*)/?")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from packager.service import config
 from packager.service.access import permissions
-from packager.service.access.sessions import Sessions
+from packager.service.access.sign_in import Sessions
 from packager.service.callbacks.courier import Courier, SigningSecrets, Transport
 from packager.service.callbacks.endpoints import read_receivers
 from packager.service.jobs.follower import Follower, Pulse, Sweeper

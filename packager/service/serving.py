@@ -16,7 +16,7 @@ import uvicorn
 
 from packager.base import workfolder
 from packager.base.errors import ClusterError, ToolError, UsageError, missing_extra, reason
-from packager.service import config, sealing, variables
+from packager.service import config, sealing
 from packager.service.access import permissions, sign_in
 from packager.service.access.sign_in import Client
 from packager.service.access.tokens import EVERY, Caller
@@ -222,12 +222,12 @@ def uvicorn_config(application: Callable[..., Awaitable[None]], limits: LimitsCo
 
 def _key(store: Store, tell: Callable[[str], None]) -> bytes:
     """Return the key to the secrets in a database. Raises ToolError or UsageError."""
-    variable = os.environ.get(variables.SECRET_KEY)
+    variable = os.environ.get(config.SECRET_KEY)
     if variable:
         return sealing.key_from(variable)
     if not isinstance(store.database, Sqlite):
         raise UsageError(
-            f"the database {store.shown} needs {variables.SECRET_KEY}",
+            f"the database {store.shown} needs {config.SECRET_KEY}",
             hint="head -c 32 /dev/urandom | base64",
         )
     key, created = sealing.key_beside(store.database.path)
