@@ -32,7 +32,6 @@ def shares(namespace: str, other: str) -> str:
     return f"shares the namespace {namespace} with {other}, where nothing keeps their jobs and storage apart"
 
 
-Port = Annotated[int, Meta(ge=1, le=65_535)]
 Listen = Annotated[str, Meta(pattern=":", title=f"HOST:PORT, such as {DEFAULT_LISTEN}")]
 DnsLabel = Annotated[
     str,
@@ -48,7 +47,6 @@ class CallbacksConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The permitted receivers of callbacks, and the secret that signs callbacks."""
 
     allow: list[str] = []
-    ports: Annotated[list[Port], Meta(min_length=1)] | None = None
     signing_secret_file: str | None = None
 
 

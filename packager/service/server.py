@@ -103,7 +103,7 @@ class Server:
             cluster, store, sealer, settings.name, self.projects, self.pulse, self._logs, self.log, self.figures
         )
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
-        allowed, _ = read_receivers(settings.callbacks.allow, settings.callbacks.ports)
+        allowed, _ = read_receivers(settings.callbacks.allow)
         self.tasks = Tasks(
             self.catalog,
             cluster,

@@ -6,6 +6,7 @@ has a required leaf. A list describes kinds of items: the leaf `type` of a kind 
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from packager.base.values import Value
 from packager.service.failures import MOST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from packager.base.values import Json
     from packager.base.yamlio import Document, Location
@@ -216,114 +217,93 @@ def _kind(kind: Described, *, are_endpoints: bool) -> tuple[str | None, Describe
 
 
 def faults(description: Group, filled: Mapping[str, Json], *, reserved: Mapping[str, str] | None = None) -> list[Fault]:
-    """Return the faults of filled values: at most MOST, and one that counts the others."""
-    checker = _FilledChecker()
+    """Return the first faults of filled values: at most one more than a response lists."""
     refused = {key: reason for key, reason in (reserved or {}).items() if key in filled}
-    for key, reason in refused.items():
-        checker.add((key,), reason, at_key=True)
-    checker.check((), description, {key: filled[key] for key in filled if key not in refused})
-    return checker.faults
+    found = itertools.chain(
+        (Fault((key,), reason, at_key=True) for key, reason in refused.items()),
+        _faults((), description, {key: filled[key] for key in filled if key not in refused}),
+    )
+    return list(itertools.islice(found, MOST + 1))
 
 
-class _FilledChecker:
-    """Compares filled values with their description, and collects the faults."""
+def _faults(here: Location, described: Described, value: Json) -> Iterator[Fault]:
+    """Yield the faults of a value that is described."""
+    if isinstance(described, Items):
+        yield from _of_items(here, described, value)
+    elif isinstance(described, Leaf):
+        yield from _of_leaf(here, described, value)
+    elif not isinstance(value, dict):
+        yield Fault(here, f"expected a mapping, found {show(value)}")
+    elif isinstance(described, Group):
+        yield from _of_group(here, described.entries, value)
 
-    def __init__(self) -> None:
-        self._faults: list[Fault] = []
-        self._more = 0
 
-    @property
-    def faults(self) -> list[Fault]:
-        """The first faults, and one that counts all others."""
-        more = [Fault((), "there are more problems", count=self._more)] if self._more else []
-        return [*self._faults, *more]
+def _of_group(here: Location, entries: Mapping[str, Described], value: Mapping[str, Json]) -> Iterator[Fault]:
+    for key, item in value.items():
+        if key not in entries:
+            known = similar(key, entries) or (f"the keys are: {', '.join(entries)}" if entries else None)
+            yield Fault((*here, key), f"unknown key {show(key)}", known, at_key=True)
+        elif item is not None:
+            yield from _faults((*here, key), entries[key], item)
+    for key, entry in entries.items():
+        if entry.required and value.get(key) is None:
+            yield from _missing((*here, key), entry)
 
-    def add(self, here: Location, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
-        if len(self._faults) < MOST:
-            self._faults.append(Fault(here, message, hint, at_key=at_key))
+
+def _missing(here: Location, described: Described) -> Iterator[Fault]:
+    """Yield a fault for each missing leaf, also those in a missing mapping."""
+    if isinstance(described, Group):
+        yield from _of_group(here, described.entries, {})
+    elif isinstance(described, Items):
+        yield from _of_items(here, described, [])
+    else:
+        yield Fault(here, f"is missing: {described.text}" if isinstance(described, Leaf) else "is missing")
+
+
+def _of_items(here: Location, described: Items, value: Json) -> Iterator[Fault]:
+    if not isinstance(value, list):
+        yield Fault(here, f"expected a list, found {show(value)}")
+        return
+    kinds = [described.kind_of(item) for item in value]
+    for index, (item, kind) in enumerate(zip(value, kinds, strict=True)):
+        if kind is not None:
+            yield from _faults((*here, index), kind, item)
+        elif isinstance(item, dict):
+            given, literals = item.get("type"), [literal for literal in described.kinds if literal]
+            hint = similar(given, literals) if isinstance(given, str) else None
+            yield Fault((*here, index, "type"), f"expected {' or '.join(literals)}, found {show(given)}", hint)
         else:
-            self._more += 1
+            yield Fault((*here, index), f"expected a mapping, found {show(item)}")
+    seen = set(map(id, kinds))
+    for literal, required in described.kinds.items():
+        if required.required and id(required) not in seen:
+            yield Fault(here, f"needs an item of type {literal!r}" if literal else "needs an item")
 
-    def check(self, here: Location, described: Described, value: Json) -> None:
-        if isinstance(described, Items):
-            self._items(here, described, value)
-        elif isinstance(described, Leaf):
-            self._leaf(here, described, value)
-        elif not isinstance(value, dict):
-            self.add(here, f"expected a mapping, found {show(value)}")
-        elif isinstance(described, Group):
-            self._group(here, described.entries, value)
 
-    def _group(self, here: Location, entries: Mapping[str, Described], value: Mapping[str, Json]) -> None:
-        for key, item in value.items():
-            if key not in entries and len(self._faults) >= MOST:
-                self._more += 1  # without a search for similar keys, which is slow
-            elif key not in entries:
-                known = similar(key, entries) or (f"the keys are: {', '.join(entries)}" if entries else None)
-                self.add((*here, key), f"unknown key {show(key)}", known, at_key=True)
-            elif item is None and entries[key].required:
-                self._missing((*here, key), entries[key])
-            elif item is not None:
-                self.check((*here, key), entries[key], item)
-        for key, entry in entries.items():
-            if entry.required and key not in value:
-                self._missing((*here, key), entry)
+def _of_leaf(here: Location, described: Leaf, value: Json) -> Iterator[Fault]:
+    if described.type == _HEADERS:
+        yield from _faults(here, FreeMapping(), value)
+        for key, text in value.items() if isinstance(value, dict) else ():
+            if not isinstance(text, str):
+                yield Fault((*here, key), f"expected text, found {show(text)}")
+    elif described.type == _EVENTS:
+        yield from _of_events(here, value)
+    elif described.type == SECRET and not isinstance(value, str):
+        yield Fault(here, "expected text")  # the found value is not shown
+    elif described.type != _LITERAL:  # else the kind was found by it
+        noun, accepts = _TYPES[described.type]
+        if isinstance(value, dict | list) or not accepts(value):
+            yield Fault(here, f"expected {noun}, found {show(value)}")
 
-    def _missing(self, here: Location, described: Described) -> None:
-        """Report each missing leaf, also those in a missing mapping."""
-        if isinstance(described, Group):
-            self._group(here, described.entries, {})
-        elif isinstance(described, Items):
-            self._items(here, described, [])
-        else:
-            self.add(here, f"is missing: {described.text}" if isinstance(described, Leaf) else "is missing")
 
-    def _items(self, here: Location, described: Items, value: Json) -> None:
-        if not isinstance(value, list):
-            self.add(here, f"expected a list, found {show(value)}")
-            return
-        seen: set[int] = set()
-        for index, item in enumerate(value):
-            kind = described.kind_of(item)
-            if kind is not None:
-                seen.add(id(kind))
-                self.check((*here, index), kind, item)
-            elif len(self._faults) >= MOST:
-                self._more += 1  # without a message, which is long if there are many kinds
-            elif isinstance(item, dict):
-                given, literals = item.get("type"), [literal for literal in described.kinds if literal]
-                hint = similar(given, literals) if isinstance(given, str) else None
-                message = f"expected {' or '.join(literals)}, found {show(given)}"
-                self.add((*here, index, "type"), message, hint)
-            else:
-                self.add((*here, index), f"expected a mapping, found {show(item)}")
-        for literal, kind in described.kinds.items():
-            if kind.required and id(kind) not in seen:
-                self.add(here, f"needs an item of type {literal!r}" if literal else "needs an item")
-
-    def _leaf(self, here: Location, described: Leaf, value: Json) -> None:
-        if described.type == _HEADERS:
-            self.check(here, FreeMapping(), value)
-            for key, text in value.items() if isinstance(value, dict) else ():
-                if not isinstance(text, str):
-                    self.add((*here, key), f"expected text, found {show(text)}")
-        elif described.type == _EVENTS:
-            self._events(here, value)
-        elif described.type == SECRET and not isinstance(value, str):
-            self.add(here, "expected text")  # the found value is not shown
-        elif described.type != _LITERAL:  # else the kind was found by it
-            noun, accepts = _TYPES[described.type]
-            if isinstance(value, dict | list) or not accepts(value):
-                self.add(here, f"expected {noun}, found {show(value)}")
-
-    def _events(self, here: Location, value: Json) -> None:
-        if not isinstance(value, list) or not value:
-            self.add(here, f"expected a list of {', '.join(EVENTS)}, found {show(value)}")
-            return
-        for index, word in enumerate(value):
-            if word not in EVENTS or word in value[:index]:
-                hint = similar(word, EVENTS) if isinstance(word, str) and word not in EVENTS else None
-                self.add((*here, index), f"expected one of {', '.join(EVENTS)}, each once, found {show(word)}", hint)
+def _of_events(here: Location, value: Json) -> Iterator[Fault]:
+    if not isinstance(value, list) or not value:
+        yield Fault(here, f"expected a list of {', '.join(EVENTS)}, found {show(value)}")
+        return
+    for index, word in enumerate(value):
+        if word not in EVENTS or word in value[:index]:
+            hint = similar(word, EVENTS) if isinstance(word, str) and word not in EVENTS else None
+            yield Fault((*here, index), f"expected one of {', '.join(EVENTS)}, each once, found {show(word)}", hint)
 
 
 def secret_places(group: Group, here: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:

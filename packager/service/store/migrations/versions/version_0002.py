@@ -13,7 +13,7 @@ down_revision = "0001"
 
 def upgrade() -> None:
     """Add the columns, fill in the projects of definitions, retire those over packages, and drop what is not kept."""
-    for table in ("requests", "sessions"):
+    for table in ("requests", "sessions", "meta"):
         op.drop_table(table)
     for name in ("request_key", "request_digest", "title", "log_line"):
         op.add_column("jobs", Column(name, Text))
