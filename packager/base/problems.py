@@ -124,7 +124,6 @@ class Fault(Value, frozen=True):
     """The locations of the values that the conclusion depends on; `location`, if there are none."""
     among: _Location = ()
     """The list or mapping in which something is missing; one of its wrong items may be that thing, misspelled."""
-    count: int = 1  # the number of faults that it represents
 
     def below(self, location: _Location) -> Fault:
         """Return the fault of a value that is itself part of a larger one, at `location` there."""
