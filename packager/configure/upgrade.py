@@ -26,10 +26,9 @@ from packager.base.problems import Problem
 from packager.base.runner import SYSTEM
 from packager.base.values import Value, replace
 from packager.configure import additions, lock
-from packager.configure.diff import MOST_BYTES, delivered
 from packager.configure.merge import Choice, Conflict, Versions, merged, unanswered
 from packager.kubernetes.podsecurity import Level
-from packager.package import integrity, kustomization, layout, outside, tree
+from packager.package import integrity, kustomization, layout, outside, path_checks, tree
 from packager.package.layout import INVENTORY, is_added, is_editable
 from packager.package.opened import opened
 from packager.package.options import BY_NAME, VOLUME_FOLDERS
@@ -45,6 +44,9 @@ if TYPE_CHECKING:
     from packager.verify.case import Report
 
 _MODES = {"0644": 0o644, "0755": 0o755}
+
+_MOST_BYTES = 1 << 20
+"""The largest file that is merged: as large as an editable file may be."""
 
 
 class FileResult(StrEnum):
@@ -227,15 +229,20 @@ class _Planner:
         """Return the user's version of a file; nothing of one that is too large to be edited."""
         if path in self._yours_text:
             return self._yours_text[path]
-        is_known = path in self._entries and self._entries[path].size <= MOST_BYTES
-        return self._old.reader.read(path, MOST_BYTES) if is_known else b""
+        is_known = path in self._entries and self._entries[path].size <= _MOST_BYTES
+        return self._old.reader.read(path, _MOST_BYTES) if is_known else b""
 
     def _read_new(self, path: str) -> bytes:
-        is_known = path in self._new_entries and self._new_entries[path].size <= MOST_BYTES
-        return self._new.reader.read(path, MOST_BYTES) if is_known else b""
+        is_known = path in self._new_entries and self._new_entries[path].size <= _MOST_BYTES
+        return self._new.reader.read(path, _MOST_BYTES) if is_known else b""
 
     def _delivered(self, path: str) -> bytes | None:
-        return self._completed[path] if path in self._completed else delivered(self._old, path)
+        """Return the content that a file was delivered with; None if the inventory has only its digest."""
+        text = self._completed.get(path) or self._old.sealed(path)
+        if text is not None and hashlib.sha256(text).hexdigest() != self._base[path][0]:
+            message = f"{self._old.shown(INVENTORY)}: the lines of {path_checks.shown(path)} do not match its digest"
+            raise VerificationError(message)
+        return text
 
     def _keep_folders(self) -> None:
         paths = map(layout.kustomization, self._old.overlays)
@@ -265,7 +272,7 @@ class _Planner:
             if path not in self._yours_text and yours[0] in (base[0], theirs[0]):
                 return PlannedFile(path, FileResult.updated, mode)
             before = self._merge_base.get(path) or self._delivered(path)
-            if before is not None and self._entries[path].size <= MOST_BYTES:
+            if before is not None and self._entries[path].size <= _MOST_BYTES:
                 versions = Versions(before, self._read(path), self._read_new(path))
                 if versions.are_mergeable:
                     result = merged(path, versions, self._choices.get(path))

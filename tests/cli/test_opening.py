@@ -34,7 +34,6 @@ VERBS = {
     "results": ["results", "hello-mpi", "out"],
     "delete": ["delete", "hello-mpi"],
     "history": ["history", "hello-mpi"],
-    "diff": ["diff", "hello-mpi"],
     "options": ["options", "hello-mpi"],
     "configure --set": ["configure", "hello-mpi", "--set", "A=b"],
     "deploy --dry-run": ["deploy", "hello-mpi", "--dry-run", "client"],

@@ -18,7 +18,7 @@ from packager.base.limits import DEFAULT
 from packager.base.values import replace
 from packager.builder.build import BuildRequest, Built, Destination, build
 from packager.builder.selection import OwnComponent
-from packager.configure import configure, diff, lock, upgrade
+from packager.configure import additions, configure, edits, lock, upgrade
 from packager.configure.assignments import Assignment
 from packager.configure.settings import Files
 from packager.kubernetes.kubectl.kustomize import kustomize
@@ -81,6 +81,19 @@ def conflicts(package: Path, new: Path) -> list[str]:
     return messages
 
 
+def edits_of(folder: Path) -> list[edits.Edit]:
+    """Return the edits of a package, all of which `mlpack configure` has made."""
+    with opened(folder) as package:
+        entries = {entry.path: entry for entry in tree.walk(package.folder)}
+        complete, contents = additions.completed(package, entries)
+        found = []
+        for path in complete.inventory["editable"]:
+            base, now = contents.get(path) or complete.sealed(path) or b"", (folder / path).read_bytes()
+            found += edits.read(path, base, now)
+            assert edits.replayed(base, edits.read(path, base, now)) == now
+        return found
+
+
 def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
@@ -100,8 +113,7 @@ def test_same_change_on_both_sides_does_not_conflict(package: Path, tmp_path: Pa
     new = newer(package, tmp_path / "new", {"README.md": b"new"})
     (package / "README.md").write_bytes(b"new")
     assert upgraded(package, new) == {}
-    with opened(package) as current:
-        assert diff.read(current).is_empty
+    assert edits_of(package) == []
 
 
 def test_edited_file_that_new_package_lacks_conflicts(package: Path, tmp_path: Path) -> None:
@@ -300,12 +312,9 @@ def test_edits_by_configure_are_kept_beside_reworded_comments(tmp_path: Path) ->
     package = built(tmp_path / "now", "resnet50-pytorch", components=("all",))
     new = newer(package, tmp_path / "new", reworded(package))
     configured(package, EVERYTHING)
-    with opened(package) as current:
-        before = diff.read(current)
+    before = edits_of(package)
     upgraded(package, new)
-    with opened(package) as current:
-        after = diff.read(current)
-    assert (after.edits, after.others) == (before.edits, before.others)
+    assert edits_of(package) == before != []
     for path in (path for path in files(package) if path.endswith("mlops.env")):
         assert b"NEW_KEY=1" in (package / path).read_bytes()
 
@@ -330,14 +339,13 @@ def test_upgraded_earlier_release_has_all_edits_and_renders_with_them(
     for folder in (package, fresh):
         configured(folder, EARLIER)
     configured(fresh, configure.Answers(assignments=(Assignment("--set", "OUTPUT_FOLDER", "."),)))
-    with opened(package) as current, opened(fresh) as todays:
-        edits = diff.read(current).edits
-        (kept,) = [edit for edit in diff.read(todays).edits if edit.key == "OUTPUT_FOLDER"]
+    before = edits_of(package)
+    (kept,) = [edit for edit in edits_of(fresh) if edit.key == "OUTPUT_FOLDER"]
     with upgrade.prepared(package, new) as prepared:
         upgrade.write(prepared, verified(kubectl))
+    after = {edit for edit in edits_of(package) if "gpu" not in edit.key.lower()}
+    assert after == {kept, *(edit for edit in before if "gpu" not in edit.key.lower())}
     with opened(package) as current:
-        after = {edit for edit in diff.read(current).edits if "gpu" not in edit.key.lower()}
-        assert after == {kept, *(edit for edit in edits if "gpu" not in edit.key.lower())}
         assert integrity.check(current, DEFAULT).problems == []
         assert current.digest == opened_digest(new)
     for overlay in sorted((package / layout.OVERLAYS).iterdir()):
@@ -473,10 +481,7 @@ def test_option_that_the_user_has_added_is_switched_on_in_a_package_that_has_it(
     values = (Assignment("--set", "GPU_COUNT", "4"), Assignment("--set", "SHM_SIZE", "3Gi"))
     configured(package, configure.Answers(switch_on=("shared-memory", "gpu"), assignments=values))
     upgraded(package, new)
-    with opened(package) as current:
-        edits = diff.read(current)
-    assert edits.others == b""
-    assert {str(edit).partition(": ")[0]: edit.after for edit in edits.edits} == {
+    assert {f"{edit.kind} {edit.key}": edit.after for edit in edits_of(package)} == {
         "option gpu": "on",
         "option shared-memory": "on",
         "value GPU_COUNT": "4",
