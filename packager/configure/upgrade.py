@@ -25,7 +25,7 @@ from packager.base.limits import DEFAULT
 from packager.base.problems import Problem
 from packager.base.runner import SYSTEM
 from packager.base.values import Value, replace
-from packager.configure import additions, lock
+from packager.configure import additions
 from packager.configure.merge import Choice, Conflict, Versions, merged, unanswered
 from packager.kubernetes.podsecurity import Level
 from packager.package import integrity, kustomization, layout, outside, path_checks, tree
@@ -258,8 +258,6 @@ class _Planner:
         entry = self._entries.get(path)
         yours = (self._old.reader.digest(path), f"{entry.mode:04o}") if entry else None
         base, theirs = self._base.get(path), self._theirs.get(path)
-        if overlay := lock.overlay_of(path):
-            self._undo_lock(path, overlay)
         if path not in self._yours_text and yours in (theirs, base):
             return _taken(path, yours, theirs) if yours != theirs else None
         mode = yours[1] if yours else None
@@ -287,23 +285,6 @@ class _Planner:
         choice = self._choices.get(conflict.path)
         (self._conflicts if choice is None else self._decided).append(conflict)
         return choice
-
-    def _undo_lock(self, path: str, overlay: str) -> None:
-        """Empty a lock if the manifests have other images in the new package, and the user takes these.
-
-        The user's digests are those of the former tags, so the new package would run the former images.
-        """
-        before: set[str] = set()
-        now: set[str] = set()
-        for manifest in self._entries.keys() | self._theirs.keys():
-            if manifest.startswith(f"{layout.overlay(overlay)}/") and manifest.endswith(".yaml"):
-                is_changed = self._theirs.get(manifest) != self._base.get(manifest)
-                before |= lock.written(self._read(manifest))
-                now |= lock.written((self._read_new if is_changed else self._read)(manifest))
-        if before != now:
-            had, has = (", ".join(sorted(images)) for images in (before - now, now - before))
-            if self._choice(Conflict(path, 0, had or None, "their digests", has or None)) is Choice.theirs:
-                self._yours_text[path] = lock.without_images(overlay)
 
     def _additions(self, results: Mapping[str, PlannedFile | None]) -> tuple[list[str], list[str]]:
         """Return the new keys of env files, and the new options of overlays, that the results of files have."""

@@ -18,9 +18,8 @@ from packager.base.limits import DEFAULT
 from packager.base.values import replace
 from packager.builder.build import BuildRequest, Built, Destination, build
 from packager.builder.selection import OwnComponent
-from packager.configure import additions, configure, edits, lock, upgrade
+from packager.configure import additions, configure, edits, upgrade
 from packager.configure.assignments import Assignment
-from packager.configure.settings import Files
 from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.catalog import bundled
 from packager.package import integrity, layout, tree
@@ -126,19 +125,13 @@ def test_edited_file_that_new_package_lacks_conflicts(package: Path, tmp_path: P
     assert not (package / path).exists()
 
 
-LOCK = "quickstart/site/image-lock-single-node/kustomization.yaml"
 IMAGE = "mpioperator/mpi-pi"
 
 
 def locked(package: Path) -> str:
     """Lock the image of an overlay, as `mlpack lock` does, and return its digest."""
     digest = f"sha256:{7:064}"
-    with opened(package) as content:
-        changed = Files(content)
-        lock.lock(changed, "single-node", [lock.ImageLock("docker.io/mpioperator/mpi-pi:openmpi", digest)])
-        for path, text in changed.changed().items():
-            (package / path).parent.mkdir(parents=True, exist_ok=True)
-            (package / path).write_bytes(text)
+    edit(package / ENV, f"IMAGE={IMAGE}:openmpi", f"IMAGE={IMAGE}:openmpi@{digest}")
     return digest
 
 
@@ -173,23 +166,18 @@ def test_lock_of_an_image_with_another_tag_conflicts(package: Path, tmp_path: Pa
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["set", "locked"])
 def test_image_that_an_earlier_release_has_in_its_kustomization_is_not_lost(
-    kind: str, hello_mpi: Path, tmp_path: Path, kubectl: Path
+    hello_mpi: Path, tmp_path: Path, kubectl: Path
 ) -> None:
     package = released("hello-mpi", tmp_path)
-    if kind == "locked":
-        locked(package)
-    else:
-        path = package / layout.kustomization("single-node")
-        path.write_text(f"{path.read_text()}images:\n  - name: REGISTRY/{IMAGE}\n    newTag: v1\n")
+    path = package / layout.kustomization("single-node")
+    path.write_text(f"{path.read_text()}images:\n  - name: REGISTRY/{IMAGE}\n    newTag: v1\n")
     with (
         upgrade.prepared(package, hello_mpi) as prepared,
         pytest.raises(VerificationError, match="would not be valid") as refused,
     ):
         upgrade.write(prepared, verified(kubectl))
-    expected = LOCK if kind == "locked" else layout.kustomization("single-node")
-    assert expected in str(refused.value.problems[0])
+    assert layout.kustomization("single-node") in str(refused.value.problems[0])
 
 
 def test_deleted_file_stays_deleted_if_it_did_not_change(package: Path, tmp_path: Path) -> None:
