@@ -6,7 +6,6 @@ build: mlpack build ./my-model --format dir --set environment.STEPS=100  # of yo
 build: mlpack build --all --specs models -d packages  # of every model in a folder
 configure: mlpack configure hello-mpi --registry registry.example.com/team --uid 1000  # registry and user
 configure: mlpack configure hello-mpi --storage output-pvc --set OUTPUT_CLAIM=results  # results on a claim
-configure: mlpack configure hello-mpi --check  # what is still to be set
 lock: mlpack lock hello-mpi  # write the digests
 lock: mlpack lock hello-mpi --check  # compare them
 site init: mlpack site init  # write ~/.config/mlpack/site.yaml

@@ -78,9 +78,7 @@ def prepared(request: LockRequest, access: Access, runner: Runner) -> Iterator[P
         check_platform(request.platform)
     answers = Answers(registry=request.registry)
     configure.check_answers(answers)
-    with configure.prepared(
-        request.package, request.overlay, answers, ask=lambda *_: answers, destination=request.destination
-    ) as edits:
+    with configure.prepared(request.package, request.overlay, answers, destination=request.destination) as edits:
         work = _Lock(edits.files, request, access, runner)
         images = [
             image for overlay in chosen_overlays(edits.package, request.overlay) for image in work.overlay(overlay)

@@ -23,8 +23,6 @@ OVERLAY = "quickstart/k8s/mlops/multi-node"
 VERBS = {
     "verify": ["verify", "hello-mpi"],
     "configure": ["configure", "hello-mpi", "--root", "/nfs"],
-    "configure --check": ["configure", "hello-mpi", "--check"],
-    "configure -y": ["configure", "hello-mpi", "-y"],
     "doctor": ["doctor", "hello-mpi"],
     "deploy": ["deploy", "hello-mpi"],
     "deploy --no-verify": ["deploy", "hello-mpi", "--no-verify"],

@@ -107,7 +107,7 @@ def test_messages_name_the_reference_and_not_the_cache(
 OVERLAY = "quickstart/k8s/mlops/multi-node"
 VERBS = (
     ("verify", "-v"),
-    ("configure", "-y"),
+    ("configure", "--uid", "5"),
     ("deploy", "-v"),
     ("run", "-v"),
     ("status", "-v"),

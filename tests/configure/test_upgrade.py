@@ -277,8 +277,8 @@ EARLIER = dataclasses.replace(EVERYTHING, image=None)
 
 
 def configured(package: Path, answers: configure.Answers) -> None:
-    with configure.prepared(package, None, answers, ask=lambda *_: answers) as edits:
-        list(configure.write(edits, tell=pytest.fail))
+    with configure.prepared(package, None, answers) as edits:
+        list(configure.write(edits))
 
 
 def no_progress(label: str, total: int, *, unit: str) -> AbstractContextManager[Callable[[int], None]]:
