@@ -170,8 +170,7 @@ class Components:
         }
         if option == PLACEMENT:
             path = layout.placement(layout.common(self.plan.spec.framework))
-            built = placement.built(self.plan.name)
-            texts[path] = placement.assign(built, self.plan.site.placement, path) if self.plan.site.placement else built
+            texts[path] = placement.built(self.plan.name, self.plan.site.placement)
         return [Entry(path, text, len(text)) for path, text in texts.items()]
 
     def label(self, overlay: PlannedOverlay) -> str | None:

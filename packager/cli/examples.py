@@ -6,15 +6,12 @@ build: mlpack build ./my-model --format dir --set environment.STEPS=100  # of yo
 build: mlpack build --all --specs models -d packages  # of every model in a folder
 configure: mlpack configure hello-mpi --registry registry.example.com/team --uid 1000  # registry and user
 configure: mlpack configure hello-mpi --storage output-pvc --set OUTPUT_CLAIM=results  # results on a claim
-configure: mlpack configure hello-mpi --check  # what is still to be set
 lock: mlpack lock hello-mpi  # write the digests
 lock: mlpack lock hello-mpi --check  # compare them
 site init: mlpack site init  # write ~/.config/mlpack/site.yaml
 site show: mlpack site show  # what is in effect, and which line says so
 site check: mlpack site check -n team  # whether the cluster has all that the file names
 options: mlpack options hello-mpi  # which options fit it, and which of them it has
-diff: mlpack diff hello-mpi  # what you edited
-diff: mlpack diff hello-mpi -o patch > edits.patch  # as a patch for `git apply`
 upgrade: mlpack upgrade hello-mpi hello-mpi-2.tar.gz --dry-run  # show what an upgrade changes
 upgrade: mlpack upgrade hello-mpi oci://registry.example.com/team/hello-mpi:2.0  # upgrade from a registry
 overlay: mlpack overlay vendor/hello-mpi --to mine  # mine/multi-node and mine/single-node

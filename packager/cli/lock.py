@@ -54,7 +54,7 @@ def lock(
         if check:
             locked.check()
         elif not dry_run:
-            for path in configure.write(locked.edits, destination=destination, force=force, tell=say):
+            for path in configure.write(locked.edits, destination=destination, force=force):
                 if output is None:
                     emit_data(path)
             if not locked.edits.changed:
@@ -80,4 +80,4 @@ def lock_images(
     request = LockRequest(package, overlay, registry, destination=destination, kubectl=program)
     with use_case.prepared(request, RegistryOptions().access(), host().runner) as locked:
         say(*(f"{image.overlay}: {image.image} is {image.digest}" for image in locked.images))
-        list(configure.write(locked.edits, destination=destination, force=True, tell=say))
+        list(configure.write(locked.edits, destination=destination, force=True))

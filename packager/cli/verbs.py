@@ -44,7 +44,6 @@ GROUPS = {
         "verify": Verb("verify", "Check a package, and print one line for each finding."),
         "configure": Verb("configure", "Set where a package is and which user runs it."),
         "options": Verb("configure", "List the options that fit a package, and what they read."),
-        "diff": Verb("diff", "Show what was edited in a package since it was built."),
         "upgrade": Verb("upgrade", "Upgrade a package to a newer build and keep its edits."),
         "overlay": Verb("overlay", "Write an overlay of your own outside of a package."),
         "lock": Verb("lock", "Write the digests of a package's images into the package."),

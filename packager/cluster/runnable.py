@@ -139,8 +139,8 @@ def _built(request: RunRequest, spec: Path, tell: Tell, progress: Progress) -> P
     package, (uid, gid, fs_group) = outcome.path, request.ids
     if request.ids != (None, None, None):
         answers = configure.Answers(uid=uid, gid=gid, fs_group=fs_group)
-        with configure.prepared(package, None, answers, ask=lambda *_: answers, destination=package) as edits:
-            for _ in configure.write(edits, destination=package, force=True, tell=tell):
+        with configure.prepared(package, None, answers, destination=package) as edits:
+            for _ in configure.write(edits, destination=package, force=True):
                 pass
     return package
 

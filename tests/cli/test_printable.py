@@ -57,7 +57,7 @@ VERBS = {
     "init": ("init",),
     "render": ("render", "hello-mpi"),
     "verify": ("verify",),
-    "configure": ("configure", "-y"),
+    "configure": ("configure", "--uid", "5"),
     "doctor": ("doctor",),
     "deploy": ("deploy",),
     "status": ("status",),
