@@ -59,9 +59,7 @@ serve token: mlpack serve token NAME  # make a token; it is shown once
 serve backup: mlpack serve backup backup.sqlite  # copy the database while the server runs
 serve migrate: mlpack serve migrate  # bring the database to this version
 serve check: mlpack serve check  # what the server could do with this configuration
-operator install: mlpack operator install mpi  # mpi-operator, once per cluster
-operator install: mlpack operator install jobset --from manifests.yaml  # from a file; prints the images it needs
-operator status: mlpack operator status mpi  # what it serves, and whether it runs
+operator status: mlpack operator status mpi  # what it serves, whether it runs, how it is installed
 push: mlpack push hello-mpi.tar.gz oci://registry.example.com/team/hello-mpi:1.0  # with a tag
 pull: mlpack pull oci://registry.example.com/team/hello-mpi:1.0 --extract  # as a folder
 inspect: mlpack inspect oci://registry.example.com/team/hello-mpi:1.0 -o images  # its images alone

@@ -61,7 +61,7 @@ GROUPS = {
         "workspace": Verb("workspace", "Copy files to and from a package's storage."),
         "history": Verb("status", "List the deployments of a package."),
         "delete": Verb("delete", "Delete what a package has applied."),
-        "operator": Verb("operator", "Install or look at an operator that workloads need."),
+        "operator": Verb("operator", "Show an operator that workloads need."),
     },
     "Registry": {
         "push": Verb("push", "Push a package to a registry."),

@@ -139,7 +139,7 @@ def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
     error = kubectl.unready_or(explained_error(done.stderr))
     unserved = kinds().get(unknown[1]) if unknown else None
     if unserved and unserved.operator:
-        error.hint = error.hint or unserved.operator.installation(kubectl.cluster)
+        error.hint = error.hint or unserved.operator.installation(kubectl.installer)
     raise error
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from packager.base.process import Finished
 from packager.cli.host import Host
+from packager.workloads.mpijob.life import MPI_OPERATOR
 from tests import kubectls
 from tests.conftest import Mlpack
 from tests.life import ENDED_WITH_3, JOB, POD, Life, at_a_terminal, launcher
@@ -334,7 +335,7 @@ def test_deploy_without_operator_names_install_command(mlpack: Mlpack, life: Lif
     message = "error: the cluster does not serve MPIJob (kubeflow.org/v2beta1): its operator is not installed\n"
     assert (done.code, done.stderr[done.stderr.index("error") :]) == (
         7,
-        f"{message}hint: mlpack operator install mpi --context c\n",
+        f"{message}hint: {MPI_OPERATOR.installation(('kubectl', '--context=c'))}\n",
     )
 
 

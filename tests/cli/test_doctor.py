@@ -129,7 +129,7 @@ def grant(role: str) -> str:
 REJECTED = 'Error from server: error when creating "/x/object.json": admission webhook "policy" denied the request: no'
 FULL = {"nodeName": "node-1", "containers": [{"resources": {"requests": {"cpu": "3900m"}}}]}
 ELSEWHERE = "use another namespace (-n), or another nameSuffix in the overlay's kustomization.yaml"
-INSTALL = "mlpack operator install mpi"
+INSTALL = MPI_OPERATOR.installation()
 AVAILABLE = {"conditions": [{"type": "Available", "status": "True"}]}
 TAINTED = node(taints=[{"key": "gpu", "effect": "NoSchedule"}])
 OURS = item("Secret", "hello-mpi-multi-node-ssh")

@@ -65,7 +65,7 @@ VERBS = {
     "results": ("results", "hello-mpi", "out", "--overlay"),
     "delete": ("delete",),
     "history": ("history",),
-    "operator": ("operator", "install", "mpi", "--from"),
+    "operator": ("operator", "status", "mpi", "--kubectl"),
     "image build": ("image", "build"),
     "image push": ("image", "push"),
     "completion": ("completion",),

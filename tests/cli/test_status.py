@@ -10,6 +10,7 @@ import pytest
 
 from packager.cli.watching import Lines
 from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.workloads.mpijob.life import MPI_OPERATOR
 from tests.conftest import Mlpack
 from tests.life import ENDED_WITH_3, JOB, POD, Life, at_a_terminal, launcher, worker
 
@@ -179,7 +180,7 @@ def test_status_without_operator_names_install_command(mlpack: Mlpack, life: Lif
         7,
         (
             "error: the cluster does not serve mpijobs.kubeflow.org: its operator is not installed\n"
-            "hint: mlpack operator install mpi\n"
+            f"hint: {MPI_OPERATOR.installation()}\n"
         ),
     )
 
