@@ -91,19 +91,13 @@ def test_deploy_refuses_finished_job_and_names_its_author(mlpack: Mlpack, life: 
     )
 
 
-def edit(life: Life, count: int) -> None:
-    """Add `count` values to the ConfigMap that the overlay applies."""
-    env = next(obj for obj in life.overlays["multi-node"] if obj["metadata"]["name"].startswith("hello-mpi-env"))
-    env["data"] |= {f"KEY_{number:02}": "new" for number in range(count)}
-
-
-def test_deploy_keeps_changed_job_and_prints_differences(mlpack: Mlpack, life: Life) -> None:
+def test_deploy_keeps_changed_job(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
-    edit(life, 1)
+    env = next(obj for obj in life.overlays["multi-node"] if obj["metadata"]["name"].startswith("hello-mpi-env"))
+    env["data"]["KEY"] = "new"
     done = mlpack(*DEPLOY)
     assert done.code == 9
     assert done.stderr == (
-        f"  configmap/hello-mpi-env-multi-node  data.KEY_00: nothing -> new\n"
         f"error: {MPIJOB} already exists with a different spec, and its pods cannot be changed in place; "
         "nothing was done\nhint: --replace deletes it and deploys it again\n"
     )
