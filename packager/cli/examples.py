@@ -37,7 +37,7 @@ workspace ls: mlpack workspace ls hello-mpi  # what is on the storage
 workspace pull: mlpack workspace pull hello-mpi results  # copy from the storage
 delete: mlpack delete hello-mpi --dry-run  # list what would be deleted
 delete: mlpack delete hello-mpi --keep-results  # keep claims and their data
-history: mlpack history hello-mpi --all-namespaces  # what is deployed, by whom, of which build
+status: mlpack status --all-namespaces  # what is deployed, by whom, of which build
 task export: mlpack task export train.tar.gz --to service  # a template and a definition of a package
 task schema: mlpack task schema train  # which values a definition takes, as JSON Schema
 task create: mlpack task create train --set epochs=3  # a job from a definition

@@ -59,7 +59,6 @@ GROUPS = {
         "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
         "results": Verb("results", "Copy what a package has written to a local folder."),
         "workspace": Verb("workspace", "Copy files to and from a package's storage."),
-        "history": Verb("status", "List the deployments of a package."),
         "delete": Verb("delete", "Delete what a package has applied."),
         "operator": Verb("operator", "Show an operator that workloads need."),
     },

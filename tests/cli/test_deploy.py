@@ -361,12 +361,12 @@ def test_deploy_interrupted_while_applying_reports_incomplete_deployment(mlpack:
     )
 
 
-def test_status_logs_history_and_delete_accept_changed_package(mlpack: Mlpack, life: Life) -> None:
+def test_status_logs_and_delete_accept_changed_package(mlpack: Mlpack, life: Life) -> None:
     life.deploy()
     life.logs = {f"{JOB}-launcher-0": "epoch 1\n"}
     life.start()
     append(SCRIPT, "echo more\n")
-    for verb in ("status", "logs", "history", "delete"):
+    for verb in ("status", "logs", "delete"):
         done = mlpack(verb, "hello-mpi", "-n", "team")
         assert CHANGED not in done.stderr
         assert done.code == 0, done.stderr

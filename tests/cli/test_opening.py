@@ -33,7 +33,6 @@ VERBS = {
     "logs": ["logs", "hello-mpi"],
     "results": ["results", "hello-mpi", "out"],
     "delete": ["delete", "hello-mpi"],
-    "history": ["history", "hello-mpi"],
     "diff": ["diff", "hello-mpi"],
     "options": ["options", "hello-mpi"],
     "configure --set": ["configure", "hello-mpi", "--set", "A=b"],
