@@ -12,6 +12,7 @@ from packager.cli.watching import Lines
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads.mpijob.life import MPI_OPERATOR
 from tests.conftest import Mlpack
+from tests.fake_cluster import item
 from tests.life import ENDED_WITH_3, JOB, POD, Life, at_a_terminal, launcher, worker
 
 STATUS = ("status", "hello-mpi", "-n", "team")
@@ -183,6 +184,31 @@ def test_status_without_operator_names_install_command(mlpack: Mlpack, life: Lif
             f"hint: {MPI_OPERATOR.installation()}\n"
         ),
     )
+
+
+def test_status_of_missing_workload_names_missing_or_deleted_namespace(mlpack: Mlpack, life: Life) -> None:
+    life.objects.append(item("Namespace", "team", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"}))
+    done = mlpack(*STATUS)
+    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: its namespace team is being deleted\n")
+    life.objects, life.has_namespace = [], False
+    assert mlpack(*STATUS).stdout == f"{MPIJOB}  absent: namespace team not found\n"
+    life.denied.add("get namespaces")
+    assert mlpack(*STATUS).stdout == f"{MPIJOB}  absent: not found\n"
+
+
+KILLED = "processes were killed for taking more memory than their worker may, in: "
+
+
+@pytest.mark.parametrize(("pods", "is_reported"), [(f"{JOB}-worker-0", True), ("somebody-elses", False)])
+def test_status_takes_termination_message_only_about_own_pods(
+    mlpack: Mlpack, life: Life, pods: str, is_reported: bool
+) -> None:
+    life.deploy()
+    message = f"{KILLED}{pods}\n"
+    life.objects.append(launcher(state={"terminated": {"exitCode": 0, "message": message}}, phase="Succeeded"))
+    life.end()
+    done = mlpack(*STATUS)
+    assert (done.code, "killed" in done.stdout) == (0, is_reported)
 
 
 NO_EVENTS = 'events is forbidden: User "me" cannot list resource "events" in API group "" in the namespace'
