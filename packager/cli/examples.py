@@ -11,7 +11,6 @@ lock: mlpack lock hello-mpi  # write the digests
 lock: mlpack lock hello-mpi --check  # compare them
 site init: mlpack site init  # write ~/.config/mlpack/site.yaml
 site show: mlpack site show  # what is in effect, and which line says so
-site check: mlpack site check -n team  # whether the cluster has all that the file names
 options: mlpack options hello-mpi  # which options fit it, and which of them it has
 diff: mlpack diff hello-mpi  # what you edited
 diff: mlpack diff hello-mpi -o patch > edits.patch  # as a patch for `git apply`

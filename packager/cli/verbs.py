@@ -48,7 +48,7 @@ GROUPS = {
         "upgrade": Verb("upgrade", "Upgrade a package to a newer build and keep its edits."),
         "overlay": Verb("overlay", "Write an overlay of your own outside of a package."),
         "lock": Verb("lock", "Write the digests of a package's images into the package."),
-        "site": Verb("site", "Create, show and check the defaults of a site."),
+        "site": Verb("site", "Create and show the defaults of a site."),
     },
     "Run it": {
         "doctor": Verb("doctor", "Find problems that would make a package fail on this cluster."),
