@@ -15,7 +15,7 @@ from packager.cluster import deploy as deploying
 from packager.cluster.delete import Deleted
 from packager.cluster.deploy import Deployed
 from packager.cluster.devcode import Code, CodeFolder, ModelCode, PackageCode
-from packager.cluster.logreader import LogRange, LogStreams, Prefixes
+from packager.cluster.logreader import LogStreams, Prefixes
 from packager.cluster.logs import Part
 from packager.cluster.ownership import DEPLOYED_BY, DEV, key, look_up, refuse_taken
 from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
@@ -280,7 +280,7 @@ class DevLoop:
         if pods is None:
             yield f"waiting for the pods of {self._target.shown_all}"
             pods = yield from self._awaited()
-        last = LogRange(tail=_LAST_LINES) if not self._has_begun and not self._prepared.is_new else LogRange()
+        last = _LAST_LINES if not self._has_begun and not self._prepared.is_new else None
         skipped = [pod for pod in pods if not logs.follow(pod.pod, None, last)]
         if skipped and not self._has_begun:
             yield f"the logs of {counted(skipped)} are not shown: too many at the same time"
