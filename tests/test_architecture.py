@@ -52,7 +52,7 @@ OWNERS = {
     "sqlalchemy": {"service/store/"},
     "subprocess": {"base/process.py", "service/registry/rendering.py"},
     "tarfile": {
-        "cluster/devcode.py",
+        "cluster/dev.py",
         "cluster/copy_from_pod.py",
         "cluster/copy_to_pod.py",
         "package/archive.py",

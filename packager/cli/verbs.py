@@ -47,7 +47,7 @@ GROUPS = {
         "upgrade": Verb("upgrade", "Upgrade a package to a newer build and keep its edits."),
         "overlay": Verb("overlay", "Write an overlay of your own outside of a package."),
         "lock": Verb("lock", "Write the digests of a package's images into the package."),
-        "site": Verb("site", "Create, show and check the defaults of a site."),
+        "site": Verb("site", "Create and show the defaults of a site."),
     },
     "Run it": {
         "doctor": Verb("doctor", "Find problems that would make a package fail on this cluster."),
@@ -58,9 +58,8 @@ GROUPS = {
         "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
         "results": Verb("results", "Copy what a package has written to a local folder."),
         "workspace": Verb("workspace", "Copy files to and from a package's storage."),
-        "history": Verb("status", "List the deployments of a package."),
         "delete": Verb("delete", "Delete what a package has applied."),
-        "operator": Verb("operator", "Install or look at an operator that workloads need."),
+        "operator": Verb("operator", "Show an operator that workloads need."),
     },
     "Registry": {
         "push": Verb("push", "Push a package to a registry."),

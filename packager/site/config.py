@@ -60,7 +60,7 @@ class SiteConfig(Fields, frozen=True, rename="camel"):
 
 TEXT = """\
 # The defaults of a site: what mlpack sets in every package here, unless the command line says otherwise.
-# `mlpack site show` prints what is in effect, `mlpack site check` asks the cluster whether it has all that is named.
+# `mlpack site show` prints what is in effect.
 
 # Where images are pulled from.
 #registry: registry.example.com/team

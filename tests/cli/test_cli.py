@@ -126,7 +126,7 @@ def test_verbs_refuse_invalid_option_combinations_and_values(
         ("deploy", "--namespace", "-x"),
         ("logs", "--context", "--all"),
         ("doctor", "--kubectl", "-x"),
-        ("history", "--namespace", ""),
+        ("status", "--namespace", ""),
     ],
 )
 def test_option_value_cannot_be_option_of_kubectl(mlpack: Mlpack, verb: str, flag: str, value: str) -> None:

@@ -31,7 +31,6 @@ VERBS = {
     "logs": ["logs", "hello-mpi"],
     "results": ["results", "hello-mpi", "out"],
     "delete": ["delete", "hello-mpi"],
-    "history": ["history", "hello-mpi"],
     "options": ["options", "hello-mpi"],
     "configure --set": ["configure", "hello-mpi", "--set", "A=b"],
     "deploy --dry-run": ["deploy", "hello-mpi", "--dry-run", "client"],

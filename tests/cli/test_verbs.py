@@ -138,8 +138,8 @@ def options(name: str) -> dict[str, Any]:
 
 
 READ = {
-    *("completion", "doctor", "history", "inspect", "lint", "list", "logs", "operator status", "options"),
-    *("render", "schema", "serve check", "show", "site check", "site show", "status"),
+    *("completion", "doctor", "inspect", "lint", "list", "logs", "operator status", "options"),
+    *("render", "schema", "serve check", "show", "site show", "status"),
     *("task definitions show", "task list", "task logs", "task schema", "task status", "task templates show"),
     *("verify", "version", "workspace ls"),
 }

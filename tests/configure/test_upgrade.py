@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import UsageError, VerificationError
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import replace
 from packager.builder.build import BuildRequest, Built, Destination, build
 from packager.builder.selection import OwnComponent

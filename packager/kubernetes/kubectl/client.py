@@ -82,6 +82,11 @@ class Kubectl:
         options = [part for flag, value in where.items() if value for part in (flag, value)]
         return options if self.program == "kubectl" else [*options, "--kubectl", self.program]
 
+    @property
+    def installer(self) -> list[str]:
+        """kubectl, as the user would type it for objects of the cluster that name their own namespaces."""
+        return replace(self, namespace="").argv()
+
     def argv(self, *arguments: str) -> list[str]:
         """Return the command for `arguments` as the user would type it, for this cluster and namespace."""
         where = {"--kubeconfig": self.kubeconfig, "--context": self.context, "--namespace": self.namespace}
