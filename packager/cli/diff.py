@@ -38,7 +38,7 @@ def diff(
     else:
         files = dict.fromkeys((*(edit.path for edit in difference.edits), *difference.not_in_patch))
         form = None if output == "text" else output
-        emit_output(difference.as_json(), files, form, _lines(difference), is_bounded=False)
+        emit_output(difference.as_json(), files, form, _lines(difference))
         if difference.is_empty and form is None:
             say(f"{difference.package} has no edits")
     say(*(f"not in the patch: {path}: {reason}" for path, reason in difference.not_in_patch.items()))

@@ -49,7 +49,7 @@ def build(options: ImageOptions, package: PackagePath, arguments: Extra = []) ->
         if not options.dry_run:
             _run(plan.commands[0])
     lines = plan.shown if options.dry_run else plan.images
-    emit_output(plan.as_json(), plan.images, options.output, lines, is_bounded=False)
+    emit_output(plan.as_json(), plan.images, options.output, lines)
 
 
 def push(
@@ -70,7 +70,7 @@ def push(
             emit(shlex.join(command) if options.dry_run else image)
     if lock and not options.dry_run:
         lock_images(package, options.registry, options.overlay, options.kubectl)
-    emit_output(plan.as_json(), plan.images, options.output, (), is_bounded=False)
+    emit_output(plan.as_json(), plan.images, options.output, ())
 
 
 def _tell(plan: ImagePlan) -> None:

@@ -43,11 +43,11 @@ def inspect(
     )
     match output:
         case "json":
-            emit_json(inspected.as_json(), is_bounded=False)
+            emit_json(inspected.as_json())
         case "yaml":
             emit_data(yamlio.dump([inspected.as_json()]))
         case "cyclonedx":
-            emit_json(use_case.bill_of_materials(inspected), is_bounded=False)
+            emit_json(use_case.bill_of_materials(inspected))
         case "name":
             emit(inspected.name)
         case "images":

@@ -61,7 +61,7 @@ def list_models(specs: Specs = [], output: Output = None) -> None:
         print_error(failure.error)
     summaries = [*(answer.summary_as_json() for answer in valid), *(answer.summary_as_json() for answer in invalid)]
     names = [answer.spec.name for answer in valid]
-    emit_output(summaries, names, output, table(_rows(valid), gap="   "), is_bounded=False)
+    emit_output(summaries, names, output, table(_rows(valid), gap="   "))
     if invalid:
         raise typer.Exit(SpecError.exit_code)
 
@@ -88,7 +88,7 @@ def show(
     """Show a model: what it is, its variants, overlays and parameters."""
     answer = find_model(model, folders(specs))
     if output is not None:
-        emit_output(answer.as_json(), [answer.spec.name], output, is_bounded=False)
+        emit_output(answer.as_json(), [answer.spec.name], output)
         return
     spec = answer.spec
     emit(f"{spec.name}{f' {spec.version}' if spec.version else ''}: {spec.title}")

@@ -75,7 +75,7 @@ def push(
         signers=_signers(sign_key),
     )
     pushed = push_package(request, at.access(), tell=say, progress=progress)
-    emit_output(pushed.as_json(), [pushed.pinned], output, is_bounded=False)
+    emit_output(pushed.as_json(), [pushed.pinned], output)
     _explain(pushed)
 
 

@@ -97,7 +97,7 @@ def _print_preview(preview: dict[str, Any], output: Form | None) -> None:
     say(*(f"warning: {warning}" for warning in preview["warnings"]))
     manifests = preview["manifests"]
     if output == "json":
-        emit_json({key: preview.get(key) for key in ("release", "manifests", "warnings")}, is_bounded=False)
+        emit_json({key: preview.get(key) for key in ("release", "manifests", "warnings")})
     elif output == "name":
         emit(*(f"{manifest['kind'].lower()}/{manifest['metadata']['name']}" for manifest in manifests))
     else:
@@ -127,7 +127,7 @@ def list_jobs(
     for job in jobs:
         texts = (job["status"], job.get("reason"), job.get("definition", {}).get("name"), job.get("creator"))
         rows.append((job["release"], *(text or "-" for text in texts), job["created"][:16].replace("T", " ")))
-    emit_output(jobs, [job["release"] for job in jobs], output, table(rows) if jobs else (), is_bounded=False)
+    emit_output(jobs, [job["release"] for job in jobs], output, table(rows) if jobs else ())
     if output is None and not jobs:
         say("no jobs")
     if not are_all:
@@ -181,7 +181,7 @@ def logs(
 def cancel(at: ServerOptions, release: Release, output: Output = None) -> None:
     """Stop a job. Its record and its claims stay."""
     job = client.request(at.client(), "POST", path("v1", "jobs", release, "cancel"))
-    emit_output(job, [release], output, (), is_bounded=False)
+    emit_output(job, [release], output, ())
     if output is None:
         say(f"{release} is being stopped")
 
@@ -215,7 +215,7 @@ def delete(
     """Stop a job, and delete its objects and its record; its claims only with --storage delete."""
     what = f"{release}{' and its claims, with all results' if storage == 'delete' else ''}"
     if dry_run:
-        emit_output(client.job(at.client(), release), [release], output, is_bounded=False)
+        emit_output(client.job(at.client(), release), [release], output)
         say("dry run: nothing was deleted")
         return
     if not yes:
@@ -251,7 +251,7 @@ def schema(
     definition: Annotated[str, typer.Argument(metavar="DEFINITION", help="The definition.")],
 ) -> None:
     """Print the JSON Schema of the values that a definition takes."""
-    emit_json(client.request(at.client(), "GET", path("v1", "definitions", definition, "schema")), is_bounded=False)
+    emit_json(client.request(at.client(), "GET", path("v1", "definitions", definition, "schema")))
 
 
 def _created(to: RestServer, job: dict[str, Any], timeout: str | None, output: Form | None, *, wait: bool) -> None:
@@ -261,7 +261,7 @@ def _created(to: RestServer, job: dict[str, Any], timeout: str | None, output: F
         say(f"{release} created")
         _show(_end(to, release, timeout, tells=True), output)
         return
-    emit_output(job, [release], output, is_bounded=False)
+    emit_output(job, [release], output)
     if output is None:
         say(f"created; follow it with: mlpack task logs -f {release}")
 
@@ -288,7 +288,7 @@ def _show(job: dict[str, Any], output: Form | None) -> None:
     lines = [f"{job['release']}  {_sentence(job)}"]
     lines += table([("POD", "STATE", "RESTARTS"), *rows]) if rows else []
     lines += [f"hint: {job['hint']}"] if job.get("hint") else []
-    emit_output(job, [job["release"]], output, lines, is_bounded=False)
+    emit_output(job, [job["release"]], output, lines)
     if job["status"] in ("failed", "deleted"):
         raise typer.Exit(7)
 
@@ -301,7 +301,7 @@ def _print_registered(kind: Kind, answer: dict[str, Any], output: Form | None, *
     rows = [[str(item.get(key) or "-").split("\n")[0] for key in columns.values()] for item in items]
     names = [str(item.get("name")) for item in items]
     lines = table([[*columns], *rows]) if rows else ()
-    emit_output(answer if is_one else items, names, output or ("yaml" if is_one else None), lines, is_bounded=False)
+    emit_output(answer if is_one else items, names, output or ("yaml" if is_one else None), lines)
     if not items:
         say(f"no {kind}")
 
@@ -321,7 +321,7 @@ def _apply(to: RestServer, kind: Kind, file: str, output: Form | None, *, is_tri
             outcome = f"would be {outcome}" if is_trial else f"{outcome}: revision {answer.get('revision')}"
         if output is None:
             emit(f"{kind.removesuffix('s')}/{name} {outcome}")
-    emit_output(answers if len(answers) > 1 else answers[0], names, output, (), is_bounded=False)
+    emit_output(answers if len(answers) > 1 else answers[0], names, output, ())
 
 
 class _ShowsByDefault(TyperGroup):

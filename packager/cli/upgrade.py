@@ -58,7 +58,7 @@ def upgrade(
 
 def _show(prepared: PreparedUpgrade, output: Form | None) -> None:
     if output is not None:
-        emit_output(prepared.as_json(), [file.path for file in prepared.files], output, is_bounded=False)
+        emit_output(prepared.as_json(), [file.path for file in prepared.files], output)
         return
     if prepared.is_done:
         say(f"{prepared.old.name}: nothing to do, {prepared.new.source} is the same build")
