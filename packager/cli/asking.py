@@ -1,21 +1,19 @@
 """Asks questions on a terminal, and limits the time that a verb may take."""
 
-import getpass
 import os
 import signal
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from packager.base import signals
-from packager.base.errors import HungError, MlpackError, TimedOutError, UnansweredError, UnreachableError, UsageError
-from packager.cli.console import put_question
+import typer
 
-PASSWORD = "MLPACK_KEY_PASSWORD"  # noqa: S105 - the name of the variable
+from packager.base import signals
+from packager.base.errors import HungError, MlpackError, TimedOutError, UnansweredError, UnreachableError
+from packager.cli.console import put_question
 
 _GRACE = 0.25
 """Seconds after the limit in which a verb may still end by itself, with a better message."""
@@ -30,40 +28,19 @@ def has_terminal() -> bool:
 
 
 def ask(question: str, proposed: str) -> str:
-    """Return the line that the user types, or `proposed` if the line is empty.
-
-    Raises:
-        MlpackError: The input has ended.
-    """
+    """Return the line that the user types, or `proposed` if the line is empty. Raises typer.Abort when stdin ends."""
     return _answer(f"{question} [{proposed}]") or proposed
 
 
-def ask_hidden(question: str) -> str:
-    """Return the password that the user types; the terminal does not show it."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", getpass.GetPassWarning)
-            return getpass.getpass(f"{question}: ", stream=sys.stderr)
-    except getpass.GetPassWarning:
-        raise UsageError("the terminal would show what you type", hint=f"set {PASSWORD}") from None
-    except EOFError:
-        raise _no_answer() from None
-
-
-def password_of(file: object, ask: Callable[[str], str] = ask_hidden) -> bytes:
-    """Return the password of a private key: that of MLPACK_KEY_PASSWORD, or the user's answer.
-
-    Args:
-        file: The file of the key, for the question.
-        ask: Asks the question.
-    """
-    password = os.environ.get(PASSWORD)
+def password_of(file: object, *, is_new: bool = False) -> bytes:
+    """Return the password of a private key: that of MLPACK_KEY_PASSWORD, or the user's answer; twice, if it is new."""
+    password = os.environ.get("MLPACK_KEY_PASSWORD")
     if password is None:
         if not has_terminal():
             message = f"{file} needs a password, and there is no terminal to ask on"
-            raise UnansweredError(message, hint=f"set {PASSWORD}")
-        password = ask(f"password of {file}")
-    return password.encode()
+            raise UnansweredError(message, hint="set MLPACK_KEY_PASSWORD")
+        password = typer.prompt(f"password of {file}", hide_input=True, confirmation_prompt=is_new, err=True)
+    return str(password).encode()
 
 
 def _answer(question: str) -> str:
@@ -72,12 +49,8 @@ def _answer(question: str) -> str:
     line = sys.stdin.readline()
     if not line:
         put_question("", end="\n")
-        raise _no_answer()
+        raise typer.Abort
     return line.strip()
-
-
-def _no_answer() -> MlpackError:
-    return MlpackError("nothing was done: the input ended before an answer")
 
 
 def require_yes(question: str, *, unanswered: str, hint: str, declined: str = "nothing was done") -> None:

@@ -20,7 +20,7 @@ from packager.cli.examples import as_text
 class Verb(NamedTuple):
     """The module below packager.cli that contains a verb, and the verb's line in `mlpack --help`.
 
-    The module has a function of the verb's name, or of the one given here; or a group of commands called GROUP.
+    The module has a function of the verb's name, or a group of commands called GROUP; or what is named here.
     """
 
     module: str
@@ -67,7 +67,7 @@ GROUPS = {
         "push": Verb("push", "Push a package to a registry."),
         "pull": Verb("pull", "Pull a package from a registry."),
         "inspect": Verb("inspect", "Describe a package in a registry without pulling it."),
-        "key": Verb("key", "Make the keys that sign packages."),
+        "key": Verb("push", "Make the keys that sign packages.", "KEY"),
         "bundle": Verb("bundle", "Write a package with its images into one file."),
         "load": Verb("bundle", "Store a bundle in a registry."),
     },
@@ -104,25 +104,11 @@ class Verbs(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if not name:
             return name, cast("TyperCommand | None", command), rest
-        loaded = load(name)
-        return name, loaded, _with_side_of_dry_run(loaded, rest)
-
-
-def _with_side_of_dry_run(command: Any, arguments: list[str]) -> list[str]:
-    """Return a command line in which `--dry-run` alone is `--dry-run=client`, where a value is expected."""
-    for word in arguments:
-        if (inner := getattr(command, "commands", {}).get(word)) is None:
-            break
-        command = inner
-    sides = next((one.type.choices for one in command.params if "--dry-run" in one.opts and not one.is_flag), None)
-    if sides is None or not arguments:
-        return arguments
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    values = {str(side) for side in sides}
-    return [
-        "--dry-run=client" if word == "--dry-run" and index < end and following not in values else word
-        for index, (word, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True))
-    ]
+        if name in ("deploy", "run", "operator"):  # --dry-run alone is --dry-run=client, as with kubectl
+            sides = ("client", "server")
+            pairs = zip(rest, [*rest[1:], ""], strict=False)
+            rest = ["--dry-run=client" if word == "--dry-run" and after not in sides else word for word, after in pairs]
+        return name, load(name), rest
 
 
 def load(name: str) -> TyperCommand:
@@ -131,22 +117,19 @@ def load(name: str) -> TyperCommand:
 
     app = typer.Typer(rich_markup_mode=None)
     module = import_module(f"packager.cli.{VERBS[name].module}")
-    if hasattr(module, "GROUP"):
-        app.add_typer(module.GROUP, name=name)
+    verb = getattr(module, VERBS[name].function or "GROUP", None) or getattr(module, name)
+    if isinstance(verb, typer.Typer):
+        app.add_typer(verb, name=name)
     else:
-        app.command(name)(make_command(getattr(module, VERBS[name].function or name)))
+        app.command(name)(make_command(verb))
     command = cast("TyperCommand", get_group(app).commands[name])
     command.epilog = as_text(name)
     for full_name, subcommand in leaves(name, command):
-        subcommand.short_help = _first_clause(subcommand.help or "")  # in the list of a group, which cuts longer texts
+        # up to the first full stop, colon or semicolon: the list of a group cuts longer texts
+        subcommand.short_help = re.split(r"[.:;](?:\s|$)", subcommand.help or "", maxsplit=1)[0] + "."
         subcommand.params.append(_quiet())
         subcommand.epilog = as_text(full_name)
     return command
-
-
-def _first_clause(text: str) -> str:
-    """Return the text up to its first full stop, colon or semicolon, as a sentence."""
-    return re.split(r"[.:;](?: |$)", " ".join(text.split()), maxsplit=1)[0] + "."
 
 
 def leaves(name: str, command: TyperCommand) -> Iterator[tuple[str, TyperCommand]]:
