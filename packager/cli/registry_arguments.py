@@ -17,7 +17,6 @@ from packager.cli.console import progress, say, show_as
 from packager.cli.host import host
 
 if TYPE_CHECKING:
-    from packager.base.limits import Limits
     from packager.publish.client import Access
     from packager.publish.load import BundleContents
     from packager.publish.reference import PackageReference
@@ -131,9 +130,7 @@ def tag_of(package: Path) -> str | None:
 
 
 @contextmanager
-def package_or_bundled(
-    package: Path, trust: "Trust", limits: "Limits"
-) -> Iterator[tuple[Path, "BundleContents | None"]]:
+def package_or_bundled(package: Path, trust: "Trust") -> Iterator[tuple[Path, "BundleContents | None"]]:
     """Yield a package as `local_package` returns it; that of a bundle is unpacked until the block ends.
 
     The second value is the bundle; None without one. Messages then name the bundle.
@@ -143,10 +140,11 @@ def package_or_bundled(
     if is_remote(package) or not is_bundle(package):
         yield local_package(package, trust), None
         return
+    from packager.base.limits import DEFAULT
     from packager.publish import load as bundle_contents
 
     with workfolder.temporary() as folder:
         contents = bundle_contents.read(package, trust, progress=progress, tell=say)
-        local = bundle_contents.unpacked(contents, folder, limits)
+        local = bundle_contents.unpacked(contents, folder, DEFAULT)
         show_as(local, str(package))
         yield local, contents
