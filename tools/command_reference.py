@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from packager.cli.examples import examples
+from packager.cli.verbs import examples
 from packager.cli.verbs import VERBS, leaves, load
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 import packager.cli
 from packager.cli import verbs
-from packager.cli.examples import TEXT, examples
+from packager.cli.verbs import TEXT, examples
 from tests.conftest import Mlpack
 
 
