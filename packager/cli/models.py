@@ -99,13 +99,8 @@ def show(
         overlays = ", ".join(variant.overlays or spec.overlays)
         rows.append((variant.label, spec.package_name(variant), overlays, ", ".join(variant.run.scripts) or "-"))
     emit("", *table(rows, gap="   "), *_parameters(answer), "")
-    images: dict[str, list[str]] = {}
-    for variant in spec.variants:
-        image = spec.image_of(variant)
-        images.setdefault(f"{image.registry}/{image.reference}", []).append(variant.label)
-    has_several = len(images) > 1
-    for name, labels in images.items():
-        emit(f"image {name} ({', '.join(labels)})" if has_several else f"image {name}")
+    images = [spec.image_of(variant) for variant in spec.variants]
+    emit(*dict.fromkeys(f"image {image.registry}/{image.reference}" for image in images))
     emit(f"spec  {answer.path}")
 
 

@@ -1,7 +1,6 @@
 """Options of the verbs that use registries of packages and check signatures. Tests: cli/test_registry_arguments.py."""
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base import workfolder
-from packager.base.errors import UsageError
 from packager.base.values import Value
 from packager.cli.arguments import cache_folder, site_path
 from packager.cli.console import progress, say, show_as
@@ -22,18 +20,12 @@ if TYPE_CHECKING:
     from packager.publish.reference import PackageReference
     from packager.publish.signatures import Trust
 
-_PASSWORD_BYTES = 64 << 10
 _KEYS = "MLPACK_KEYS"
 
 
 class RegistryOptions(Value, frozen=True):
     """The options for the access to a registry."""
 
-    username: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The user, with --password-stdin; by default the login of docker or podman."),
-    ] = None
-    password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the password from stdin.")] = False
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Use http, without encryption, for a registry that has no https.")
     ] = False
@@ -44,19 +36,12 @@ class RegistryOptions(Value, frozen=True):
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each request to the registry.")] = False
 
     def access(self) -> "Access":
-        """Return the access to registries. Raises UsageError if the options do not go together."""
+        """Return the access to registries, with the login of docker or podman."""
         from packager.publish.client import access
 
-        if (self.username is not None) != self.password_stdin:
-            raise UsageError("--username and --password-stdin go together")
-        user = None
-        if self.username is not None:
-            password = sys.stdin.buffer.read(_PASSWORD_BYTES).decode(errors="replace")
-            user = self.username, password.rstrip("\r\n")
         show = (lambda line: say(f"+ {line}")) if self.verbose else (lambda _: None)
         return access(
             os.environ,
-            user,
             plain_http=self.plain_http,
             ca_file=self.ca_file,
             show=show,
