@@ -1,25 +1,20 @@
 """Asks questions on a terminal, and limits the time that a verb may take."""
 
+import math
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
 
 import typer
 
-from packager.base import signals
 from packager.base.errors import HungError, MlpackError, TimedOutError, UnansweredError, UnreachableError
 from packager.cli.console import put_question
 
 _GRACE = 0.25
-"""Seconds after the limit in which a verb may still end by itself, with a better message."""
-
-_AGAIN = 0.05
-"""Seconds between attempts to raise the error: Python ignores an exception raised in a finalizer or during a fork."""
+"""Seconds before the limit in which an error of kubectl counts as a timeout."""
 
 
 def has_terminal() -> bool:
@@ -82,38 +77,17 @@ class Limit:
 
 @contextmanager
 def limited(seconds: float | None, timeout_error: TimedOutError) -> Iterator[Limit]:
-    """Interrupt the block after `seconds`, and kill a program that it has started.
+    """Raise the error of the Limit when kubectl, which has the same deadline, was stopped at it.
 
     Args:
         seconds: The timeout; None or 0 for none.
         timeout_error: The error to raise at the timeout, unless the block sets another one in its Limit.
     """
     limit = Limit(timeout_error)
-    if not seconds:
-        yield limit
-        return
-
-    def expire(_number: int, _frame: FrameType | None) -> None:
-        if not signals.is_blocked and not _is_handled(limit.timeout_error):
-            raise limit.timeout_error
-
-    earlier = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE, _AGAIN)
-    end = time.monotonic() + seconds - _GRACE
+    end = time.monotonic() + (seconds or math.inf) - _GRACE
     try:
         yield limit
     except (HungError, UnreachableError):
         if time.monotonic() < end:
             raise
-        raise limit.timeout_error from None  # what was left of the time was kubectl's limit
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, earlier)
-
-
-def _is_handled(error: BaseException) -> bool:
-    """Return whether `error` has been raised already, so that the running code cleans up after it."""
-    current = sys.exc_info()[1]
-    while current is not None and current is not error:
-        current = current.__context__
-    return current is error
+        raise limit.timeout_error from None
