@@ -45,7 +45,7 @@ OWNERS = {
     "litestar": {"service/api/", "service/page/"},
     "msgspec": {"base/values.py"},
     "prometheus_client": {"service/prometheus.py"},
-    "rich": {"cli/drawing.py"},
+    "rich": {"cli/console.py", "cli/drawing.py"},
     "ruamel": {"modelspec/importers/specfile.py"},
     "select": {"base/process.py"},
     "selectors": {"base/process.py", "service/registry/rendering.py"},
