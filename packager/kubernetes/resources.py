@@ -11,7 +11,6 @@ from packager.base.problems import show, similar
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from packager.base.yamlio import Location
 
 STANDARD = ("cpu", "memory", "ephemeral-storage")
 
@@ -72,17 +71,17 @@ def _value(part: str, name: str, value: str) -> Iterator[Fault]:
 
 
 def _request_and_limit(name: str, request: str, limit: str | None) -> Iterator[Fault]:
-    both: tuple[Location, ...] = (("requests", name), ("limits", name))
+    place = ("requests", name)
     if limit is None:
         if _is_extended(name):
             message = f"a request for {name} needs an equal limit, but there is none"
-            yield Fault(("requests", name), message, among=("limits",))
+            yield Fault(place, message)
     elif quantity.parse(request) > quantity.parse(limit):
         message = f"requests {request} of {name}, above its limit of {limit}"
-        yield Fault(both[0], message, "raise the limit, or lower the request", needs=both)
+        yield Fault(place, message, "raise the limit, or lower the request")
     elif _is_extended(name) and quantity.parse(request) != quantity.parse(limit):
         message = f"requests {request} of {name}, which must equal its limit of {limit}"
-        yield Fault(both[0], message, needs=both)
+        yield Fault(place, message)
 
 
 def _is_extended(name: str) -> bool:

@@ -10,7 +10,7 @@ from packager.base import atomic, paths, yamlio
 from packager.base.errors import ToolError, UsageError, reason, unreadable
 from packager.base.faults import Fault
 from packager.base.problems import ordered, show, similar
-from packager.base.values import Value, as_plain
+from packager.base.values import Value, as_plain, replace
 from packager.kubernetes.allowed.judge import annotation_fault, is_below, is_free_domain
 from packager.kubernetes.allowed.table import ANNOTATION
 from packager.kubernetes.allowed.values import Facts, fits
@@ -18,7 +18,7 @@ from packager.kubernetes.mountpath import root_fault
 from packager.modelspec import conversion
 from packager.package.image import registry_complaint
 from packager.package.layout import INVENTORY
-from packager.package.options import BY_NAME, OPTIONS, PLACEMENT, conflicts
+from packager.package.options import BY_NAME, OPTIONS, PLACEMENT, exclusions
 from packager.site.config import TEXT, SiteConfig
 
 if TYPE_CHECKING:
@@ -191,13 +191,10 @@ def _faults(config: SiteConfig) -> Iterator[Fault]:
     for key, options in (("storage", config.storage or {}), ("options", config.options)):
         names = _STORAGES if key == "storage" else tuple(name for name in BY_NAME if name not in _STORAGES)
         yield from _faults_of_options(key, options, names)
-    for conflict in conflicts(config.storage or ()):
-        if len(conflict.needs) > 1:
-            name = str(conflict.location[0])
-            needs = tuple(("storage", *need) for need in conflict.needs)
-            yield Fault(("storage", name), conflict.message, conflict.hint, at_key=True, needs=needs)
+    for conflict in exclusions(config.storage or ()):
+        yield replace(conflict.below(("storage",)), at_key=True)
     if config.ids is not None and config.ids.uid == 0 and "root" not in config.options:
-        yield Fault(("ids", "uid"), "user 0 needs the option root", "options: {root: {}}", needs=(("options",),))
+        yield Fault(("ids", "uid"), "user 0 needs the option root", "options: {root: {}}")
     yield from _faults_of_placement(config)
     for index, domain in enumerate(config.annotation_domains):
         if not is_free_domain(domain):
