@@ -37,6 +37,7 @@ from packager.modelspec.importers.pods import complaint_about
 from packager.modelspec.importers.source import (
     ForeignValue,
     Given,
+    Rule,
     Source,
     ValueOrigin,
     by_option,
@@ -67,12 +68,12 @@ _MOST_SEEDS = 200
 _LONGEST_SEED = 200
 _MOST_GIGABYTES = 1_000_000
 _VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
-_BUILD = ("is not carried over: build and push the image as the cube says, it is not in the package", None)
+_BUILD = Rule("is not carried over: build and push the image as the cube says, it is not in the package")
 _FIELDS: Rules = MappingProxyType(
     {
-        "singularity": ("is not carried over: Kubernetes runs the image of docker", None),
+        "singularity": Rule("is not carried over: Kubernetes runs the image of docker"),
         **dict.fromkeys(("build_context", "build_file", "build_args", "build_strategy"), _BUILD),
-        **dict.fromkeys(("docker", "--gpus"), ("", None)),  # they do not change what runs
+        **dict.fromkeys(("docker", "--gpus"), Rule("")),  # they do not change what runs
     }
 )
 _RUN_IGNORED = re.compile("--(gpus|rm|runtime|interactive|tty)|-it?|-t")
@@ -568,7 +569,7 @@ class _CubeImport:
                 disk.leave(f"({show(disk.value)}) is not carried over", "the claim has to be as large")
 
     def _put_accelerators(self, count_entry: ForeignValue | None, maker: ForeignValue | None) -> None:
-        count = count_entry.whole(0, 9999) if count_entry else 0
+        count = count_entry.whole() if count_entry else 0
         if self.choices.gpus is not None:
             count = self.choices.gpus
             if count and (complaint := KEYS["GPU_COUNT"].complaint(str(count))):
@@ -614,8 +615,10 @@ def _gigabytes(entry: ForeignValue) -> str | None:
         mebibytes = math.ceil(entry.value * 1024)
         size = f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
         return size if mebibytes else None
-    number = entry.whole(0, _MOST_GIGABYTES)
-    return f"{number}Gi" if number else None
+    number = entry.whole() or 0
+    if number < 0:
+        entry.refuse(f"expected a number of gigabytes, found {show(entry.value)}")
+    return f"{number}Gi" if number > 0 else None
 
 
 def _seed_files(root: Path, path: str, room: int) -> Iterator[tuple[str, bytes]]:

@@ -272,7 +272,7 @@ def test_cube_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> Non
     assert import_mlcube(link, ModelDestination(tmp_path / "models"), choices({})).files
     link.unlink()
     link.symlink_to("mlcube.yaml")
-    with pytest.raises(SpecError, match="too many levels of symbolic links"):
+    with pytest.raises(SpecError, match="is not a path"):
         import_mlcube(tmp_path / "cube", ModelDestination(tmp_path / "models"), choices({}))
 
 
