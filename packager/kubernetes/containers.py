@@ -15,8 +15,6 @@ from packager.base.problems import Fault, show, similar
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from packager.base.yamlio import Location
-
 
 _LOADER = "it would be loaded into every program in the pod, including sshd and mpirun"
 _SHELL = "the shell would run it before each script of the package"
@@ -170,17 +168,17 @@ def _value(part: str, name: str, value: str) -> Iterator[Fault]:
 
 
 def _request_and_limit(name: str, request: str, limit: str | None) -> Iterator[Fault]:
-    both: tuple[Location, ...] = (("requests", name), ("limits", name))
+    place = ("requests", name)
     if limit is None:
         if _is_extended(name):
             message = f"a request for {name} needs an equal limit, but there is none"
-            yield Fault(("requests", name), message, among=("limits",))
+            yield Fault(place, message)
     elif units.parse_quantity(request) > units.parse_quantity(limit):
         message = f"requests {request} of {name}, above its limit of {limit}"
-        yield Fault(both[0], message, "raise the limit, or lower the request", needs=both)
+        yield Fault(place, message, "raise the limit, or lower the request")
     elif _is_extended(name) and units.parse_quantity(request) != units.parse_quantity(limit):
         message = f"requests {request} of {name}, which must equal its limit of {limit}"
-        yield Fault(both[0], message, needs=both)
+        yield Fault(place, message)
 
 
 def _is_extended(name: str) -> bool:

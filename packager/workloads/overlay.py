@@ -268,11 +268,6 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         return type(self).__name__
 
     @property
-    def templates(self) -> int:
-        """The number of pod templates in its manifest that mount the code."""
-        return 1
-
-    @property
     def starter(self) -> tuple[str, ...]:
         """The program that starts the script; empty if the script is started directly."""
         return ()

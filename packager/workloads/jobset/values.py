@@ -312,11 +312,6 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         """The number of pods."""
         return sum(role.replicas for role in self.roles.values())
 
-    @property
-    def templates(self) -> int:
-        """The number of pod templates: one for each role."""
-        return len(self.roles)
-
     def environment_of(self, role: str, run: Run) -> Sequence[PodVariable]:
         """Return the variables that address the pods of other roles, and the role's own variables."""
         counts = {name: entry.replicas for name, entry in self.roles.items()}

@@ -74,11 +74,6 @@ class LeaderWorkerSet(Serving, frozen=True, kw_only=True, tag="LeaderWorkerSet")
         """The traits of a workload that serves, and of pods on several nodes."""
         return super().traits | {"several"}
 
-    @property
-    def templates(self) -> int:
-        """The number of pod templates: of the leader and of the workers."""
-        return len(ROLES)
-
     def longest_name(self, workload: str) -> str:
         """Return the longest name that is made of the workload's, with the index of a group and a hash, in a label."""
         return f"{workload}-{self.replicas - 1}-{'0' * 10}"
