@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from packager.base.process import Finished
-from packager.base.runner import SYSTEM
+from packager.base.process import SYSTEM, Finished
 from tests.fake_cluster import FakeCluster, Object, item, kind_of, manifest_given, without_connection
 
 if TYPE_CHECKING:

@@ -343,7 +343,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
                 "with": list(options.site.names),
             },
         },
-        too_large=() if not loaded.too_large or code.fits(spec, files) else loaded.too_large,
+        too_large=() if not loaded.too_large or code.fits(files) else loaded.too_large,
     )
     offered_names = {option.name for option in offered(planned.traits)}
     for option in (BY_NAME[name] for name in options.site.options if name not in offered_names):

@@ -95,7 +95,7 @@ def _workload(kubectl: Kubectl, kind: Workload, name: str) -> tuple[list[Object]
         return kubectl.items(workload, *children), None
     except NotServedError as error:
         if error.resource == kind.resource and kind.operator:
-            error.hint = kind.operator.installation(kubectl.cluster)
+            error.hint = kind.operator.installation(kubectl.installer)
         raise
     except DeniedError as error:
         if not children:

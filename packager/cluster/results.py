@@ -11,7 +11,7 @@ from typing import Any
 from packager.base import values
 from packager.base.errors import ClusterError, ToolError, UsageError, reason
 from packager.base.paths import argument
-from packager.base.runner import Tell
+from packager.base.process import Tell
 from packager.base.values import Value
 from packager.cluster.copy_from_pod import Pull, compare_for_pull, pull
 from packager.cluster.file_lists import RemoteFolder, with_retries

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from packager.base.errors import ClusterError, RenderError, UsageError, VerificationError
 from packager.base.paths import argument
-from packager.base.runner import Runner, Tell
+from packager.base.process import Runner, Tell
 from packager.cluster.manifests import Manifests, load
 from packager.cluster.observe import observe, selector_flag
 from packager.cluster.ownership import MANAGED_BY, PACKAGE, Identity

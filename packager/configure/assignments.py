@@ -67,7 +67,7 @@ def assign(files: Files, overlays: Sequence[str], assignments: Sequence[Assignme
             _add(files, overlays, entry)
         elif entry.key in placement.FIELDS and (file := placement_file(files)):
             fields = placement.parse(entry.label, entry.key, entry.value)
-            files.write(file, placement.assign(files.read(file), fields, files.package.shown(file)))
+            files.write(file, placement.assign(files.read(file), files.package.name, fields, files.package.shown(file)))
         elif paths := [path for path in _env_files(files, overlays, entry) if _has_key(files.read(path), entry.key)]:
             for path in paths:
                 files.assign(path, entry.key, entry.value)

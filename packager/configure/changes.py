@@ -125,7 +125,7 @@ def _apply(files: Files, overlays: Sequence[str], answers: Answers) -> None:
     for component in (*answers.components, *_annotating(files, answers.annotations or {})):
         _add_component(files, overlays, component)
     if answers.placement is not None and (file := placement_file(files)):
-        files.write(file, placement.assign(files.read(file), answers.placement, package.shown(file)))
+        files.write(file, placement.built(package.name, answers.placement))
 
 
 def edited(package: Package, changed: Mapping[str, bytes]) -> tuple[Tree, Entry]:

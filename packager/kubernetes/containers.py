@@ -9,14 +9,11 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from packager.base import names, quantity
-from packager.base.faults import Fault
-from packager.base.problems import show, similar
+from packager.base import names, units
+from packager.base.problems import Fault, show, similar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from packager.base.yamlio import Location
 
 
 _LOADER = "it would be loaded into every program in the pod, including sshd and mpirun"
@@ -146,7 +143,7 @@ def resource_faults(requests: Mapping[str, str], limits: Mapping[str, str]) -> I
 def quantity_complaint(name: str, value: str) -> str | None:
     """Return the reason why a text is not a quantity of a resource; None if it is one."""
     try:
-        quantity.parse(value)
+        units.parse_quantity(value)
     except ValueError:
         return f"expected a quantity such as {'64Gi' if name == 'memory' else '8'}, found {show(value)}"
     return next((fault.message for fault in _value("limits", name, value)), None)
@@ -163,7 +160,7 @@ def _name(part: str, name: str) -> Iterator[Fault]:
 
 
 def _value(part: str, name: str, value: str) -> Iterator[Fault]:
-    number = quantity.parse(value)
+    number = units.parse_quantity(value)
     if number < 0:
         yield Fault((part, name), f"{value} is negative")
     elif _is_extended(name) and number != number.to_integral_value():
@@ -171,17 +168,17 @@ def _value(part: str, name: str, value: str) -> Iterator[Fault]:
 
 
 def _request_and_limit(name: str, request: str, limit: str | None) -> Iterator[Fault]:
-    both: tuple[Location, ...] = (("requests", name), ("limits", name))
+    place = ("requests", name)
     if limit is None:
         if _is_extended(name):
             message = f"a request for {name} needs an equal limit, but there is none"
-            yield Fault(("requests", name), message, among=("limits",))
-    elif quantity.parse(request) > quantity.parse(limit):
+            yield Fault(place, message)
+    elif units.parse_quantity(request) > units.parse_quantity(limit):
         message = f"requests {request} of {name}, above its limit of {limit}"
-        yield Fault(both[0], message, "raise the limit, or lower the request", needs=both)
-    elif _is_extended(name) and quantity.parse(request) != quantity.parse(limit):
+        yield Fault(place, message, "raise the limit, or lower the request")
+    elif _is_extended(name) and units.parse_quantity(request) != units.parse_quantity(limit):
         message = f"requests {request} of {name}, which must equal its limit of {limit}"
-        yield Fault(both[0], message, needs=both)
+        yield Fault(place, message)
 
 
 def _is_extended(name: str) -> bool:

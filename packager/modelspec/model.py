@@ -201,7 +201,7 @@ class Spec(Fields, frozen=True):
     version: Annotated[
         Version | None,
         Meta(
-            description="The version of the packages: in their manifest.json, in `mlpack list` and `mlpack history`, "
+            description="The version of the packages: in their manifest.json, in `mlpack list` and `mlpack status`, "
             "and in the names of their files with `mlpack build --versioned`."
         ),
     ] = None

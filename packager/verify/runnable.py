@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from packager.base import quantity
+from packager.base import units
 from packager.base.names import IMAGE, LABEL_LENGTH
 from packager.base.problems import similar
+from packager.base.values import replace
 from packager.kubernetes.containers import mount_complaint, normalized, references, resource_faults
 from packager.kubernetes.manifest import INT32, at, listing, mapping, out_of_range, text
+from packager.package.image import REGISTRY, WRITTEN, bare
+from packager.rendering.kustomization import IMAGE_HINT
 from packager.verify import environment, security, taken
 from packager.workloads import structures
 
@@ -30,6 +33,7 @@ _KUBELET_WRITTEN = frozenset(("configMap", "secret", "downwardAPI", "projected")
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a finding for each name, image, user, amount, key, mount and variable with which pods would not run."""
+    yield from _idle_entries(overlay)
     for manifest in overlay.manifests:
         yield from _name(overlay, manifest)
     for pods in overlay.pods:
@@ -72,6 +76,17 @@ def _name(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
         yield overlay.problem(manifest, ("metadata", "name"), message, "shorten the name")
 
 
+def _idle_entries(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a problem for each entry of `images` that no image of the pods shows: values of mlops.env are set later."""
+    for entry, place in overlay.sources.image_entries:
+        end = f"@{entry['digest']}" if entry.get("digest") else f":{entry['newTag']}" if entry.get("newTag") else ""
+        expected = f"{entry.get('newName') or entry['name']}{end}"
+        ending = expected.removeprefix(REGISTRY) if expected.startswith(f"{REGISTRY}/") else f" {expected}"
+        if not any(f" {image if end else bare(image)}".endswith(ending) for image in overlay.images):
+            message = f"this entry has no effect: the image is {WRITTEN} of mlops.env"
+            yield replace(place, message=message, hint=IMAGE_HINT)
+
+
 def _image(overlay: RenderedOverlay, pods: Pods, here: Location, image: Any) -> Iterator[Problem]:
     match = re.fullmatch(IMAGE, text(image))
     message = None
@@ -88,7 +103,7 @@ def _resources(overlay: RenderedOverlay, pods: Pods, here: Location, given: dict
     for part, amounts in valid.items():
         for name, value in mapping(given.get(part)).items():
             try:
-                quantity.parse(str(value))
+                units.parse_quantity(str(value))
                 amounts[name] = str(value)
             except ValueError:
                 message = f"expected a quantity such as 500m or 4Gi, found {value!r}"

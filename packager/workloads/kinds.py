@@ -253,14 +253,13 @@ class Operator:
     deployment: str  # the name of its Deployment
     lease: str  # the name of its lease
     lease_seconds: int  # the seconds that its lease holds if it does not say
-    version: str  # the tag of the release that is installed
+    version: str  # the tag of the release that packages are for
     url: str  # the address of the release's manifest
     sha256: str  # the manifest's digest
     kind: str  # the kind of workload that it runs
     crd: str  # the CRD of that
     api: str  # group and version that packages ask for
     edit_role: str | None  # the ClusterRole that allows users to edit its objects; None if there is none
-    rival: str | None  # another product with a CRD of this name; None if there is none
     tested: str | None = None  # the tag of the release that packages are tried with; None if it is `version`
 
     @property
@@ -269,9 +268,9 @@ class Operator:
         pods = f"--all-namespaces | grep {self.deployment}"
         return Remedy.of(Action.START_CONTROLLER, controller=self.name, pods=pods)
 
-    def installation(self, flags: Sequence[str] = ()) -> str:
-        """Return the command that installs it; `flags` say in which cluster."""
-        return shlex.join(["mlpack", "operator", "install", self.short, *flags])
+    def installation(self, kubectl: Sequence[str] = ("kubectl",)) -> str:
+        """Return the command that installs it; `kubectl` is the program, with the flags that name the cluster."""
+        return shlex.join([*kubectl, "apply", "--server-side", "-f", self.url])
 
 
 @cache

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from packager.base import names
-from packager.base.faults import Fault
 from packager.base.fields import (
     Digest,
     Environment,
@@ -18,6 +17,7 @@ from packager.base.fields import (
     Word,
     anchored,
 )
+from packager.base.problems import Fault
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.kubernetes.manifest import INT32
@@ -334,11 +334,6 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     def kind(self) -> str:
         """The Kubernetes kind, which is also the name of the template folder."""
         return type(self).__name__
-
-    @property
-    def templates(self) -> int:
-        """The number of pod templates in its manifest that mount the code."""
-        return len(self.role_keys) or 1
 
     @property
     def starter(self) -> tuple[str, ...]:

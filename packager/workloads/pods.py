@@ -249,9 +249,6 @@ def number_of_pods(value: Any) -> int:
 EPHEMERAL = frozenset(("emptyDir", "ephemeral", "configMap", "secret", "downwardAPI", "projected"))
 """The sources of volumes that are deleted with their pod (https://kubernetes.io/docs/concepts/storage/volumes)."""
 
-LASTING = frozenset(("persistentVolumeClaim", "hostPath", "nfs", "csi"))
-"""The sources of volumes that stay when their pod is deleted."""
-
 
 def outlives_pods(volume: Mapping[str, Any]) -> bool:
     """Whether data on a volume outlives the pods that mount it."""

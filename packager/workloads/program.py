@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
-from packager.base.faults import Fault
 from packager.base.fields import Folder, Parameter, RelativePath, Word
-from packager.base.problems import show, similar
+from packager.base.problems import Fault, show, similar
 from packager.base.values import Fields, Meta, Value, replace
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.package.layout import SCRIPTS

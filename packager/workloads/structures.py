@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from packager.base.faults import Fault
 from packager.base.masking import shortened
+from packager.base.problems import Fault
 from packager.kubernetes.containers import is_gpu_or_part
 from packager.kubernetes.manifest import at, mapping, out_of_range
 from packager.workloads import of_each_kind

@@ -164,12 +164,15 @@ FAULTS = (
     changed("unknown-kustomize-field", LIST, "patches:", "patchs:"),
     appended("deprecated-field", LIST, "commonLabels:\n  app.kubernetes.io/part-of: vision\n", line="commonLabels:"),
     changed("patch-of-nothing", f"{MULTI}/mlops-job-patch.yaml", "name: hello-mpi", "name: hello-mpi-multi-node"),
-    changed(
+    Fault(
         "replacement-of-nothing",
-        f"{SINGLE}/wiring.yaml",
-        "[name=^main$].volumeMounts.[name=^output$]",
-        "[name=^main$].volumeMounts.[name=^results$]",
-        line="[name=^results$]",
+        edit(
+            f"{SINGLE}/wiring.yaml",
+            "[name=^main$].volumeMounts.[name=^output$]",
+            "[name=^main$].volumeMounts.[name=^results$]",
+        ),
+        LIST,
+        "",
     ),
     changed(
         "remote-resource", LIST, "  - pod.yaml", "  - pod.yaml\n  - https://localhost:1/more.yaml", line="more.yaml"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.base.runner import SYSTEM
+from packager.base.process import SYSTEM
 from packager.builder.plan import Options, plan
 from packager.builder.render import render
 from packager.builder.selection import Selection

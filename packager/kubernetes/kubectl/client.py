@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from packager.base.errors import ClusterError, DeniedError, HungError, NotServedError, UnreachableError
 from packager.base.problems import show
-from packager.base.runner import SYSTEM, Runner
+from packager.base.process import SYSTEM, Runner
 from packager.base.values import Value
 from packager.kubernetes.kubectl import messages
 from packager.kubernetes.kubectl.refusals import error_from, no_answer, no_cluster_error
@@ -82,6 +82,11 @@ class Kubectl:
         options = [part for flag, value in where.items() if value for part in (flag, value)]
         return options if self.program == "kubectl" else [*options, "--kubectl", self.program]
 
+    @property
+    def installer(self) -> list[str]:
+        """kubectl, as the user would type it for objects of the cluster that name their own namespaces."""
+        return replace(self, namespace="").argv()
+
     def argv(self, *arguments: str) -> list[str]:
         """Return the command for `arguments` as the user would type it, for this cluster and namespace."""
         where = {"--kubeconfig": self.kubeconfig, "--context": self.context, "--namespace": self.namespace}
@@ -116,7 +121,7 @@ class Kubectl:
         command = self._command(*arguments)
         self.show([_FILE.sub(r"\1-", word) for word in self.argv(*arguments)])
         done = self.runner.run(command, timeout=self.remaining(timeout), stdin=stdin, variables=_ENVIRONMENT)
-        return replace(done, stderr=self._without_files(done.stderr, arguments))
+        return done._replace(stderr=self._without_files(done.stderr, arguments))
 
     def _without_files(self, stderr: str, arguments: Sequence[str]) -> str:
         """Return the messages of kubectl without the names of temporary files."""

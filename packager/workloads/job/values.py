@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Literal
 
-from packager.base.faults import Fault
 from packager.base.fields import Parameter, anchored
+from packager.base.problems import Fault
 from packager.base.values import Fields, Meta
 from packager.kubernetes.containers import folder_complaint, normalized
 from packager.workloads import amounts

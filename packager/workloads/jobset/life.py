@@ -77,7 +77,6 @@ JOBSET = Operator(
     crd="jobsets.jobset.x-k8s.io",
     api="jobset.x-k8s.io/v1alpha2",
     edit_role=None,
-    rival=None,
 )
 
 

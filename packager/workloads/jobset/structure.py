@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from packager.base.faults import Fault
-from packager.base.problems import show
+from packager.base.problems import Fault, show
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
 from packager.workloads.jobset.rendezvous import NAME, NODES, named
 from packager.workloads.pods import Pods, number_of_pods

@@ -4,9 +4,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from packager.base.faults import Fault
 from packager.base.fields import Environment, Label, Parameter, Resources, anchored, text
-from packager.base.problems import similar
+from packager.base.problems import Fault, similar
 from packager.base.values import Meta, replace
 from packager.base.yamlio import Location
 from packager.kubernetes.containers import refusal_reason

@@ -62,7 +62,6 @@ LWS = Operator(
     crd="leaderworkersets.leaderworkerset.x-k8s.io",
     api="leaderworkerset.x-k8s.io/v1",
     edit_role=None,
-    rival=None,
     tested="v0.9.0",  # the newest that is also a Go module, which the test cluster is built from
 )
 

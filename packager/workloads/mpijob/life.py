@@ -68,7 +68,6 @@ MPI_OPERATOR = Operator(
     crd="mpijobs.kubeflow.org",
     api="kubeflow.org/v2beta1",
     edit_role="kubeflow-mpijobs-edit",
-    rival="training-operator",
 )
 
 

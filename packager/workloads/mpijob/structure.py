@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
-from packager.base.problems import show
+from packager.base.problems import Fault, show
 from packager.kubernetes.manifest import at, integer, listing, mapping
 from packager.workloads.pods import Pods
 from packager.workloads.structures import POD_GROUPS, Structure
