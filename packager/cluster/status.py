@@ -13,7 +13,7 @@ from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE,
 from packager.cluster.podwatch import LogKeeper
 from packager.cluster.target import Target
 from packager.diagnosis.admitted import released
-from packager.diagnosis.curves.figure import drawn, number
+from packager.diagnosis.curves.figure import number
 from packager.diagnosis.curves.points import Curve, added, lines_of
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.kubectl.client import Kubectl
@@ -37,7 +37,7 @@ from packager.kubernetes.verdict import Phase, Verdict, grouped
 from packager.workloads.kinds import Role, kinds
 from packager.workloads.structures import structures
 
-__all__ = ["Status", "drawn", "number", "status"]
+__all__ = ["Status", "number", "status"]
 
 _NOT_DEPLOYED = Verdict(Phase.ABSENT, "not found")
 
