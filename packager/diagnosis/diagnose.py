@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packager.diagnosis.admitted import changed_images, template_containers
 from packager.diagnosis.obstacles import CRASH_LOOP, kept_running, lost_node, obstacles, without_held_by_group
 from packager.diagnosis.past import LOST, VANISHED, Past, losses
 from packager.diagnosis.queued import explained
+from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.kubernetes.objects import (
     container_statuses,
     is_being_deleted,
@@ -16,9 +18,10 @@ from packager.kubernetes.objects import (
     name,
     shown,
 )
-from packager.kubernetes.pods import broken, crashed, failure, killed_process, memory_limit, state
+from packager.kubernetes.pods import RELEASED, broken, crashed, failure, killed_process, memory_limit, state
 from packager.kubernetes.remedy import RUN_AGAIN, Action, Remedy
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict, grouped
+from packager.workloads.structures import pods as pods_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -162,10 +165,7 @@ def _removal(snapshot: Snapshot, past: Past) -> Iterator[Finding]:
 
 
 def _progress(pods: Sequence[Object]) -> str:
-    counts: dict[str, int] = {}
-    for pod in pods:
-        word = state(pod)
-        counts[word] = counts.get(word, 0) + 1
+    counts = Counter(map(state, pods))
     listing = ", ".join(f"{count} {word.lower()}" for word, count in sorted(counts.items()))
     return f"pods: {listing}" if listing else "no pods yet"
 
@@ -180,3 +180,56 @@ def killed_children(snapshot: Snapshot) -> Iterator[Finding]:
                 where = f"container {container['name']}"
                 limit = memory_limit(pod["spec"], container["name"])
                 yield killed_process(shown(pod), where, limit, "the container")
+
+
+_EDITED = re.compile(r"Container (\S+) definition changed")
+"""The event of a kubelet about a container whose image was changed (pkg/kubelet/kuberuntime)."""
+
+
+def changed_images(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a finding for each container whose image is in no template for a container of that name."""
+    images: dict[str, set[str]] = {}
+    for spec in _templates(snapshot):
+        for container, image in _images(spec):
+            images.setdefault(container, set()).add(image)
+    for pod in snapshot.pods:
+        for container, image in _images(mapping(pod.get("spec"))):
+            if image not in (expected := images.get(container, {image})):
+                change = f"the image of container {container}: {' or '.join(sorted(expected))} -> {image}"
+                is_edited = bool(_edited(snapshot, pod))
+                message = f"a user has changed {change}" if is_edited else f"the cluster has changed {change}"
+                remedy = None if is_edited else Remedy.of(Action.INSPECT_MUTATIONS)
+                yield Finding("ImageChanged", shown(pod), message, remedy, blocks=False)
+        if pod is snapshot.workload or shown(pod) == shown(snapshot.workload):  # its image is compared with itself
+            for container in _edited(snapshot, pod):
+                message = f"a user has changed the definition of container {container} since it was deployed"
+                yield Finding("ImageChanged", shown(pod), message, blocks=False)
+
+
+def _edited(snapshot: Snapshot, pod: Object) -> list[str]:
+    """Return the containers that the kubelet starts again because a user has changed them in the pod."""
+    texts = (_EDITED.search(str(event.get("message"))) for event in snapshot.about(pod, "Killing"))
+    return list(dict.fromkeys(match[1] for match in texts if match))
+
+
+def template_containers(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names of the containers in the templates of the workload's pods."""
+    return frozenset(name for spec in _templates(snapshot) for name, _ in _images(spec))
+
+
+def _templates(snapshot: Snapshot) -> list[Object]:
+    specs = [dict(pods.spec) for pods in pods_of(Manifest(snapshot.workload))]
+    return [*specs, *(dict(mapping(at(child, ("spec", "template", "spec")))) for child in snapshot.children)]
+
+
+def _images(spec: Object) -> Iterator[tuple[str, str]]:
+    for key in ("initContainers", "containers"):
+        for container in map(mapping, listing(spec.get(key))):
+            if container.get("image"):
+                yield str(container.get("name")), str(container["image"])
+
+
+def released(pods: Iterable[Object]) -> Iterator[Finding]:
+    """Yield a finding for each pod that its controller has released, and that outlives its workload."""
+    for pod in pods:
+        yield Finding("Relabelled", shown(pod), RELEASED, Remedy.of(Action.DELETE_RELABELLED_PODS), blocks=False)
