@@ -7,21 +7,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base import atomic, paths, workfolder, yamlio
+from packager.base import atomic, paths, workfolder
 from packager.base.errors import MlpackError, UsageError
 from packager.base.problems import similar
 from packager.base.values import Value, as_dict, replace
 from packager.builder.plan import Options, check_options, choose, plan
 from packager.builder.render import render as render_plan
 from packager.builder.selection import select
-from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.package import archive, layout, outside, placement, tree
 from packager.package.opened import check_replaceable, opened
-from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered, set_gpus
-from packager.workloads.structures import replaced_gpus
+from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -248,7 +246,7 @@ class _Writer:
         if self._request.defaults is not None:
             planned = plan(loaded, variant, with_site(self._options, planned, self._request.defaults))
         package = render_plan(planned)
-        for text in _notes(planned, loaded, package):
+        for text in _notes(planned, loaded):
             if text not in self._reported:
                 self._reported.add(text)
                 self._tell(f"note: {text}")
@@ -292,20 +290,13 @@ class _Writer:
             return archive.write(package, stream, mtime=self._destination.mtime, advance=advance)
 
 
-def _notes(planned: Plan, loaded: LoadedSpec, package: Tree) -> Iterator[str]:
-    """Yield the notes about a package: values that it lacks, claims, GPUs and assets."""
+def _notes(planned: Plan, loaded: LoadedSpec) -> Iterator[str]:
+    """Yield the notes about a package: values that it lacks, claims and assets."""
     options = planned.site.options
     for option, key in planned.site.missing_values(planned.traits):
         yield f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE"
     for claim in planned.shared_claims:
         yield f"the claim {claim} is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
-    if resource := set_gpus(options, planned.site.values):
-        overlays = {layout.overlay(overlay.name): overlay.name for overlay in planned.overlays}
-        for entry in package.entries:
-            overlay = overlays.get(entry.path.rpartition("/")[0])
-            if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
-                for document in yamlio.load_all(entry.content, entry.path)[0]:
-                    yield from replaced_gpus(Manifest(mapping(document.data)), overlay, *resource)
     sees_assets = any("model" in BY_NAME[name].places for name in options) or loaded.sources.image_has_assets
     if planned.has("assets") and not sees_assets:
         message = f"the containers of {planned.name} do not see its assets, which are not in the image"

@@ -546,17 +546,6 @@ KNOWN: Mapping[str, Option] = {**BY_NAME, **{part.name: part for part in (SECRET
 KEYS: Mapping[str, Key] = {key.name: key for option in KNOWN.values() for key in option.keys}
 
 
-def set_gpus(names: Collection[str], site: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the resource and the number in place of the GPUs of a spec, by the values in `site.env`.
-
-    Both are empty for a claim; None for no change.
-    """
-    if GPU in names:
-        values = {key.name: site.get(key.name, key.example) for key in BY_NAME[GPU].keys}
-        return f"{values['GPU_VENDOR']}/{values['GPU_RESOURCE']}", values["GPU_COUNT"]
-    return ("", "") if DEVICE_CLAIM in names else None
-
-
 def secret(name: str, site: Mapping[str, str]) -> str | None:
     """Return the Secret whose keys an option makes variables of, by the values in `site.env`; None without one."""
     option = BY_NAME.get(name)

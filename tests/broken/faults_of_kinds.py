@@ -17,17 +17,6 @@ SHARDS = "quickstart/k8s/mlops/shards"
 JOBSET = f"{SET}/jobset.yaml"
 
 
-def _rename(package: Path) -> None:
-    """Give the workloads a name with which those of the JobSet's pods are one character too long."""
-    for path in package.glob("quickstart/**/*.yaml"):
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        renamed = (
-            line if "app.kubernetes.io/" in line else line.replace(MODEL, "every-kind-of-workload-here")
-            for line in lines
-        )
-        path.write_text("".join(renamed), encoding="utf-8")
-
-
 def _service(package: Path) -> None:
     (package / SET / "service.yaml").write_text(
         f"apiVersion: v1\nkind: Service\nmetadata:\n  name: {MODEL}\nspec:\n  ports:\n    - port: 80\n",
@@ -41,7 +30,6 @@ _changed = partial(changed, model=MODEL)
 _appended = partial(appended, model=MODEL)
 
 FAULTS_OF_KINDS = (
-    _fault("long-pod-name", _rename, JOBSET, "name: every-kind-of-workload-here"),
     _changed(
         "waits-for-a-later-role",
         JOBSET,

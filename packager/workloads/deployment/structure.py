@@ -31,7 +31,3 @@ class Deployment(Structure):
         """Yield the pods; the hash of their template distinguishes the pods of one rollout."""
         count = number_of_pods(manifest.spec.get("replicas"))
         yield Pods(manifest, _TEMPLATE, count=count, workload_label="pod-template-hash")
-
-    def longest_name(self, manifest: Manifest) -> str:
-        """Return the Service's name, which begins with a letter; names of pods are cut if they are too long."""
-        return manifest.name

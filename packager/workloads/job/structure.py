@@ -27,11 +27,6 @@ class Job(Structure):
         completions = integer(manifest.spec.get("completions"))
         yield Pods(manifest, ("spec", "template"), count=count if completions is None else min(count, completions))
 
-    def longest_name(self, manifest: Manifest) -> str | None:
-        """Return the host name of an array's last pod, which the API server validates as a DNS label."""
-        completions = integer(manifest.spec.get("completions")) or 0
-        return f"{manifest.name}-{completions - 1}" if _is_array(manifest) and completions > 0 else None
-
     def setters_of(self, manifest: Manifest) -> tuple[str, ...]:
         """Return Kubernetes, which sets the index in an array, and torchrun where that starts the processes."""
         starts = (at(container, ("command", 0)) for pods in self.pods(manifest) for _, container in pods.containers())

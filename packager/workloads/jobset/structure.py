@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import Fault, show
-from packager.kubernetes.manifest import at, integer, listing, mapping, text
+from packager.kubernetes.manifest import at, listing, mapping, text
 from packager.workloads.jobset.rendezvous import NAME, NODES, named
 from packager.workloads.pods import Pods, number_of_pods
 from packager.workloads.program import PROCESSES, TORCHRUN, says_processes, without_meet
@@ -89,15 +89,6 @@ class JobSet(Structure):
             for variable in listing(container.get("env"))
         }
         return named(names).refused(key) if NAME in names else None
-
-    def longest_name(self, manifest: Manifest) -> str | None:
-        """Return the longest name of a pod: of the last one of a role, with five characters of its Job's."""
-        names = []
-        for job in _jobs(manifest):
-            jobs = number_of_pods(job.get("replicas"))
-            pods = integer(at(job, ("template", "spec", "completions"))) or _pods_of_job(job)
-            names.append(f"{manifest.name}-{job.get('name')}-{max(jobs - 1, 0)}-{max(pods - 1, 0)}-abcde")
-        return max(names, key=len, default=None)
 
 
 def _processes(manifest: Manifest, container: Location) -> Location | None:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 _GROUP: Location = ("spec", "leaderWorkerTemplate")
 
-_HASH_LENGTH = 10
-"""Digits of the hash behind a StatefulSet's name in a label of its pods (pkg/controller/statefulset, ComputeHash)."""
-
 
 class LeaderWorkerSet(Structure):
     """Groups of a leader and workers."""
@@ -46,10 +43,6 @@ class LeaderWorkerSet(Structure):
                 main=role != "worker",
                 workload_label="leaderworkerset.sigs.k8s.io/name",
             )
-
-    def longest_name(self, manifest: Manifest) -> str:
-        """Return the name of the last group, with a hash: each pod of its workers has both in one label."""
-        return f"{manifest.name}-{max(number_of_pods(manifest.spec.get('replicas')) - 1, 0)}-{'0' * _HASH_LENGTH}"
 
 
 def _size(manifest: Manifest) -> int:

@@ -71,8 +71,3 @@ class MPIJob(Structure):
                 elif workers and int(number) > workers * slots:
                     message = f"{number} processes, and {workers} workers x {slots} slots hold {workers * slots}"
                     yield Fault(place, message)
-
-    def longest_name(self, manifest: Manifest) -> str:
-        """Return the last worker's name."""
-        workers = integer(at(manifest.data, (*_REPLICAS, "Worker", "replicas"))) or 1
-        return f"{manifest.name}-worker-{max(workers - 1, 0)}"

@@ -69,11 +69,6 @@ def test_leaders_and_workers_are_counted_over_all_groups() -> None:
     ]
 
 
-def test_name_that_leaves_no_room_for_a_hash_is_a_problem() -> None:
-    found = problems(f"name: a => name: {'a' * 51}")
-    assert any("the limit is 63" in problem for problem in found), found
-
-
 def test_variables_of_leaderworkerset_are_listed_and_reserved() -> None:
     (workload, *_) = written.overlay(APPLIED).manifests
     assert added_variables(workload) == LWS_VARIABLES
