@@ -19,7 +19,6 @@ from packager.kubernetes.objects import (
 )
 from packager.kubernetes.pods import LAST_LINES, ended_at, failure
 from packager.kubernetes.verdict import RETRIED, Finding
-from packager.workloads.structures import is_suspended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,13 +36,6 @@ def generated_prefix(prefix: str, index: str = "") -> str:
     The index is never cut (Kubernetes, pkg/controller/job: podGenerateNameWithIndex).
     """
     return f"{prefix[: _MAX_PREFIX - len(index)]}{index}"
-
-
-def suspended(workload: Object) -> Finding | None:
-    """Return the finding that a queue or a user has suspended the workload; None if it is not."""
-    if not is_suspended(workload):
-        return None
-    return Finding("Suspended", shown(workload), "suspended, by a queue or a user")
 
 
 FAILING = ("Failed", "FailureTarget")

@@ -29,6 +29,7 @@ from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 from packager.workloads import of_each_kind
 from packager.workloads.pods import number_of_pods
+from packager.workloads.structures import is_suspended
 from packager.workloads.structures import pods as pods_of
 
 if TYPE_CHECKING:
@@ -115,9 +116,8 @@ class Workload(ABC):
         """Return the progress of the workload in a few words; None if its pods show enough."""
         return None
 
-    def restarts_pods(self, workload: Object) -> bool:  # noqa: ARG002 - the same
-        """Whether the controller may delete all pods and start new ones, so that pods may never be in a snapshot."""
-        return False
+    restarts_pods: ClassVar[bool] = False
+    """Whether its controller may delete all pods and start new ones, so that pods may never be in a snapshot."""
 
     def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:  # noqa: ARG002 - the same
         """Return the pods that will be deleted, and their logs with them, because one of them has failed."""
@@ -135,34 +135,37 @@ class Workload(ABC):
         """Whether a controller creates another pod in the place of one that has failed, or is being deleted."""
         return self.serves and not is_being_deleted(snapshot.workload)
 
-    def ignored(self, snapshot: Snapshot, unless: str = "") -> Iterator[Finding]:
-        """Yield a finding if its operator or controller has not acted on a new workload, with another explanation."""
+    end_notice: ClassVar[float] = _SILENCE
+    """Seconds after which it is reported that its operator has not noticed its end."""
+
+    unseen_refusal: ClassVar[str] = ""
+    """What may be the case as well if nothing has reacted to the workload, and the user may not see its events."""
+
+    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield obstacles of the workload that its pods do not show, and the silence of its operator or controller."""
         workload = snapshot.workload
-        is_known = status(workload) or snapshot.pods or snapshot.children or events_about(snapshot.events, workload)
-        if is_known or snapshot.age < _SILENCE:
+        if is_suspended(workload):
+            yield Finding("Suspended", shown(workload), "suspended, by a queue or a user")
             return
-        name = self.operator.name if self.operator else f"the {self.name} controller"
-        reason, remedy = ("OperatorSilent", self.operator.start) if self.operator else (_SILENT, _START_CONTROLLER)
-        yield Finding(reason, shown(workload), f"no controller has reacted: {name} is not running{unless}", remedy)
+        yield from self.obstacles(snapshot)
+        is_known = status(workload) or snapshot.pods or snapshot.children or events_about(snapshot.events, workload)
+        if not is_known and snapshot.age >= _SILENCE:
+            name = self.operator.name if self.operator else f"the {self.name} controller"
+            reason, remedy = ("OperatorSilent", self.operator.start) if self.operator else (_SILENT, _START_CONTROLLER)
+            message = f"no controller has reacted: {name} is not running"
+            unless = self.unseen_refusal if snapshot.unseen else ""
+            yield Finding(reason, shown(workload), f"{message}{unless}", remedy)
+        end, since = self.unreported_end(snapshot) or (None, None)
+        if end and (since is None or snapshot.now - since > timedelta(seconds=self.end_notice)):
+            yield from end.findings
 
-    def late_end(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield the silence of a controller that should have reported the workload's end by now."""
-        if (unreported_end := self.unreported_end(snapshot)) is not None:
-            verdict, since = unreported_end
-            if since and snapshot.now - since > timedelta(seconds=_SILENCE):
-                yield from verdict.findings
-
-    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
-        """Yield obstacles of the workload that its pods do not show."""
+    def obstacles(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
+        """Yield obstacles of a workload that is not suspended."""
         yield from ()
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
         """Yield notes on a workload that has ended, beyond the state of its pods."""
         yield from ()
-
-    def explain(self, failed: Finding, snapshot: Snapshot) -> Finding:  # noqa: ARG002 - the same
-        """Return a pod's failure with the facts that this kind of workload adds to the pod's status."""
-        return failed
 
     @abstractmethod
     def main(self, pods: Sequence[Object]) -> Object | None:
@@ -192,7 +195,7 @@ class Workload(ABC):
         main = self.main(snapshot.pods)
         for pod in [*([main] if main else []), *self.workers(snapshot.pods)]:
             if finding := failure(pod):
-                yield self.explain(finding, snapshot)
+                yield finding
 
     def pod_template(self, workload: Object) -> Object:
         """Return the spec of the pods that compute, as the manifest says: OUTPUT_DIR is in them. Empty without any."""

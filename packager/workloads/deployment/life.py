@@ -79,10 +79,9 @@ class Deployment(ServingWorkload):
         """Whether there are replicas of an earlier rollout."""
         return int(status(workload).get("replicas", updated)) > updated
 
-    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def obstacles(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the obstacles of the newest rollout, and a note if an earlier one still serves."""
         deployment = snapshot.workload
-        yield from self.ignored(snapshot)
         if deployment["spec"].get("paused"):
             advice = Remedy.of(Action.RESUME_ROLLOUT, object=shown(deployment))
             yield Finding("Paused", shown(deployment), "its rollout is paused", advice)

@@ -30,7 +30,6 @@ from packager.workloads.controllers import (
     is_past_deadline,
     pod_refusal,
     replaces_pods,
-    suspended,
 )
 from packager.workloads.kinds import Role, Workload
 from packager.workloads.program import INDEX_ANNOTATION
@@ -89,29 +88,16 @@ class Job(Workload):
         job = snapshot.workload
         return not is_suspended(job) and replaces_pods(job, counted(job, snapshot.pods), _attempts(job))
 
-    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def obstacles(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the obstacles to creating the pod, and the failures of earlier pods."""
         job = snapshot.workload
-        if finding := suspended(job):
-            yield finding
-            return
         yield from _disrupted(snapshot)
-        if _indexes(job):
-            if not is_ending(job):
-                counts = status(job)
-                left = len(_indexes(job)) - counts.get("succeeded", 0)
-                lacks_pods = counts.get("active", 0) < min(left, job["spec"].get("parallelism", 1))
-                if lacks_pods and (finding := pod_refusal(snapshot, job)):
-                    yield replace(finding, blocks=not status(job).get("active"))
-                yield from self.ignored(snapshot)
-            yield from _array_failures(snapshot)
-            return
-        pods = counted(job, snapshot.pods)
-        if not is_ending(job):
-            if not status(job).get("active") and (unmade := pod_refusal(snapshot, job)):
-                yield unmade
-            yield from self.ignored(snapshot)
-        yield from earlier_attempts(job, pods, _attempts(job))
+        counts, pods = status(job), counted(job, snapshot.pods)
+        left = (len(_indexes(job)) or 1) - counts.get("succeeded", 0)
+        lacks_pods = counts.get("active", 0) < min(left, job["spec"].get("parallelism", 1))
+        if lacks_pods and not is_ending(job) and (finding := pod_refusal(snapshot, job)):
+            yield replace(finding, blocks=not counts.get("active"))
+        yield from _array_failures(snapshot) if _indexes(job) else earlier_attempts(job, pods, _attempts(job))
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield why earlier pods have failed; their logs are theirs to show."""

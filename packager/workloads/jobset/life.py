@@ -88,6 +88,7 @@ class JobSet(Workload):
     name_label = attempts.JOBSET
     operator = JOBSET
     has_workers = True
+    restarts_pods = True
     owned = ("jobs.batch",)
 
     def role(self, name: str, pod: str) -> Role | None:
@@ -146,19 +147,10 @@ class JobSet(Workload):
         is_remade = _is_replaced(snapshot) or replaces_single_pods(jobset)
         return is_remade or (not is_permanent and _attempt(jobset) < _attempts(jobset))
 
-    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def obstacles(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield objects that JobSet or a Job must not create, silent controllers, and restarts of the set."""
-        if finding := controllers.suspended(snapshot.workload):
-            yield finding
-            return
         yield from _unmade(snapshot)
-        yield from self.ignored(snapshot)
-        yield from self.late_end(snapshot)
         yield from _restarted(snapshot)
-
-    def restarts_pods(self, workload: Object) -> bool:
-        """Whether a failed pod leads to another attempt, of all pods or of its own."""
-        return _attempts(workload) > 1 or replaces_single_pods(workload)
 
     def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:
         """Return the pods of the last attempt, as soon as one of them has failed, or was taken away."""

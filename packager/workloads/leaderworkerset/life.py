@@ -98,9 +98,8 @@ class LeaderWorkerSet(ServingWorkload):
         """Whether the set is being updated."""
         return true_condition(workload, "UpdateInProgress") is not None
 
-    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def obstacles(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield a silent operator, refused objects, and the failed probes of pods."""
-        yield from self.ignored(snapshot)
         yield from _unmade(snapshot)
         yield from unready(snapshot)
 
