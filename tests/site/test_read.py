@@ -56,7 +56,6 @@ def test_read_reports_all_problems_with_their_places(tmp_path: Path) -> None:
         "root: rel\n"
         "storage: {pvc: {OUTPUT_CLAM: a}, nfs: {NFS_SERVER: a b}, gpu: {}}\n"
         "options: {shared-memry: {}, queue: {}, gpu: {GPU_COUNT: 0}}\n"
-        "tolerations: [{key: node-role.kubernetes.io/master}]\n"
     )
     storages = (
         "scratch, host-path, nfs, pvc, output-host-path, output-nfs, output-pvc, dataset-host-path, dataset-nfs, "
@@ -75,7 +74,6 @@ def test_read_reports_all_problems_with_their_places(tmp_path: Path) -> None:
         f"3:11: expected one of {others}, found 'shared-memry' (did you mean 'shared-memory'?)",
         "3:29: the option queue has a key of its own (queue: NAME)",
         "3:57: expected a whole number from 1, found '0'",
-        "4:21: no package may tolerate the taint of the control plane",
     ]
     text = (
         "registery: x\n"
