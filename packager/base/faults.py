@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from packager.base.values import Value, replace
 
 if TYPE_CHECKING:
-    from packager.base.yamlio import Location
+    from packager.base.problems import Problem
+    from packager.base.yamlio import Document, Location
 
 
 class Fault(Value, frozen=True):
@@ -22,3 +23,7 @@ class Fault(Value, frozen=True):
     def below(self, location: Location) -> Fault:
         """Return the fault of a value that is itself part of a larger one, at `location` there."""
         return replace(self, location=(*location, *self.location))
+
+    def problem(self, document: Document) -> Problem:
+        """Return the problem in a document, with its place."""
+        return document.problem(self.location, self.message, hint=self.hint, at_key=self.at_key)

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
     from packager.base.fields import Environment
     from packager.base.problems import Problem
-    from packager.modelspec.documentation import ReadmeSection
     from packager.modelspec.files import SourceFile
-    from packager.modelspec.load import LoadedSpec
+    from packager.modelspec.load import LoadedSpec, ReadmeSection
     from packager.modelspec.model import Spec, Variant
     from packager.package.options import Option
     from packager.workloads.amounts import Amount

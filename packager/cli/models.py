@@ -128,7 +128,7 @@ def lint(
     output: Output = None,
 ) -> None:
     """Check specs and print one line for each problem; prints nothing when there are none."""
-    from packager.modelspec.lint import lint as check
+    from packager.modelspec.catalog import lint as check
 
     answer = check(models, folders(specs), tell=say)
     files = dict.fromkeys(problem.file for problem in answer.problems)

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from packager.workloads.anyoverlay import AnyOverlay
     from packager.workloads.program import Init
 
-_BYTES = 64 << 10
-"""The bytes of a command, of the 256 KiB that kubectl keeps of an object, which may repeat it for each role."""
-
 _GIVEN = ("REGISTRY", "IMAGE", "MODEL_DIR", "OUTPUT_DIR", "HOME")
 """The variables that every container has in its environment."""
 
@@ -42,13 +39,7 @@ def check(spec: Spec) -> Iterator[Fault]:
 
 
 def warnings(spec: Spec) -> Iterator[Fault]:
-    """Yield roles of which it is not checked whether their pods meet, and overlays that never end in a sequence."""
-    for index, name in enumerate(spec.sequence[:-1]):
-        if spec.overlays[name].serves:
-            following = spec.sequence[index + 1]
-            message = f"{name!r} does not end: {following!r} starts when it serves, and runs beside it"
-            hint = "put it at the end, unless those after it need it"
-            yield Fault(("sequence", index), message, hint)
+    """Yield roles of which it is not checked whether their pods meet."""
     for name in spec.overlays:
         runs = [spec.overlays[name].run(spec.variants[index].run) for index, other in spec.pairs() if other == name]
         for role in dict.fromkeys(role for run in runs for role in spec.overlays[name].unchecked(run)):
@@ -122,7 +113,7 @@ def _names(holder: Variant | AnyOverlay, place: Location) -> Iterator[Fault]:
 
 
 def _words(spec: Spec) -> Iterator[Fault]:
-    """Check that a command begins with a program, and is not too long."""
+    """Check that a command begins with a program, and that kubectl can read its words."""
     for place, words in _lists(spec):
         if place[-1] == "command" and words and not words[0].strip():
             yield Fault((*place, 0), f"expected a program, found {show(words[0])}")
@@ -130,10 +121,6 @@ def _words(spec: Spec) -> Iterator[Fault]:
             if configmap.unreadable_reason(word.encode()):  # a word has no character that is refused
                 message = "a text of several lines begins with a tab: kubectl cannot read it in a manifest"
                 yield Fault((*place, position), message, "begin it with a line end, or put it into a file")
-        size = sum(len(word.encode()) for word in words)
-        if size > _BYTES:
-            message = f"the words take {size / 1024:.0f} KiB; at most {_BYTES >> 10} KiB fit"
-            yield Fault(place, message, "put them into a file", at_key=True)
 
 
 def _lists(spec: Spec) -> Iterator[tuple[Location, Sequence[str]]]:

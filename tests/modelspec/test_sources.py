@@ -97,8 +97,6 @@ def test_source_needs_a_folder_a_digest_and_https_for_a_secret(tmp_path: Path) -
     assert problems(tmp_path, source, more=secrets) == []
     (problem,) = problems(tmp_path, source.replace("https", "http"), more=secrets)
     assert "a secret is only sent by https" in problem
-    (problem,) = problems(tmp_path, SOURCE, SOURCE)
-    assert "another source has the place 'OUTPUT_DIR/data/a'" in problem
 
 
 VARIANT = "  - {mode: cuda, script: train.sh, requirements: requirements.txt, files: [requirements.txt]}"

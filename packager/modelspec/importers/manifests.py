@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from packager.base import yamlio
 from packager.base.problems import Problem, show
 from packager.modelspec.importers import jobs, pods
-from packager.modelspec.importers.draft import Draft, named
-from packager.modelspec.importers.source import ForeignValue, Given, Rule, Source, plain_path, read_bytes
+from packager.modelspec.importers.draft import named
+from packager.modelspec.importers.source import ForeignValue, Given, Ledger, Rule, Source, plain_path, read_bytes
 from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.yamlio import Location
+    from packager.modelspec.importers.draft import Draft
     from packager.modelspec.importers.source import Rules
 
 _STORAGES = ("user-mounted-nfs", "user-allocated-pvc")
@@ -51,7 +52,7 @@ _START = 'MODEL_DIR="$0" && export MODEL_DIR && cd "$0" && exec "$@"'
 def image(folder: str, root: Path, shown: str) -> ForeignValue | None:
     """Return the image in a folder's manifests: that of a Pod or an MPIJob, else of a Deployment; None without any."""
     images: dict[str, ForeignValue] = {}
-    for source in _sources(folder, root, shown, Draft("", "", "")):
+    for source in _sources(folder, root, shown, Ledger()):
         kind = source.root.string("kind")
         for container in source.root.items(*_POD_OF[kind], "containers")[:1] if kind in _POD_OF else ():
             if entry := container.at("image"):
@@ -77,15 +78,15 @@ def put(draft: Draft, folder: str, root: Path, shown: str, own: ForeignValue) ->
         own.refuse(f"expected a Pod, an MPIJob or a Deployment below {folder}, found none", at_key=True)
 
 
-def _sources(folder: str, root: Path, shown: str, draft: Draft) -> Iterator[Source]:
+def _sources(folder: str, root: Path, shown: str, ledger: Ledger) -> Iterator[Source]:
     """Yield the documents of the manifests in a folder, by their paths."""
     top = plain_path(root, folder)
     paths = sorted(path for path in top.rglob("*.yaml") if not path.is_symlink() and path.is_file()) if top else []
     for path in [path for path in paths if path.name not in KUSTOMIZATIONS][:_MOST_FILES]:
         name = path.relative_to(root).as_posix()
         documents, problems = yamlio.load_all(read_bytes(path, shown + name), shown + name)
-        draft.problems.extend(problems)
-        yield from (Source(document, draft, name) for document in documents if isinstance(document.data, dict))
+        ledger.problems.extend(problems)
+        yield from (Source(document, ledger, name) for document in documents if isinstance(document.data, dict))
 
 
 class _Use:

@@ -152,7 +152,7 @@ def _mode_of(spec: ForeignValue, roles: list[Role], *, is_old: bool) -> str | No
         elif role.name == _SINGLE[mode] and role.count.value != 1:
             (role.entry.child("replicas") or role.entry).refuse(f"expected 1 {role.name}, found {role.count.value}")
     missing = [role for role in _ROLES[mode] if role not in names]
-    if missing and not spec.source.draft.problems:
+    if missing and not spec.source.ledger.problems:
         (entry or spec).refuse(f"the role {missing[0]!r} is missing", f"it needs: {needed}")
     return mode
 
