@@ -63,13 +63,13 @@ class JobOptions(ImportOptions, frozen=True):
         typer.Option("--from-cluster", metavar="KIND/NAME", help="Read this object of the cluster in place of a file."),
     ] = None
 
-    def print_jobs(self, at: ClusterOptions, path: Path | None, *, sets: bool) -> None:
+    def print_jobs(self, at: ClusterOptions, path: Path | None, verb: str) -> None:
         """Import the jobs, or the JobSets, of a file or of the cluster."""
         if (path is None) is (self.from_cluster is None):
             raise UsageError("expected either a file or --from-cluster KIND/NAME")
         named = str(path or self.from_cluster)
         text = read_bytes(path, named) if path else use_case.read_cluster(at.client(), named)
-        _print_each(use_case.import_jobs(text, named, self.destination, image=self.image, sets=sets), self.form)
+        _print_each(use_case.import_jobs(text, named, self.destination, image=self.image, verb=verb), self.form)
 
 
 Manifest = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="YAML, as `kubectl get -o yaml` prints it.")]
@@ -77,12 +77,12 @@ Manifest = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="YAML, a
 
 def kubeflow(how: JobOptions, at: ClusterOptions, path: Manifest = None) -> None:
     """Import jobs of Kubeflow: PyTorchJob, TFJob, MPIJob, TrainJob."""
-    how.print_jobs(at, path, sets=False)
+    how.print_jobs(at, path, "kubeflow")
 
 
 def jobset(how: JobOptions, at: ClusterOptions, path: Manifest = None) -> None:
     """Import JobSets."""
-    how.print_jobs(at, path, sets=True)
+    how.print_jobs(at, path, "jobset")
 
 
 def mxjob(

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from packager.base import atomic, plainfiles, yamlio
 from packager.base.errors import ClusterError, MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
-from packager.base.values import Value
-from packager.modelspec.importers import kubeflow, mlcube, mxjob, specfile, zoo
-from packager.modelspec.importers.source import decided, invalid
+from packager.base.values import Value, replace
+from packager.modelspec.importers import kubeflow, mlcube, specfile, zoo
+from packager.modelspec.importers.source import decided, invalid, read_bytes
 from packager.modelspec.load import load
 from packager.package.layout import SPEC
 from packager.package.options import KEYS
@@ -76,7 +76,9 @@ class ModelDestination(Value, frozen=True):
 
 def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None = None) -> Imported:
     """Import the MxJob in the file `path`; `image` replaces its image. Raises SpecError if it cannot be imported."""
-    return write(mxjob.read(path, str(path), image), destination)
+    found = kubeflow.find(read_bytes(path, str(path)), str(path), "mxjob")
+    others = (*found[0].others, *found[1:])
+    return write(kubeflow.read(replace(found[0], others=others), image), destination)
 
 
 def import_mlcube(path: Path, destination: ModelDestination, choices: mlcube.Choices) -> Imported:
@@ -99,10 +101,10 @@ def import_intel(
 
 
 def import_jobs(
-    text: bytes, name: str, destination: ModelDestination, *, image: str | None = None, sets: bool = False
+    text: bytes, name: str, destination: ModelDestination, *, image: str | None = None, verb: str = "kubeflow"
 ) -> Iterator[Imported | MlpackError]:
     """Import each job of Kubeflow, or each JobSet, of a file; yield each model, or the error that prevented it."""
-    found = kubeflow.find(text, name, sets=sets)
+    found = kubeflow.find(text, name, verb)
     return _write_each((partial(kubeflow.read, job, image) for job in found), destination)
 
 

@@ -1,4 +1,7 @@
-"""Checks the program of each overlay of a spec: a script, a command with arguments, or the image's entrypoint."""
+"""Checks the program of each overlay of a spec: a script, a command with arguments, or the image's entrypoint.
+
+Tests: modelspec/test_code.py.
+"""
 
 from __future__ import annotations
 

@@ -9,11 +9,10 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base import yamlio
-from packager.base.problems import Problem, show
+from packager.base.problems import show
 from packager.base.values import Value
 from packager.modelspec.importers import pods
-from packager.modelspec.importers.source import Given, Rule, decided, invalid, template
+from packager.modelspec.importers.source import Given, Rule, decided
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
 from packager.workloads.launchers import reserved_by
 from packager.workloads.program import references
@@ -73,6 +72,7 @@ class JobImport:
         self.draft = draft
         self.root = root
         self.image = image  # in place of its own
+        self.every: list[Role] = []  # the roles as they are in the job, of which one may stand for several
         self.place: Location = ("overlays", overlay)
 
     @property
@@ -260,7 +260,7 @@ class JobImport:
 
     def put_policies(self, holders: Iterable[ForeignValue], roles: Sequence[Role]) -> None:
         """Put restarts, limits of time, priority and queue into an overlay, or report them."""
-        holders = [*holders]
+        holders, roles = [*holders], self.every or roles
         self._put_retries(holders, roles)
         own = [role.template.at("spec", "priorityClassName") for role in roles]
         of_all = [holder.at("schedulingPolicy", "priorityClass") for holder in holders]
@@ -312,28 +312,6 @@ class JobImport:
             self.put(("permanent_exit_codes",), "1-127", by_code[0].origin)
 
 
-def documents(text: bytes, name: str, kind: str) -> list[yamlio.Document]:
-    """Return the documents of a YAML or JSON file, without empty ones. Raises SpecError if it is not valid."""
-    found, problems = yamlio.load_all(text, name)
-    if problems:
-        raise invalid(name, kind, template(text, name, "Helm", "render it first: helm template") or problems)
-    return [document for document in found if document.data is not None]
-
-
-def described(data: Any) -> str:
-    """Return the kind and the version of an object for a message."""
-    if not isinstance(data, dict) or "kind" not in data:
-        return "a document without a kind"
-    return f"{show(data.get('kind'))} of {show(data.get('apiVersion'))}"
-
-
-def expected(name: str, kind: str, message: str, found: list[yamlio.Document]) -> Exception:
-    """Return the error that a file contains nothing of a kind."""
-    shown = [described(document.data) for document in found] or ["an empty file"]
-    message = f"{message}, found {', '.join(shown[:5])}"
-    return invalid(name, kind, [found[0].problem((), message) if found else Problem(name, 1, 1, message)])
-
-
 def port_of(pod_template: ForeignValue, name: str) -> ForeignValue | None:
     """Return the number of the first port of the pods that has a name."""
     containers = [item for item in pod_template.items("spec", "containers") if isinstance(item.value, dict)]
@@ -341,7 +319,7 @@ def port_of(pod_template: ForeignValue, name: str) -> ForeignValue | None:
     return next((number for port in ports if (number := port.at("containerPort"))), None)
 
 
-def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, framework: tuple[str, str]) -> None:
+def put_names(draft: Draft, root: ForeignValue, longest: int, framework: tuple[str, str]) -> None:
     """Put the name, the title and the framework; report the rest of the metadata."""
     metadata = root.child("metadata")
     originals = [metadata.at(key) for key in ("name", "generateName")] if metadata else []
@@ -349,9 +327,8 @@ def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, frame
     text = (original.text() if original else None) or ""
     if original is None or not text:
         (metadata or root).refuse("the name is missing", "set metadata.name")
-        text = prefix
     hint = f"names are in lower case, and at most {longest} long"
-    draft.put_name(original, text, prefix, "no name", hint, longest)
+    draft.put_name(original, text, "job", "no name", hint, longest)
     draft.put(("framework",), *framework)
     for key in ("labels", "annotations"):
         root.at("metadata", key)
