@@ -306,7 +306,7 @@ def _notes(planned: Plan, loaded: LoadedSpec, package: Tree) -> Iterator[str]:
             if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
                 for document in yamlio.load_all(entry.content, entry.path)[0]:
                     yield from replaced_gpus(Manifest(mapping(document.data)), overlay, *resource)
-    sees_assets = any("model" in BY_NAME[name].places for name in options) or loaded.sources.image_has_assets
+    sees_assets = any("model" in BY_NAME[name].places for name in options) or loaded.spec.image.dockerfile
     if planned.has("assets") and not sees_assets:
         message = f"the containers of {planned.name} do not see its assets, which are not in the image"
         yield f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path"

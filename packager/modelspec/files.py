@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 # Without regard to case, as some file systems have it.
 _NAMES = r"cvs|id_(rsa|dsa|ecdsa|ed25519)|thumbs\.db|__pycache__"
-# What COPY and ADD copy, and where to, with continued lines.
-_COPIED = re.compile(r"^[ \t]*(?:COPY|ADD)[ \t]+((?:\\\r?\n|.)+)", re.IGNORECASE | re.MULTILINE)
-_OF_ASSETS = re.compile(r"(\./)?(\.?|\*|assets(/.*)?)|\./")
 _EMPTY = "expected files, found an empty folder"
 
 
@@ -70,13 +67,6 @@ class SpecFiles(Value, frozen=True):
             if file.place[:-1] in lists:
                 files.setdefault(file.name, file)
         return tuple(files.values())
-
-    @property
-    def image_has_assets(self) -> bool:
-        """Whether the Dockerfile copies some of the assets into the image."""
-        text = self.dockerfile.path.read_text(encoding="utf-8", errors="replace") if self.dockerfile else ""
-        copied = [words for words in _COPIED.findall(text) if "--from=" not in words]
-        return any(_OF_ASSETS.fullmatch(word) for words in copied for word in re.findall(r'[^\s,"\[\]\\]+', words)[:-1])
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:

@@ -89,6 +89,10 @@ class Draft(Ledger):
         """Add a finding at the origin of a value."""
         self.findings.append(origin.problem(message, hint))
 
+    def lose(self, given: Given, reason: str, hint: str | None = None) -> None:
+        """Add a finding: a value that was read is not carried over."""
+        self.note(given.origin, f"{given.origin.comment.partition(': ')[2]} is not carried over: {reason}", hint)
+
     def put_name(  # noqa: PLR0913, PLR0917 - what the systems differ in
         self, entry: ForeignValue | None, text: str, prefix: str, reason: str, hint: str, longest: int = LONGEST_NAME
     ) -> None:

@@ -280,13 +280,11 @@ class _JobImport(JobImport):
             hint = "start the same on all nodes: RANK is 0 on the first"
             hint += "; --image names one for all" if image else ""
             master.entry.refuse(f"the master has {what} than the workers", hint, at_key=True)
-        of_master: dict[Any, Given] = {**one.environment, **one.resources}
+        own: dict[Any, Given] = {**one.environment, **one.resources}
         of_workers: dict[Any, Given] = {**other.environment, **other.resources}
-        for key, given in of_master.items():
+        for key, given in own.items():
             if key not in of_workers or str(of_workers[key].value) != str(given.value):
-                name = key if isinstance(key, str) else f"resources.{'.'.join(key)}"
-                message = f"{name} of the master becomes that of the workers"
-                self.draft.note(given.origin, message, "it is one of the nodes")
+                self.draft.lose(given, "the master is one of the nodes, which have that of the workers")
         for gpus in one.gpus if not other.gpus else ():
             gpus.entry.leave("of the master becomes that of the workers", "it is one of the nodes")
 
@@ -339,8 +337,7 @@ class _JobImport(JobImport):
         if form and (text := form.text()) and text != "OpenMPI":
             self.put(("mpi",), text.lower(), form.origin)
         for given in filter(None, (worker.container.command, worker.container.args)):
-            path = given.origin.comment.partition(": ")[2]
-            self.draft.note(given.origin, f"{path} is not carried over: the package starts sshd in the workers")
+            self.draft.lose(given, "the package starts sshd in the workers")
         if program := self._program_of_ranks(launcher):
             self._put_ranks(spec, launcher, worker, program)
 
@@ -352,13 +349,12 @@ class _JobImport(JobImport):
             own.image.leave("is replaced by the workers' image", "the launcher runs in it too")
         self.put_directory([launcher])
         if (folder := of_worker.directory) and folder != own.directory:
-            self.draft.note(folder.origin, "workingDir is not carried over: ranks start in that of the launcher")
+            self.draft.lose(folder, "ranks start in that of the launcher")
         self.put_gpus(None, [worker])
         variables = {**of_worker.environment, **own.environment}
         for name, given in of_worker.environment.items():
             if variables[name].value != given.value:
-                message = f"{name} becomes that of the launcher"
-                self.draft.note(given.origin, message, "all ranks have the same variables")
+                self.draft.lose(given, "all ranks have the variables of the launcher")
         merged = replace(worker, container=replace(of_worker, environment=variables))
         self.put_environments([merged], lambda key: reserved_by(key, "mpi"))
         pods.put_resources(self.draft, self.place, of_worker.resources)

@@ -77,6 +77,7 @@ class Container(Value, frozen=True):
     resources: Mapping[Location, Given] = MappingProxyType({})  # by part and name, except GPUs
     gpus: tuple[ForeignGpus, ...] = ()
     directory: Given | None = None  # None for the image's
+    port: Given | None = None  # on which the pods find each other
     options: tuple[str, ...] = ()  # those for pods that compute which stand for fields of the pod
 
     @property
@@ -113,14 +114,17 @@ def read(
         holder.child("securityContext")
     lost = _put_volumes(pod, main, draft)
     environment = variables(main.items("env"), draft)
+    own_port = None
     for entry in main.items("ports"):
-        if port and entry.string("name") == port:
+        number = entry.at("containerPort") if port and entry.string("name") == port else None
+        if number:
             entry.done()
+            own_port = own_port or number.given(number.whole())
         else:
             entry.leave("is not carried over: only a Deployment has ports")
     directory = main.child("workingDir")
-    folder = directory.text() if directory else None
-    if directory and folder is not None and not re.fullmatch(_FOLDER, folder):
+    folder = (directory.text() or "") if directory else ""
+    if directory and not re.fullmatch(_FOLDER, folder):
         directory.leave("is not carried over: expected an absolute path", "set WORKDIR in the image")
         directory = None
     command, args = (_words(main.child(key), lost) for key in ("command", "args"))
@@ -135,6 +139,7 @@ def read(
         resources,
         gpus,
         directory.given(folder) if directory else None,
+        own_port,
         tuple(option for option, is_needed in needed.items() if is_needed),
     )
 
