@@ -38,7 +38,14 @@ _SEVERAL = re.compile("hf://(datasets/)?[^/]+/[^/]+|oci://.*")
 
 
 def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
-    """Yield every fault of a spec that has valid types and the files `sources`."""
+    """Yield every fault of a spec that has valid types and the files `sources`, each once."""
+    unique: dict[tuple[Location, str], Fault] = {}
+    for fault in _all(spec, sources):
+        unique.setdefault((fault.location, fault.message), fault)
+    yield from unique.values()
+
+
+def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     yield from _duplicates(spec.sequence, ("sequence",))
     yield from _images(spec)
     yield from _variants(spec)

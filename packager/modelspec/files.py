@@ -40,13 +40,6 @@ class SourceFile(Value, frozen=True):
     content: bytes | None = None
     encoded: int | None = None  # the size in a ConfigMap as JSON; None if the bytes were not read
 
-    def first_line(self) -> bytes:
-        """Return the first line with its end, or the first 200 bytes of it."""
-        if self.content is not None:
-            return self.content[: self.content.find(b"\n", 0, 200) + 1 or 200]
-        with self.path.open("rb") as stream:
-            return stream.readline(200)
-
 
 class SpecFiles(Value, frozen=True):
     """The files of a spec."""

@@ -53,36 +53,23 @@ def warnings(spec: Spec) -> Iterator[Fault]:
 
 def _choices(spec: Spec) -> Iterator[Fault]:
     """Check that each overlay has exactly one program, and that its script exists."""
-    seen: set[tuple[str, tuple[str, ...]]] = set()
-    idle: set[int] = set()
     for index, name in spec.pairs():
         variant = spec.variants[index]
         overlay = spec.planned_overlay(variant, name)
         run = overlay.run(variant.run)
         place = ("overlays", name)
-        if (
-            not run.scripts
-            and not overlay.has_program
-            and any(names for place, names in spec.code_lists() if place in spec.code_places(index))
-        ):
-            if index not in idle:
-                idle.add(index)
-                message = f"the key 'script' is missing, and the overlay {name!r} has no `command` and no `args`"
-                hint = "to run the image's own entrypoint with `files` beside it, give the overlay `command: []`"
-                yield Fault(("variants", index), message, hint)
-            continue
-        scripts = run.scripts or variant.run.scripts
-        if (name, scripts) in seen:
-            continue
-        seen.add((name, scripts))
-        if variant.run.scripts and overlay.command is not None:
+        has_code = any(names for place, names in spec.code_lists() if place in spec.code_places(index))
+        if not run.scripts and not overlay.has_program and has_code:
+            message = f"the key 'script' is missing, and the overlay {name!r} has no `command` and no `args`"
+            hint = "to run the image's own entrypoint with `files` beside it, give the overlay `command: []`"
+            yield Fault(("variants", index), message, hint)
+        elif variant.run.scripts and overlay.command is not None:
             script = variant.run.scripts[0]
             message = f"the variant {variant.label!r} runs the script {script!r} in this overlay already"
             hint = f"remove one of them; $(MODEL_DIR)/{SCRIPTS}/{script} is the script for a command"
             yield Fault((*place, "command"), message, hint, at_key=True)
-            continue
-        for fault in overlay.program_faults(run):
-            yield fault.below(place)
+        else:
+            yield from (fault.below(place) for fault in overlay.program_faults(run))
 
 
 def _scripts(spec: Spec) -> Iterator[Fault]:
@@ -148,7 +135,6 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
 
     Only names in capitals: `$(date)` may be intended for a shell, which receives it unchanged.
     """
-    seen = set()
     for index, name in spec.pairs():
         variant = spec.variants[index]
         overlay = spec.planned_overlay(variant, name)
@@ -173,8 +159,7 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
             named = [((*location, position), name) for position, word in enumerate(words) for name in references(word)]
             for place, variable in named:
                 is_checked = variable.isidentifier() and variable.isupper() and not variable.startswith(_KUBERNETES)
-                if is_checked and variable not in variables and (place, variable) not in seen:
-                    seen.add((place, variable))
+                if is_checked and variable not in variables:
                     hint = overlay.missing_reason(variable) or similar(variable, variables)
                     hint = hint or f"add it to `environment`, or write $$({variable}) to keep it"
                     yield Fault(place, f"no variable {variable!r} in mlops.env", hint)

@@ -175,11 +175,6 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         if self.init is not None and self.init.script is not None:
             yield ("init", "script"), self.init.script
 
-    def executed(self, run: Run) -> Iterator[str]:
-        """Yield the scripts of `run` that are executed, and so need an interpreter line."""
-        if not self.starter:
-            yield from run.scripts
-
     def workdirs(self) -> Iterator[tuple[Location, str]]:
         """Yield the folders in which programs start, and where the overlay names them."""
         if self.workdir is not None:

@@ -44,35 +44,9 @@ def test_folders_and_patterns_keep_paths_and_list_each_file_once(tmp_path: Path)
     assert listed == ["train.sh", "src/b.py", "src/a/c.py", "conf/x/y.yaml"]
 
 
-@pytest.mark.parametrize(
-    ("overlay", "is_executed"),
-    [
-        ("{kind: JobSet, rendezvous: torch, roles: {node: {replicas: 2}}}", False),
-        ("{kind: Job, processes: 2}", False),
-        ("{kind: JobSet, rendezvous: jax, roles: {node: {replicas: 2}}}", True),
-        ("{kind: MPIJob}", True),
-    ],
-)
-def test_only_executed_scripts_need_an_interpreter_line(tmp_path: Path, overlay: str, is_executed: bool) -> None:  # noqa: FBT001 - a case
-    spec = demo.changed(
-        "[train.sh] => [train.sh, train.py]",
-        "script: train.sh => script: train.py, overlays: [multi-node]",
-        f"{{kind: MPIJob}} => {overlay}",
-    )
-    files = {"train.py": "import torch\n"}
-    if is_executed:
-        problem = "spec.yaml:5:19: train.py has no #! line (start it with #!/usr/bin/env python3)"
-        assert messages(tmp_path, spec, files) == [problem]
-    else:
-        assert load(demo.write(tmp_path, spec, files)).spec.variants[0].script == "train.py"
-
-
 def test_script_may_be_in_a_folder(tmp_path: Path) -> None:
     spec = demo.changed("[train.sh] => [src]", "script: train.sh => script: src/run.sh")
     assert load(demo.write(tmp_path, spec, {"src/run.sh": demo.SCRIPT})).spec.variants[0].script == "src/run.sh"
-    assert messages(tmp_path, spec, {"src/run.sh": "x=1\n"}) == [
-        "spec.yaml:5:9: src/run.sh has no #! line (start it with #!/bin/sh)"
-    ]
     assert messages(tmp_path, spec.replace("src/run.sh", "src/rum.sh"), {"src/run.sh": demo.SCRIPT}) == [
         "spec.yaml:10:47: 'src/rum.sh' is not one of `files` (did you mean 'src/run.sh'?)"
     ]

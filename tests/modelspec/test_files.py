@@ -93,22 +93,6 @@ def test_empty_folder_and_special_file_are_refused_as_code(tmp_path: Path) -> No
     assert messages(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected a file, found a special file: other"]
 
 
-def test_scripts_need_an_interpreter_line_with_unix_line_end(tmp_path: Path) -> None:
-    spec = demo.changed("[train.sh] => [train.sh, lib.sh, run, data, binary, dos.sh]")
-    spec += "  - {mode: a, script: run}\n  - {mode: b, script: binary}\n"
-    files: dict[str, str | bytes] = {
-        "lib.sh": "x=1\n",
-        "run": "print(1)\n",
-        "data": "1",
-        "binary": b"\x7fELF\xff\0",
-        "dos.sh": "#!/bin/sh\r\n",
-    }
-    assert messages(tmp_path, spec, files) == [
-        "spec.yaml:5:27: run has no #! line (start it with #!/bin/sh)",
-        "spec.yaml:5:46: dos.sh has Windows line endings (convert it with dos2unix)",
-    ]
-
-
 def test_file_above_200_kib_is_refused_as_code(tmp_path: Path) -> None:
     assert messages(tmp_path, WITH_OTHER, {"other": "x" * configmap.CODE_BYTES}) == []
     assert messages(tmp_path, WITH_OTHER, {"other": "x" * (configmap.CODE_BYTES + 1)}) == [

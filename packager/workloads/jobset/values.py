@@ -403,13 +403,6 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         """Return the reason why the environment may not set a variable of the rendezvous."""
         return "it is the image of a role" if key in self.images else self.way.refused(key)
 
-    def executed(self, run: Run) -> Iterator[str]:
-        """Yield the scripts of all roles that are started themselves; torchrun starts Python for its own."""
-        for role in self.roles:
-            for script in self.run_of(role, run).scripts:
-                if self.rendezvous != "torch" or not script.endswith(".py"):
-                    yield script
-
     def workdirs(self) -> Iterator[tuple[Location, str]]:
         """Yield the folders of the overlay, and those of roles."""
         yield from super().workdirs()

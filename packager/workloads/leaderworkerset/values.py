@@ -136,10 +136,6 @@ class LeaderWorkerSet(Serving, frozen=True, kw_only=True, tag="LeaderWorkerSet")
         if self.leader.script is not None:
             yield ("leader", "script"), self.leader.script
 
-    def executed(self, run: Run) -> Iterator[str]:
-        """Yield the scripts of both roles."""
-        yield from dict.fromkeys(script for role in ROLES for script in self.run_of(role, run).scripts)
-
     def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
         """Yield the words that containers start, with the variables that LeaderWorkerSet adds to all of them."""
         for location, words, _ in super().words():
