@@ -194,10 +194,10 @@ class JobImport:
         needing = {role.name for role in roles if (role.container.gpus if asked else role.container.options)}
         computes = RENDEZVOUS[way].computes if way else ()
         for role in roles if way and needing else ():
-            is_needing, gpus = role.name in needing, role.container.gpus
+            is_needing, own = role.name in needing, role.container.gpus
             if is_needing != (not computes or role.name in computes):
                 reason = f"it asks for no {'GPUs' if asked else 'such options'}"
-                asking = gpus[0].entry if gpus else role.entry
+                asking = own[0].entry if own else role.entry
                 self.put(("roles", role.name, "gpu"), is_needing, asking.origin if is_needing else reason)
             if role.container.options and not is_needing:
                 message = f"does not get the option {' or '.join(role.container.options)}"
