@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from packager.base.runner import Progress, Runner, Tell
+    from packager.base.process import Progress, Runner, Tell
     from packager.builder.plan import Plan
     from packager.builder.selection import Selection
     from packager.kubernetes.kubectl.kustomize import Rendered

@@ -14,7 +14,7 @@ from packager.base.problems import similar
 from packager.base.values import Value, field, replace
 from packager.builder.selection import Selection
 from packager.kubernetes import configmap
-from packager.kubernetes.mountpath import ROOT, root_fault
+from packager.kubernetes.containers import ROOT, root_fault
 from packager.modelspec import code
 from packager.package.image import IMAGE, REGISTRY, registry_complaint
 from packager.package.layout import SCRIPTS
@@ -38,10 +38,9 @@ if TYPE_CHECKING:
     from packager.base.problems import Problem
     from packager.modelspec.files import SourceFile
     from packager.modelspec.load import LoadedSpec, ReadmeSection
-    from packager.modelspec.model import Spec, Variant
+    from packager.modelspec.model import AnyOverlay, Spec, Variant
     from packager.package.options import Option
     from packager.workloads.amounts import Amount
-    from packager.workloads.anyoverlay import AnyOverlay
     from packager.workloads.program import Program
 
 

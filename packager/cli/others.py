@@ -13,7 +13,7 @@ def schema() -> None:
     """Print the JSON Schema of specs."""
     from packager.modelspec.schema import json_schema
 
-    emit_json(json_schema(), is_bounded=False)
+    emit_json(json_schema())
 
 
 def completion(

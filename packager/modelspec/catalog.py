@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import paths, yamlio
 from packager.base.errors import SpecError, ToolError, UsageError, reason
-from packager.base.faults import Fault
-from packager.base.problems import Problem, listed, similar
+from packager.base.problems import Fault, Problem, listed, similar
 from packager.base.values import Fields, Value, as_plain
 from packager.modelspec import conversion, environments, programs
 from packager.modelspec.load import load
@@ -17,7 +16,7 @@ from packager.package.layout import SPEC
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.base.runner import Tell
+    from packager.base.process import Tell
     from packager.modelspec.model import Spec
 
 
@@ -242,5 +241,5 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
             if download.sha256 is None
         ]
         document, _ = yamlio.load(loaded.text, str(path))
-        warnings.extend((*loaded.too_large, *(fault.problem(document) for fault in faults)))
+        warnings.extend((*loaded.too_large, *(document.problem_of(fault) for fault in faults)))
     return Lint(tuple(problems), tuple(warnings))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
 from packager.base.fields import Resources, text
-from packager.base.limits import DEFAULT
-from packager.base.problems import similar
+from packager.base.paths import DEFAULT_LIMITS
+from packager.base.problems import Fault, similar
 from packager.base.yamlio import MISREAD
-from packager.kubernetes import resources
+from packager.kubernetes.containers import resource_faults
 from packager.modelspec import code, environments, programs
 from packager.package import archive
 from packager.package.layout import WORKSPACE
@@ -132,7 +131,7 @@ def _assets(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[F
 
     The paths of downloads are checked if the assets have no fault.
     """
-    hints = [None if file.size >= DEFAULT.size else "rename it" for file in files]
+    hints = [None if file.size >= DEFAULT_LIMITS.size else "rename it" for file in files]
     entries = [(file.place, file.name, file.size, hint) for file, hint in zip(files, hints, strict=True)]
     entries += [
         (("downloads", index, "path"), download.path, 0, "use another path")
@@ -155,7 +154,7 @@ def _resources(container_resources: Resources, place: Location) -> Iterator[Faul
         {name: text(value) for name, value in part.items()}
         for part in (container_resources.requests, container_resources.limits)
     ]
-    yield from (fault.below(place) for fault in resources.faults(*parts))
+    yield from (fault.below(place) for fault in resource_faults(*parts))
 
 
 def _fetched(spec: Spec, files: SpecFiles) -> Iterator[Fault]:

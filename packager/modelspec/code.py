@@ -7,9 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.base import paths
-from packager.base.faults import Fault
 from packager.base.fields import ASSET_PATH
-from packager.base.problems import show, similar
+from packager.base.problems import Fault, show, similar
 from packager.kubernetes import configmap
 from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
 from packager.package.path_checks import ContentError, Contents
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
     from packager.base.yamlio import Location
     from packager.modelspec.files import SourceFile, SpecFiles
-    from packager.modelspec.model import Spec, Variant
-    from packager.workloads.anyoverlay import AnyOverlay
+    from packager.modelspec.model import AnyOverlay, Spec, Variant
 
 _LARGE_FILES_HINT = "put large files in the image, list them under `assets`, or build with --with package-volume"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from packager.base.faults import Fault
+from packager.base.problems import Fault
 from packager.base.values import Fields, FieldsError, convert, schema
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def read(
     if oversized := list(document.oversized(_MOST_ENTRIES)):
         return None, oversized
     settings, faults = typed({} if document.data is None else document.data, kind)
-    return settings, [fault.problem(document) for fault in (*faults, *(faults_of(settings) if settings else ()))]
+    return settings, [document.problem_of(fault) for fault in (*faults, *(faults_of(settings) if settings else ()))]
 
 
 def typed(

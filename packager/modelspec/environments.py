@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.base import envfile
-from packager.base.faults import Fault
 from packager.base.fields import Parameter, text
-from packager.kubernetes import mountpath
-from packager.kubernetes.environment import refusal_reason
+from packager.base.problems import Fault
+from packager.kubernetes.containers import MOUNTED, folder_complaint, refusal_reason
 from packager.workloads.program import CHOICE
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def _variable(spec: Spec, place: Location, value: str) -> Iterator[Fault]:
     if (size := len(f"{key}={value}".encode())) > envfile.LINE_BYTES:
         message = f"the value takes {size / 1024:.0f} KiB, but kustomize ignores a line of 64 KiB and all after it"
         yield Fault(place, message, "put it into a file")
-    if key in mountpath.MOUNTED and (complaint := mountpath.complaint(value)):
+    if key in MOUNTED and (complaint := folder_complaint(value)):
         yield Fault(place, complaint)
     if key == "DATASET_DIR" and not spec.dataset:
         message = "DATASET_DIR is set, but `dataset` is false"
@@ -79,7 +78,7 @@ def _secrets(spec: Spec) -> Iterator[Fault]:
     for key in spec.secrets:
         place = ("secrets", key)
         reason = refusal_reason(key) or RESERVED.get(key)
-        if key in mountpath.MOUNTED:
+        if key in MOUNTED:
             reason = "it names a folder: list it under `environment`"
         if reason:
             yield Fault(place, f"{key} cannot be a secret", reason, at_key=True)

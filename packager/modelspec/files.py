@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base.errors import reason
-from packager.base.faults import Fault
-from packager.base.problems import similar
+from packager.base.problems import Fault, similar
 from packager.base.values import Value, replace
 from packager.kubernetes import configmap
 from packager.package.path_checks import active_part, shown

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.base.faults import Fault
+    from packager.base.problems import Fault
     from packager.base.yamlio import Document
 
 _MAX_ENTRIES = 2_000
@@ -119,7 +119,7 @@ def _problem(document: Document, settings: Sequence[Setting], fault: Fault) -> P
         common = sum(1 for _ in takewhile(lambda pair: str(pair[0]) == str(pair[1]), pairs))
         if common == len(setting.location) or depth < common:
             return Problem(setting.label, 0, 0, fault.message, fault.hint)
-    return fault.problem(document)
+    return document.problem_of(fault)
 
 
 def invalid(name: str, problems: Sequence[Problem]) -> SpecError:

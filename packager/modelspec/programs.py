@@ -8,8 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
-from packager.base.problems import show, similar
+from packager.base.problems import Fault, show, similar
 from packager.kubernetes import configmap
 from packager.package.layout import SCRIPTS
 from packager.workloads.program import CHOICE, references
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.base.yamlio import Location
-    from packager.modelspec.model import Spec, Variant
-    from packager.workloads.anyoverlay import AnyOverlay
+    from packager.modelspec.model import AnyOverlay, Spec, Variant
     from packager.workloads.program import Init
 
 _GIVEN = ("REGISTRY", "IMAGE", "MODEL_DIR", "OUTPUT_DIR", "HOME")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
 
-from packager.base.faults import Fault
-from packager.base.problems import show, similar
+from packager.base.problems import Fault, show, similar
 from packager.modelspec.schema import Rule, json_schema, resolve, rules_at
 
 if TYPE_CHECKING:

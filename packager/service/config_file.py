@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.base import durations, rest, yamlio
+from packager.base import rest, units, yamlio
 from packager.base.errors import UsageError, unreadable
-from packager.base.faults import Fault
-from packager.base.problems import ordered, show, similar
+from packager.base.problems import Fault, ordered, show, similar
 from packager.modelspec import conversion
 from packager.service.callbacks.endpoints import read_receivers
 from packager.service.config import SEPARATE_HINT, URL, ServerConfig, address, shares
@@ -58,7 +57,7 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
         yield Fault(("callbacks", "allow", index), message)
     for key, text in (("jobs", settings.retention.jobs), ("logs", settings.retention.logs)):
         try:
-            durations.duration("1d" if text is None else text)
+            units.duration("1d" if text is None else text)
         except ValueError as error:
             yield Fault(("retention", key), str(error))
 

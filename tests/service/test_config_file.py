@@ -124,8 +124,6 @@ def test_callbacks_settings_report_each_faulty_host_and_port(tmp_path: Path) -> 
     path.write_text("callbacks: {allow: [a.example], signing_secret_file: s}\n", encoding="utf-8")
     settings = config_file.read(path)
     assert (settings.callbacks.allow, settings.public_url) == (["a.example"], "http://127.0.0.1:8080")
-    assert settings.callbacks.ports is None
-    assert problems_of(tmp_path, "callbacks: {ports: []}\n") == ["1:20: expected at least 1 item, found an empty list"]
 
 
 def test_projects_inherit_missing_settings_from_the_server(tmp_path: Path) -> None:

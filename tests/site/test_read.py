@@ -1,14 +1,16 @@
-"""Tests of `packager.site.read`: which files it accepts, and what it says of the others."""
+"""Tests of `packager.site`: which file it finds, which files it accepts, and what it says of the others."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.errors import ToolError, UsageError
 from packager.package.options import OPTIONS
-from packager.site.read import find, parsed, read
+from packager.site import find
+from packager.site.read import create, parsed, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +56,6 @@ def test_read_reports_all_problems_with_their_places(tmp_path: Path) -> None:
         "root: rel\n"
         "storage: {pvc: {OUTPUT_CLAM: a}, nfs: {NFS_SERVER: a b}, gpu: {}}\n"
         "options: {shared-memry: {}, queue: {}, gpu: {GPU_COUNT: 0}}\n"
-        "tolerations: [{key: node-role.kubernetes.io/master}]\n"
     )
     storages = (
         "scratch, host-path, nfs, pvc, output-host-path, output-nfs, output-pvc, dataset-host-path, dataset-nfs, "
@@ -73,7 +74,6 @@ def test_read_reports_all_problems_with_their_places(tmp_path: Path) -> None:
         f"3:11: expected one of {others}, found 'shared-memry' (did you mean 'shared-memory'?)",
         "3:29: the option queue has a key of its own (queue: NAME)",
         "3:57: expected a whole number from 1, found '0'",
-        "4:21: no package may tolerate the taint of the control plane",
     ]
     text = (
         "registery: x\n"
@@ -96,7 +96,7 @@ def test_read_refuses_hostile_or_wrong_file(tmp_path: Path) -> None:
     for text, problem in (
         ("- a\n", "1:1: expected a mapping, found a list"),
         ("registry: a\nregistry: b\n", "2:1: duplicate key 'registry' (keep one of them)"),
-        ("nodeSelector: {}\n", "1:15: expected at least one entry (leave `nodeSelector` out)"),
+        ("nodeSelector: {}\n", "1:15: expected at least 1 key, found an empty mapping"),
         ("ids: {uid: 0}\n", "1:12: user 0 needs the option root (options: {root: {}})"),
         (
             "options: {service-account: }\n",
@@ -154,3 +154,12 @@ def test_find_ignores_file_that_came_with_a_package(tmp_path: Path) -> None:
     assert find(package / "quickstart", tmp_path / "none") is None
     (tmp_path / "mlpack-site.yaml").touch()
     assert find(package / "quickstart", tmp_path / "none") == tmp_path / "mlpack-site.yaml"
+
+
+def test_created_file_is_valid_with_every_line_uncommented(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "site.yaml"
+    create(path, force=False)
+    lines = [re.sub(r"^#(?! )|^#(?=  )", "", line) for line in path.read_text(encoding="utf-8").splitlines()]
+    config = parsed(path, "\n".join(lines).encode()).config
+    assert config.registry == "registry.example.com/team"
+    assert config.tolerations

@@ -14,8 +14,7 @@ from packager.base.values import Value
 from packager.modelspec.importers import pods
 from packager.modelspec.importers.source import Given, Rule, decided
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
-from packager.workloads.launchers import reserved_by
-from packager.workloads.program import references
+from packager.workloads.program import references, reserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

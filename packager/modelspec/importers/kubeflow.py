@@ -26,7 +26,7 @@ from packager.modelspec.importers.jobs import JobImport, Role
 from packager.modelspec.importers.pods import Container
 from packager.modelspec.importers.source import ForeignValue, Given, Source, decided, invalid, template
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
-from packager.workloads.launchers import reserved_by
+from packager.workloads.program import reserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

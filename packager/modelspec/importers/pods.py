@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.problems import show
 from packager.base.values import Value, replace
-from packager.kubernetes import mountpath
-from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.containers import MOUNTED, folder_complaint, refusal_reason
 from packager.modelspec.environments import RESERVED
 from packager.modelspec.importers.source import LOST, Given, Rule
 from packager.package.options import KEYS
@@ -147,8 +146,7 @@ def _put_volumes(pod: ForeignValue, container: ForeignValue, draft: Draft) -> di
     for volume in pod.items("volumes"):
         name = volume.string("name")
         mounts = [mount for mount in container.items("volumeMounts") if mount.string("name") == name]
-        of_volume: list[ForeignValue | None] = [*mounts]
-        for mount in of_volume or [None]:
+        for mount in (*mounts,) or (None,):
             path = mount.string("mountPath") if mount else ""
             if not _put_volume(volume, path.rstrip("/"), mount, draft) and path:
                 lost[path.rstrip("/")] = path
@@ -166,7 +164,7 @@ def _put_volume(volume: ForeignValue, path: str, mount: ForeignValue | None, dra
         volume.leave("is the option shared-memory of a site", hint)
         return True
     text = claim.string("claimName") if claim else ""
-    if claim and text and mount is not None and not mountpath.complaint(path) and mount.child("subPath") is None:
+    if claim and text and mount is not None and not folder_complaint(path) and mount.child("subPath") is None:
         read_only = any((entry := part.child("readOnly")) and entry.value is True for part in (mount, claim))
         key, option = ("DATASET_DIR", "DATASET_CLAIM") if read_only else ("OUTPUT_DIR", "OUTPUT_CLAIM")
         known = draft.data.get("environment", {}).get(key)
@@ -221,7 +219,7 @@ def variables(listed: Iterable[ForeignValue], draft: Draft) -> dict[str, Given]:
 def _put_secret(key: str, item: ForeignValue, source: ForeignValue, draft: Draft) -> bool:
     """Put a variable that is read from a Secret, if a package can have it; return whether it can."""
     secret, secret_key = source.string("secretKeyRef", "name"), source.string("secretKeyRef", "key")
-    if not secret or not secret_key or complaint_about(key, "") or key in mountpath.MOUNTED:
+    if not secret or not secret_key or complaint_about(key, "") or key in MOUNTED:
         return False
     draft.put(("secrets", key), {}, item.origin)
     known = draft.site.get("SECRET", secret)
@@ -245,7 +243,7 @@ def complaint_about(key: str, value: str) -> str | None:
         return reason
     if not re.fullmatch(envfile.VALUE, value) or len(f"{key}={value}".encode()) > envfile.LINE_BYTES:
         return "expected one line of at most 64 KiB"
-    return mountpath.complaint(value) if key in ("DATASET_DIR", "OUTPUT_DIR") else None
+    return folder_complaint(value) if key in ("DATASET_DIR", "OUTPUT_DIR") else None
 
 
 def expanded(text: str, values: Mapping[str, Given]) -> str | None:

@@ -12,7 +12,7 @@ from functools import reduce
 from operator import getitem
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from packager.base import plainfiles, yamlio
+from packager.base import paths, yamlio
 from packager.base.errors import SpecError, reason
 from packager.base.problems import Problem, ordered, show
 from packager.base.values import Value
@@ -312,9 +312,9 @@ def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder:
         real = path.resolve(strict=True)
         if folder is not None and not real.is_relative_to(folder.resolve()):
             raise SpecError(f"{name} is a link that leads out of its folder")
-        with plainfiles.open_below(real.parent, real.name) as stream:
+        with paths.open_below(real.parent, real.name) as stream:
             return stream.read(max_bytes + 1)
-    except plainfiles.NotPlainError:
+    except paths.NotPlainError:
         raise SpecError(f"{name} is not a plain file") from None
     except OSError as error:
         raise SpecError(f"{name}: {reason(error)}") from None

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from packager.base.errors import SpecError
-from packager.kubernetes.environment import Expander
 from packager.modelspec.importers.cubepaths import PATHS, place
 from packager.modelspec.importers.mlcube import Choices
 from packager.modelspec.importing import ModelDestination, import_mlcube
@@ -114,7 +113,7 @@ def test_dollars_of_an_entrypoint_reach_its_program(tmp_path: Path) -> None:
             path, ModelDestination(tmp_path / "models", force=True), choices({"image": "example/cube:1"})
         )
         args = _read_spec(result)["overlays"]["train"]["args"]
-        assert Expander({"MODEL_DIR": "/model", "date": "now"}).expand(args[1]) == word
+        assert args[1].replace("$$", "$") == word
 
 
 @pytest.mark.parametrize(
