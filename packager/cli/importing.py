@@ -129,16 +129,12 @@ def mlcube(
 def intel(
     how: ImportOptions,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A spec in tools/docker/specs, or a folder of them.")],
-    models: Annotated[
-        Path | None,
-        typer.Option("--models-dir", metavar="DIR", help="The checkout of the zoo.", show_default="that of the spec"),
-    ] = None,
     downloads: Annotated[
         bool, typer.Option("--downloads", help="List what packages download, for `mlpack build --record`.")
     ] = False,
 ) -> None:
     """Import specs of Intel's Model Zoo, each package as a model of its own."""
-    imported = use_case.import_intel(path, how.destination, models=models, image=how.image, downloads=downloads)
+    imported = use_case.import_intel(path, how.destination, image=how.image, downloads=downloads)
     _print_each(imported, how.form)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from packager.base.fields import Resources, text
 from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import Fault, similar
-from packager.base.yamlio import MISREAD
 from packager.kubernetes.containers import resource_faults
 from packager.modelspec import code, environments, programs
 from packager.package import archive
@@ -51,7 +50,7 @@ def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     yield from _names(spec)
     yield from _workspace(spec)
     yield from code.check(spec, sources)
-    yield from _fetched(spec, sources)
+    yield from _fetched(spec)
     longest = max((spec.package_name(variant) for variant in spec.variants), key=len, default="")
     yield from _assets(spec, sources.assets, longest)
     yield from environments.check(spec)
@@ -104,9 +103,6 @@ def _variants(spec: Spec) -> Iterator[Fault]:
         if first != index:
             message = f"another variant also has the package name {package!r}"
             yield Fault(place, message, "use a different precision or mode")
-        if package in MISREAD:
-            message = f"some YAML parsers read the package name {package!r} as {MISREAD[package]}"
-            yield Fault(place, message, "give it a precision or a mode")
         yield from _resources(variant.resources, (*place, "resources"))
         yield from _duplicates(variant.overlays or (), (*place, "overlays"))
         for position, name in enumerate(variant.overlays or ()):
@@ -157,14 +153,8 @@ def _resources(container_resources: Resources, place: Location) -> Iterator[Faul
     yield from (fault.below(place) for fault in resource_faults(*parts))
 
 
-def _fetched(spec: Spec, files: SpecFiles) -> Iterator[Fault]:
-    """Yield a fault for each requirements file that is no file of its variant, and for each source that cannot work."""
-    for index, variant in enumerate(spec.variants):
-        names = [file.name for file in files.code(spec.code_places(index))]
-        if variant.requirements is not None and variant.requirements not in names:
-            message = f"{variant.requirements!r} is not one of the variant's `files`"
-            hint = similar(variant.requirements, names) or "add it there"
-            yield Fault(("variants", index, "requirements"), message, hint)
+def _fetched(spec: Spec) -> Iterator[Fault]:
+    """Yield a fault for each source that cannot work."""
     for index, source in enumerate(spec.sources):
         place = ("sources", index)
         if source.folder not in _folders(spec):

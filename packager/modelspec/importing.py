@@ -90,12 +90,11 @@ def import_intel(
     path: Path,
     destination: ModelDestination,
     *,
-    models: Path | None = None,
     image: str | None = None,
     downloads: bool = False,
 ) -> Iterator[Imported | MlpackError]:
     """Import a spec of Intel's Model Zoo, or all specs of a folder; yield each, or the error that prevented it."""
-    choices = zoo.ZooChoices(models, image, downloads)
+    choices = zoo.ZooChoices(image, downloads)
     files = zoo.spec_files(path, str(path))
     return _write_each((partial(zoo.read, file, name, choices) for file, name in files), destination)
 

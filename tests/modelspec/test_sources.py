@@ -103,12 +103,6 @@ VARIANT = "  - {mode: cuda, script: train.sh, requirements: requirements.txt, fi
 SPEC = demo.changed(VARIANT)
 
 
-def test_requirements_must_be_one_of_the_files(tmp_path: Path) -> None:
-    spec = demo.write(tmp_path, SPEC.replace(", files: [requirements.txt]", ""), {"requirements.txt": ""})
-    (problem,) = demo.problems(spec)
-    assert "'requirements.txt' is not one of the variant's `files`" in problem
-
-
 def test_only_packages_with_requirements_install_some(tmp_path: Path) -> None:
     loaded = load(demo.write(tmp_path, SPEC, {"requirements.txt": f"a==1 --hash=sha256:{DIGEST}"}))
     without, package = (render(plan(loaded, variant, Options())) for variant in loaded.spec.variants)

@@ -24,7 +24,7 @@ from packager.modelspec.importers import jobs, pods
 from packager.modelspec.importers.draft import Draft
 from packager.modelspec.importers.jobs import JobImport, Role
 from packager.modelspec.importers.pods import Container
-from packager.modelspec.importers.source import ForeignValue, Given, Source, decided, invalid, template
+from packager.modelspec.importers.source import ForeignValue, Given, Source, decided, invalid
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
 from packager.workloads.program import reserved_by
 
@@ -118,7 +118,9 @@ def find(text: bytes, name: str, verb: str) -> list[Found]:
     what, expected = _VERBS[verb]
     documents, problems = yamlio.load_all(text, name)
     if problems:
-        raise invalid(name, what, template(text, name, "Helm", "render it first: helm template") or problems)
+        hint = "render it first: helm template"
+        is_template = b"{{" in text
+        raise invalid(name, what, [replace(one, hint=hint) for one in problems] if is_template else problems)
     documents = [document for document in documents if document.data is not None]
     objects: list[Found] = []
     for document in documents:

@@ -45,7 +45,6 @@ from packager.modelspec.importers.source import (
     plain_path,
     printable,
     read_bytes,
-    template,
 )
 from packager.package.layout import SCRIPTS, WORKSPACE
 from packager.package.options import KEYS
@@ -138,8 +137,7 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
     text = read_bytes(path, name, folder=folder)
     document, problems = yamlio.load(text, name)
     if problems:
-        hint = "make a project of it first: cookiecutter"
-        raise invalid(name, _KIND, template(text, name, "cookiecutter", hint) or problems)
+        raise invalid(name, _KIND, problems)
     _check_format(document, name)
     document = replace(document, data=_with_settings(document.data, choices.settings))
     draft = Draft(name, _KIND, "mlcube")

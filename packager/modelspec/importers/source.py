@@ -277,13 +277,6 @@ class ForeignValue:
         return [text for text in texts if text is not None] if isinstance(self.value, list) else None
 
 
-def template(text: bytes, name: str, kind: str, hint: str) -> list[Problem]:
-    """Return the problem that the file `name` is a template of `kind`, at its first `{{`; nothing without one."""
-    before, braces, _ = text.partition(b"{{")
-    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-    return [Problem(name, line, column, f"this is a template of {kind}", hint)] if braces else []
-
-
 def printable(text: str) -> str:
     """Return foreign text for a comment: one line of ASCII."""
     return re.sub("[^ -~]+", "?", text)

@@ -52,6 +52,7 @@ _PARTS = re.compile(r"(?P<package>.+?)-(?P<precision>fp32|int8|bf16|bfloat16|fp1
 _FIELDS: Rules = MappingProxyType(
     {
         **dict.fromkeys(("add_to_name", "dockerfile_exclusive_name", "dockerfile_subdirectory"), Rule("")),
+        **dict.fromkeys(("is_dockerfiles", "upload_images"), Rule("")),
         "partials": Rule("are not carried over: build the image as the zoo does"),
         "runtime": Rule("is not carried over: mlops.env, site.env and mlpack configure have these values"),
     }
@@ -91,7 +92,6 @@ _HIDDEN = re.compile(
 class ZooChoices(Value, frozen=True):
     """The user's choices for an import."""
 
-    models: Path | None = None  # the checkout of the zoo; found from the spec's own path when None
     image: str | None = None  # in place of the one of the spec
     downloads: bool = False  # whether to put the package's downloads into `downloads`
 
@@ -118,22 +118,20 @@ def read(path: Path, name: str, choices: ZooChoices) -> Draft:
     own = Source(document, draft, path.name)
     slices = _release_slices(_Pool(path, name, own, draft), own.root)
     draft.check()
-    _PackageImport(draft, own, slices, _checkout(path, choices.models, name), choices).put()
+    _PackageImport(draft, own, slices, _checkout(path, name), choices).put()
     draft.check()
     own.report_unread(_FIELDS)
     return draft
 
 
-def _checkout(path: Path, models: Path | None, name: str) -> tuple[Path, str]:
+def _checkout(path: Path, name: str) -> tuple[Path, str]:
     """Return the folder of the checkout that contains the spec, and the prefix of its files' paths in messages."""
-    if models is not None:
-        return models.resolve(), f"{models}/"
     real = path.resolve()
     for folder in real.parents:
         if real.is_relative_to(folder / _SPECS):
             above, specs, _ = name.rpartition(f"{_SPECS}/")
             return folder, above if specs else ""
-    raise SpecError(f"{name} is not in a folder {_SPECS}", hint="--models-dir names the checkout of the zoo")
+    raise SpecError(f"{name} is not in a folder {_SPECS} of a checkout of the zoo")
 
 
 def _loaded(path: Path, name: str, draft: Draft) -> Document:
@@ -154,59 +152,45 @@ class _Pool:
     """The specs of a folder; each is read when a slice of it is needed."""
 
     def __init__(self, path: Path, name: str, own: Source, draft: Draft) -> None:
-        self._path = path
-        self._name = name
         self._draft = draft
+        self._above = name[: len(name) - len(path.name)]
         self._sources = {path: own}
-
-    def slice_of(self, name: str) -> ForeignValue | None:
-        """Return the first slice of a set; None if no file of the folder has the set."""
-        folder = self._path.parent
+        folder = path.parent
         chain = [folder, *folder.parents]
         top = next((chain[index - 1] for index, parent in enumerate(chain) if index and parent.name == "specs"), folder)
         # The zoo keeps specs that it does not build in a separate folder, without the slices that they use.
         tops = [top, top.parent] if top.parent.name == "specs" else [top]
-        paths = [self._path, folder / "base_spec.yml", *(path for top in tops for path in sorted(top.rglob("*.yml")))]
-        for path in paths:
+        self._paths = [path, folder / "base_spec.yml", *(spec for top in tops for spec in sorted(top.rglob("*.yml")))]
+
+    def slice_of(self, name: str) -> ForeignValue | None:
+        """Return the first slice of a set; None if no file of the folder has the set."""
+        for path in self._paths:
             if path not in self._sources:
                 if not path.is_file() or path.is_symlink() or f"{name}:".encode() not in path.read_bytes():
                     continue
-                shown = str(path)
-                if path.parent == folder:
-                    shown = f"{self._name[: len(self._name) - len(self._path.name)]}{path.name}"
+                shown = f"{self._above}{path.name}" if path.parent == self._paths[0].parent else str(path)
                 self._sources[path] = Source(_loaded(path, shown, self._draft), self._draft, path.name)
-            if entry := self._sources[path].root.at("slice_sets", name):
-                items = entry.items()
+            if items := self._sources[path].root.items("slice_sets", name):
                 for item in items[1:]:
                     item.leave("is not carried over: the first slice of a set is used")
-                return items[0] if items and items[0].is_mapping() else None
+                return items[0] if items[0].is_mapping() else None
         return None
 
 
 def _release_slices(pool: _Pool, root: ForeignValue) -> list[ForeignValue]:
     """Return the slices of the spec's first release, in order."""
-    tags: list[ForeignValue] = []
-    for release in root.children("releases"):
-        tags.extend(release.items("tag_specs"))
-        for entry in release.children():
-            if entry.key != "tag_specs":
-                entry.done()  # how images are called and pushed
+    tags = [tag for release in root.children("releases") for tag in release.items("tag_specs")]
     for other in tags[1:]:
         other.leave("is not carried over: the first release is used")
-    if not tags:
-        root.refuse("expected releases with tag_specs", "this file makes no package")
-        return []
-    text = tags[0].text() or ""
+    names = re.findall(r"\{([^_{}][^{}]*)\}", tags[0].text() or "") if tags else []
+    if not names:
+        root.refuse("expected releases with names of slice sets in tag_specs", "this file makes no package")
     slices: list[ForeignValue] = []
-    for name in dict.fromkeys(re.findall(r"\{([^{}]*)\}", text)):
-        if name.startswith("_"):
-            continue
+    for name in dict.fromkeys(names):
         if found := pool.slice_of(name):
             slices.append(found)
         else:
             tags[0].refuse(f"no slice set {show(name)} in the folders of specs")
-    if not slices and not root.source.ledger.problems:
-        tags[0].refuse(f"expected names of slice sets in braces, found {show(text)}")
     return slices
 
 
@@ -392,7 +376,7 @@ class _PackageImport:
         """Return the files at and below `start` by their paths in the package; refuse others."""
         top = plain_path(self.root, start)
         if top is None:
-            hint = "the zoo cannot make this package either, unless --models-dir names a checkout that has it"
+            hint = "the zoo cannot make this package either"
             source.refuse(f"{printable(start)!r} not found below {self.root}", hint)
             return {}
         found = list(walk(self.root, start, set()) if top.is_dir() else [source_file(self.root, start)])
