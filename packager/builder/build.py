@@ -52,6 +52,10 @@ _FLAGS = {
 }
 
 
+_LARGE = 32 << 20
+"""The bytes of a package that take so long that their progress is shown."""
+
+
 class BuildRequest(Value, frozen=True):
     """The packages to build, as the user names them."""
 
@@ -282,13 +286,10 @@ class _Writer:
     def _archive(self, package: Tree, path: Path) -> Entry:
         if self._destination.force and paths.is_folder(path):
             raise UsageError(f"{path} is a folder")
-        large = archive.is_large(package)
-        if large and not archive.has_isal():
-            text = "isal is not installed, so zlib compresses this payload; `pip install isal` makes it faster"
-            self._tell(f"note: {text}")
+        shown = self.progress if package.size > _LARGE else _no_progress
         with (
             atomic.file(path, exists_hint=self._destination.exists_hint) as stream,
-            (self.progress if large else _no_progress)(package.name, package.size, unit="bytes") as advance,
+            shown(package.name, package.size, unit="bytes") as advance,
         ):
             return archive.write(package, stream, mtime=self._destination.mtime, advance=advance)
 
