@@ -1,4 +1,4 @@
-"""Builds packages from a model's spec, or renders one overlay of a package."""
+"""Builds packages from a model's spec."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base import atomic, paths, workfolder, yamlio
+from packager.base import atomic, paths, yamlio
 from packager.base.errors import MlpackError, UsageError
-from packager.base.problems import similar
 from packager.base.values import Value, as_dict, replace
 from packager.builder.plan import Options, check_options, choose, plan
-from packager.builder.render import render as render_plan
+from packager.builder.render import render
 from packager.builder.selection import select
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
 from packager.modelspec.dockerfile_check import copies_assets
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.package import archive, layout, outside, placement, tree
-from packager.package.opened import check_replaceable, opened
+from packager.package import archive, layout, placement, tree
+from packager.package.opened import check_replaceable
 from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered, set_gpus
 from packager.workloads.structures import replaced_gpus
 
@@ -28,14 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from packager.base.runner import Progress, Runner, Tell
+    from packager.base.runner import Progress, Tell
     from packager.builder.plan import Plan
     from packager.builder.selection import Selection
-    from packager.kubernetes.kubectl.kustomize import Rendered
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.model import Variant
     from packager.modelspec.settings import Setting
-    from packager.package.opened import Package
     from packager.package.tree import Entry, Tree
     from packager.site.read import SiteSettings
 
@@ -73,7 +70,6 @@ class BuildRequest(Value, frozen=True):
     site: tuple[str, ...] = ()  # the values of site options, each as `key=value`
     cache: Path = Path(".mlpack-cache")  # the folder of mlpack's caches
     defaults: SiteSettings | None = None  # the defaults of the site
-    record: bool = False  # whether digests of downloads that a spec lacks are added to it
 
     @property
     def flags(self) -> list[str]:
@@ -153,37 +149,6 @@ def build(
             advance(1)
 
 
-def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) -> Rendered:
-    """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts."""
-    options = _options(request)
-    loaded = load(catalog.find(request.model or "", request.folders), _settings(request), may_mount=True)
-    planned = plan(loaded, choose(loaded.spec, request.precision, request.mode), options)
-    with workfolder.temporary() as folder:
-        tree.write(render_plan(planned), folder)
-        with opened(folder, shown_as=Path(planned.name)) as package:
-            return _rendered(package, planned.name, overlay, kubectl, runner)
-
-
-def is_package(path: str) -> bool:
-    """Return whether a path is that of a package or of an overlay outside of it, rather than of a model."""
-    return path.endswith(".tar.gz") or any(paths.exists(Path(path) / name) for name in (layout.INVENTORY, outside.FILE))
-
-
-def render_package(path: Path, overlay: str, kubectl: str, runner: Runner) -> Rendered:
-    """Return the manifests of an overlay of a package on disk, rendered by `kubectl`, which `runner` starts."""
-    with opened(path) as package:
-        return _rendered(package, str(path), overlay, kubectl, runner)
-
-
-def _rendered(package: Package, shown: str, overlay: str, kubectl: str, runner: Runner) -> Rendered:
-    from packager.rendering import render as rendering
-
-    if overlay not in package.applied:
-        hint = similar(overlay, package.applied)
-        raise UsageError(f"{shown} has no overlay {overlay!r}; it has: {', '.join(package.applied)}", hint=hint)
-    return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
-
-
 def _settings(request: BuildRequest) -> list[Setting]:
     """Return the changes to the spec; additions come first, so that another setting may describe them."""
     additions = [parse_setting(addition, adds=True) for addition in request.additions]
@@ -242,9 +207,7 @@ class _Writer:
             return loaded
         from packager.builder.downloads import with_downloads
 
-        return with_downloads(
-            loaded, self._settings, request.cache, record=request.record, tell=self._tell, progress=self.progress
-        )
+        return with_downloads(loaded, request.cache, self.progress)
 
     def _write(self, loaded: LoadedSpec, variant: Variant) -> Built:
         """Write the package of one variant, unless an earlier spec makes a package of this name."""
@@ -252,7 +215,7 @@ class _Writer:
         planned = plan(loaded, variant, self._options)
         if self._request.defaults is not None:
             planned = plan(loaded, variant, with_site(self._options, planned, self._request.defaults))
-        package = render_plan(planned)
+        package = render(planned)
         for text in _notes(planned, loaded, package):
             if text not in self._reported:
                 self._reported.add(text)

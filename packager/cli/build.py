@@ -37,9 +37,6 @@ def build(
         bool, typer.Option("--versioned", help="Add the spec's version to the name of the file: NAME-1.0.0.tar.gz.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="Add the digests of downloads that the spec lacks to its file.")
-    ] = False,
     lock: Annotated[
         bool,
         typer.Option("--lock", help="Lock the images to the digests that their tags have now, as mlpack lock does."),
@@ -50,7 +47,7 @@ def build(
     # --all means the models in the user's folders, if there are any; a bundled model can still be named.
     found = options.specs if options.specs and model is None else folders(options.specs)
     request = options.request(model, found)
-    request = replace(request, every=every, defaults=announced_site(site_file), record=record)
+    request = replace(request, every=every, defaults=announced_site(site_file))
     mtime = source_date_epoch() or 0
     where = Destination(destination, as_folder=form == "dir", force=force, mtime=mtime, versioned=versioned)
     outcomes: list[Built | MlpackError] = []

@@ -78,7 +78,6 @@ import mxjob: mlpack import mxjob job.yaml  # a job of an MXNet operator
 import mlcube: mlpack import mlcube ./mnist --claim workspace  # with a claim that exists
 import intel: mlpack import intel models/tools/docker/specs -o zoo  # every spec of a checkout
 lint: mlpack lint my-model/spec.yaml  # all problems, with line and column
-render: mlpack render llm-finetune multi-node | kubectl diff -f -  # what would change in the cluster
 schema: mlpack schema > spec.schema.json  # for an editor
 verify: mlpack verify -v hello-mpi.tar.gz  # all checks, with what was checked
 verify: mlpack verify hello-mpi --expect sha256:…  # is it the package that its sender meant?

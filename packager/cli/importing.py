@@ -134,7 +134,7 @@ def intel(
         typer.Option("--models-dir", metavar="DIR", help="The checkout of the zoo.", show_default="that of the spec"),
     ] = None,
     downloads: Annotated[
-        bool, typer.Option("--downloads", help="List what packages download, for `mlpack build --record`.")
+        bool, typer.Option("--downloads", help="List what packages download; `mlpack build` prints their digests.")
     ] = False,
 ) -> None:
     """Import specs of Intel's Model Zoo, each package as a model of its own."""

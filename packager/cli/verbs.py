@@ -35,7 +35,6 @@ GROUPS = {
         "show": Verb("models", "Show a model: its variants, overlays and parameters."),
         "lint": Verb("models", "Check specs, and print one line for each problem."),
         "build": Verb("build", "Build the package of a model: a tarball for kubectl alone."),
-        "render": Verb("render", "Print the manifests of one overlay, as kubectl renders."),
         "import": Verb("importing", "Make a model of a workload of another system."),
         "schema": Verb("others", "Print the JSON Schema of specs."),
         "image": Verb("image", "Build or push a package's image."),

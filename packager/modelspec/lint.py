@@ -58,7 +58,7 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
         document, _ = yamlio.load(loaded.text, str(path))
         for index, download in enumerate(loaded.spec.downloads):
             if download.sha256 is None:
-                hint = "`mlpack build --record` adds the digest that it has seen"
+                hint = "`mlpack build` prints the digest of what is there now"
                 message = "a build refuses this download: the key 'sha256' is missing"
                 warnings.append(document.problem(("downloads", index), message, hint=hint))
         spec = loaded.spec

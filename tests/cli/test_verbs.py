@@ -70,7 +70,7 @@ def test_shell_completes_verbs(shell: str, typed: dict[str, str]) -> None:
     assert "build" not in done.stdout
 
 
-DOCUMENTS = {"render", "schema", "completion", "task schema"}
+DOCUMENTS = {"schema", "completion", "task schema"}
 """These print a document in a form of its own."""
 STREAMS = {"dev", "logs", "task logs"}
 """These print what a pod writes."""
@@ -139,7 +139,7 @@ def options(name: str) -> dict[str, Any]:
 
 READ = {
     *("completion", "doctor", "history", "inspect", "lint", "list", "logs", "operator status", "options"),
-    *("render", "schema", "serve check", "show", "site check", "site show", "status"),
+    *("schema", "serve check", "show", "site check", "site show", "status"),
     *("task definitions show", "task list", "task logs", "task schema", "task status", "task templates show"),
     *("verify", "version", "workspace ls"),
 }

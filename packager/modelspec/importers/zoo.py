@@ -325,7 +325,7 @@ class _PackageImport:
                 if self.choices.downloads:
                     downloads.append((item, {"url": url, "path": target}))
                     message = "is fetched into assets, and the zoo states no digest of it"
-                    hint = "mlpack build --record adds the one that it sees; scripts look for it in their own folder"
+                    hint = "mlpack build prints the one that it sees; scripts look for it in their own folder"
             item.leave(f"({printable(url)} to {printable(target)}) {message}", hint)
         for number, (item, download) in enumerate(downloads):
             for key, value in download.items():
