@@ -7,21 +7,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base import atomic, paths, yamlio
+from packager.base import atomic, paths
 from packager.base.errors import MlpackError, UsageError
 from packager.base.values import Value, as_dict, replace
 from packager.builder.plan import Options, check_options, choose, plan
 from packager.builder.render import render
 from packager.builder.selection import select
-from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
 from packager.modelspec.dockerfile_check import copies_assets
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.package import archive, layout, placement, tree
 from packager.package.opened import check_replaceable
-from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered, set_gpus
-from packager.workloads.structures import replaced_gpus
+from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -141,12 +139,8 @@ def build(
     elif not (specs := list(catalog.specs(request.folders))):
         places = ", ".join(map(str, request.folders))
         raise UsageError(f"no models found in {places}", hint="a model is a folder there with a spec.yaml")
-    several = len(specs) > 1
-    writer.progress = _no_progress if several else progress
-    with (progress if several else _no_progress)("building", len(specs), unit="models") as advance:
-        for spec in specs:
-            yield from writer.packages(spec)
-            advance(1)
+    for spec in specs:
+        yield from writer.packages(spec)
 
 
 def _settings(request: BuildRequest) -> list[Setting]:
@@ -172,7 +166,7 @@ class _Writer:
     """Writes the packages of a request to their destination."""
 
     def __init__(self, request: BuildRequest, destination: Destination, tell: Tell, progress: Progress) -> None:
-        self.progress = progress  # shows the progress of long work
+        self._progress = progress
         self._request = request
         self._destination = destination
         self._tell = tell
@@ -207,7 +201,7 @@ class _Writer:
             return loaded
         from packager.builder.downloads import with_downloads
 
-        return with_downloads(loaded, request.cache, self.progress)
+        return with_downloads(loaded, request.cache, self._progress)
 
     def _write(self, loaded: LoadedSpec, variant: Variant) -> Built:
         """Write the package of one variant, unless an earlier spec makes a package of this name."""
@@ -216,7 +210,7 @@ class _Writer:
         if self._request.defaults is not None:
             planned = plan(loaded, variant, with_site(self._options, planned, self._request.defaults))
         package = render(planned)
-        for text in _notes(planned, loaded, package):
+        for text in _notes(planned, loaded):
             if text not in self._reported:
                 self._reported.add(text)
                 self._tell(f"note: {text}")
@@ -225,9 +219,6 @@ class _Writer:
         if first != loaded.path:
             raise UsageError(f"{loaded.path} and {first} both make the package {package.name}")
         inventory = self._folder(package, path) if destination.as_folder else self._archive(package, path)
-        unpacked = destination.folder / package.name
-        if not destination.as_folder and paths.exists(unpacked) and unpacked.samefile(loaded.path.parent):
-            self._tell(f"note: {path} would unpack into the model's own folder: unpack it elsewhere")
         return Built(
             package.name,
             loaded.spec.version,
@@ -249,7 +240,7 @@ class _Writer:
     def _archive(self, package: Tree, path: Path) -> Entry:
         if self._destination.force and paths.is_folder(path):
             raise UsageError(f"{path} is a folder")
-        shown = self.progress if package.size > _LARGE else _no_progress
+        shown = self._progress if package.size > _LARGE else _no_progress
         with (
             atomic.file(path, exists_hint=self._destination.exists_hint) as stream,
             shown(package.name, package.size, unit="bytes") as advance,
@@ -257,21 +248,12 @@ class _Writer:
             return archive.write(package, stream, mtime=self._destination.mtime, advance=advance)
 
 
-def _notes(planned: Plan, loaded: LoadedSpec, package: Tree) -> Iterator[str]:
-    """Yield the notes about a package: values that it lacks, claims, GPUs and assets."""
-    options = planned.site.options
+def _notes(planned: Plan, loaded: LoadedSpec) -> Iterator[str]:
+    """Yield the notes about a package: values that it lacks, and assets."""
     for option, key in planned.site.missing_values(planned.traits):
         yield f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE"
-    for claim in planned.shared_claims:
-        yield f"the claim {claim} is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
-    if resource := set_gpus(options, planned.site.values):
-        overlays = {layout.overlay(overlay.name): overlay.name for overlay in planned.overlays}
-        for entry in package.entries:
-            overlay = overlays.get(entry.path.rpartition("/")[0])
-            if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
-                for document in yamlio.load_all(entry.content, entry.path)[0]:
-                    yield from replaced_gpus(Manifest(mapping(document.data)), overlay, *resource)
-    sees_assets = any("model" in BY_NAME[name].places for name in options) or copies_assets(loaded.sources)
+    sees_assets = any("model" in BY_NAME[name].places for name in planned.site.options)
+    sees_assets = sees_assets or copies_assets(loaded.sources)
     if planned.has("assets") and not sees_assets:
         message = f"the containers of {planned.name} do not see its assets, which are not in the image"
         yield f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path"
