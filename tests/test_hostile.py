@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import UsageError, VerificationError
-from packager.base.limits import Limits
+from packager.base.paths import Limits
 from packager.package import archive, tree
 from packager.package.opened import opened
 from tests.fuzz.tars import Item, extended, record

@@ -14,7 +14,6 @@ from packager.builder.plan import Options, check_options, choose, plan
 from packager.builder.render import render
 from packager.builder.selection import select
 from packager.modelspec import catalog
-from packager.modelspec.dockerfile_check import copies_assets
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.package import archive, layout, placement, tree
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from packager.base.runner import Progress, Tell
+    from packager.base.process import Progress, Tell
     from packager.builder.plan import Plan
     from packager.builder.selection import Selection
     from packager.modelspec.load import LoadedSpec
@@ -253,7 +252,7 @@ def _notes(planned: Plan, loaded: LoadedSpec) -> Iterator[str]:
     for option, key in planned.site.missing_values(planned.traits):
         yield f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE"
     sees_assets = any("model" in BY_NAME[name].places for name in planned.site.options)
-    sees_assets = sees_assets or copies_assets(loaded.sources)
+    sees_assets = sees_assets or loaded.sources.image_has_assets
     if planned.has("assets") and not sees_assets:
         message = f"the containers of {planned.name} do not see its assets, which are not in the image"
         yield f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path"

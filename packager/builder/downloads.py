@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import paths, web, yamlio
 from packager.base.errors import SpecError, ToolError, reason
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import replace
 from packager.modelspec.files import SourceFile
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.fields import Download
-    from packager.base.runner import Progress
+    from packager.base.process import Progress
     from packager.base.web import Progress as FileProgress
     from packager.modelspec.load import LoadedSpec
 
@@ -30,7 +30,7 @@ def fetched(download: Download, cache: Path, progress: FileProgress) -> tuple[So
         kept = folder / f"{digest}"
         if digest is None or kept.is_symlink() or not kept.is_file() or web.digest_of(kept) != digest:
             part = folder / f"{digest or 'unknown'}.part"  # after an error, it stays for the next attempt
-            digest = web.download(download.url, part, digest, limit=DEFAULT.size, progress=progress)
+            digest = web.download(download.url, part, digest, limit=DEFAULT_LIMITS.size, progress=progress)
             part.replace(folder / digest)
         file = folder / digest
         return SourceFile(download.path, file, file.stat().st_size, executable=False), digest

@@ -153,6 +153,6 @@ def options(package: PackagePath, output: Output = None) -> None:
         state = f"on: {', '.join(option.on)}" if option.on else "off" if option.in_package else "-"
         rows.append((option.name, state, ", ".join(option.keys) or "-", option.pod_security, option.summary))
     names = [option.name for option in found.options]
-    emit_output(as_plain(found), names, output, table(rows, gap="   "), is_bounded=False)
+    emit_output(as_plain(found), names, output, table(rows, gap="   "))
     if output is None and any(not option.in_package for option in found.options):
         say("`mlpack configure PACKAGE --with OPTION` adds an option to the package and switches it on")

@@ -32,8 +32,8 @@ from packager.configure.settings import (
     places,
     workloads,
 )
+from packager.kubernetes.containers import ROOT
 from packager.kubernetes.manifest import at, mapping
-from packager.kubernetes.mountpath import ROOT
 from packager.package import ids as patch_ids
 from packager.package import inventory, layout, placement, tree
 from packager.package.layout import INVENTORY, env

@@ -6,7 +6,7 @@ import posixpath
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from packager.base import envfile, plainfiles, yamlio
+from packager.base import envfile, paths, yamlio
 from packager.base.problems import Problem
 from packager.base.values import replace
 from packager.kubernetes.manifest import Manifest, mapping
@@ -61,7 +61,7 @@ class Files:
         return content
 
     def _read(self, path: str) -> bytes:
-        return plainfiles.read(self.package.folder, path, self.package.shown(path), _MAX_BYTES)
+        return paths.read(self.package.folder, path, self.package.shown(path), _MAX_BYTES)
 
     def before(self, path: str) -> bytes | None:
         """Return the content of a file as it was first read; None if there was no such file."""
@@ -121,15 +121,15 @@ class Files:
 
 def site_files(package: Package) -> list[str]:
     """Return the paths of the env files that options read."""
-    paths = package.folder.glob(f"{COMMON}/*/*.env")
-    return sorted(path.relative_to(package.folder).as_posix() for path in paths if path.is_file())
+    files = package.folder.glob(f"{COMMON}/*/*.env")
+    return sorted(path.relative_to(package.folder).as_posix() for path in files if path.is_file())
 
 
 def placement_file(files: Files) -> str | None:
     """Return the path of the values of the option `placement`; None if the package has no such file."""
     folder = files.package.folder
-    paths = [path.relative_to(folder).as_posix() for path in folder.glob(f"{COMMON}/*/{layout.PLACEMENT}")]
-    return next(filter(layout.is_placement, (*files.changed(), *paths)), None)
+    own = [path.relative_to(folder).as_posix() for path in folder.glob(f"{COMMON}/*/{layout.PLACEMENT}")]
+    return next(filter(layout.is_placement, (*files.changed(), *own)), None)
 
 
 def patches(files: Files, overlay: str) -> list[str]:

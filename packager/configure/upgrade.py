@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from packager import verify as verification
 from packager.base import atomic, envfile, paths, workfolder
 from packager.base.errors import ToolError, UnansweredError, UsageError, VerificationError
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import Problem
-from packager.base.runner import SYSTEM
+from packager.base.process import SYSTEM
 from packager.base.values import Value, replace
 from packager.configure import additions
 from packager.configure.merge import Choice, Conflict, Versions, merged, unanswered
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from packager.base.runner import Runner
+    from packager.base.process import Runner
     from packager.package.opened import Package
     from packager.verify.case import Report
 
@@ -142,7 +142,7 @@ def prepared(
         if old.name != new.name:
             message = f"{newer} is the package {new.name}, and {folder} is {old.name}"
             raise UsageError(message, hint="an upgrade is to a newer build of the same package")
-        if problems := integrity.check(new, DEFAULT).problems:
+        if problems := integrity.check(new, DEFAULT_LIMITS).problems:
             raise VerificationError(f"{newer} is not valid", problems=problems)
         if old.digest == new.digest:
             yield PreparedUpgrade(old, new)

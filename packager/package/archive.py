@@ -18,8 +18,7 @@ import zlib
 from typing import IO, TYPE_CHECKING, Self, cast
 
 from packager.base.errors import ToolError, VerificationError
-from packager.base.limits import DEFAULT
-from packager.base.paths import argument
+from packager.base.paths import DEFAULT_LIMITS, argument
 from packager.package.path_checks import (
     DOCKERIGNORE,
     ContentError,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from packager.base.limits import Limits
+    from packager.base.paths import Limits
     from packager.package.tree import Entry, Tree
 
 _BLOCK = 512
@@ -104,7 +103,7 @@ def write(
     """
     start = stream.tell()
     inventory, size = _write(tree, _gzip(stream, _ZLIB_LEVEL), mtime, advance, sealed)
-    if DEFAULT.is_bomb(size, stream.tell() - start):
+    if DEFAULT_LIMITS.is_bomb(size, stream.tell() - start):
         stream.seek(start)
         stream.truncate()
         inventory, _ = _write(tree, _gzip(stream, 0), mtime, lambda _size: None, sealed)
@@ -156,7 +155,7 @@ def _gzip(stream: IO[bytes], level: int) -> IO[bytes]:
     return cast("IO[bytes]", gzip.GzipFile("", "wb", level, stream, mtime=0))
 
 
-def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
+def extract(archive: Path, folder: Path, limits: Limits = DEFAULT_LIMITS) -> None:
     """Extract the tar.gz `archive`, which may be hostile, into the empty `folder`.
 
     The results are plain files (0644, or 0755 if their owner may run them) and folders (0755), nothing outside
@@ -189,7 +188,7 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
         raise VerificationError(f"{archive} was packed by another program than mlpack, or is damaged", hint=hint)
 
 
-def tar_digest(archive: Path, limits: Limits = DEFAULT) -> tuple[str, int]:
+def tar_digest(archive: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[str, int]:
     """Return the sha256 of the tar in an archive, in hex, and its size in bytes."""
     try:
         with archive.open("rb") as file:

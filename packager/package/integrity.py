@@ -23,7 +23,7 @@ from packager.package.options import BY_NAME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from packager.base.limits import Limits
+    from packager.base.paths import Limits
     from packager.package.opened import Package
 
 _ENV_BYTES = 1 << 20

@@ -14,9 +14,9 @@ import re
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
 from packager.base.names import IMAGE as ANY_IMAGE
 from packager.base.names import KEY, LABEL_VALUE, REGISTRY, SUBDOMAIN
+from packager.base.problems import Fault
 from packager.base.values import Value
 from packager.kubernetes.podsecurity import Level
 
@@ -557,29 +557,27 @@ def secret(name: str, site: Mapping[str, str]) -> str | None:
 
 
 def conflicts(names: Iterable[str]) -> list[Fault]:
-    """Return the conflicts among the options `names`; names of other components are ignored.
-
-    The location of each fault is the last option that it is about, `needs` are all of them, in the order of `OPTIONS`.
-    """
+    """Return the conflicts among the options `names`, and the needs of one that are off, each at the last option."""
     selected = set(names)
-    chosen = [option for option in OPTIONS if option.name in selected]
-    conflicting = []
-    for one, other in combinations(chosen, 2):
-        if common := [place for place in one.places if place in other.places]:
-            message = f"{one.name} and {other.name} cannot be combined: each sets {PLACES[common[0]]}"
-            conflicting.append(_conflict(message, "keep one of them", one, other))
-        if reason := dict(other.excludes).get(one.name):
-            message = f"{one.name} and {other.name} cannot be combined: {reason}"
-            conflicting.append(_conflict(message, "keep one of them", one, other))
-    for option in chosen:
+    conflicting = exclusions(selected)
+    for option in [option for option in OPTIONS if option.name in selected]:
         if option.needs and not selected & set(option.needs):
             message = f"{option.name} needs {' or '.join(option.needs)}, which is off"
-            conflicting.append(_conflict(message, f"switch {option.needs[0]} on as well", option))
+            conflicting.append(Fault((option.name,), message, f"switch {option.needs[0]} on as well"))
     return conflicting
 
 
-def _conflict(message: str, hint: str, *options: Option) -> Fault:
-    return Fault((options[-1].name,), message, hint, needs=tuple((option.name,) for option in options))
+def exclusions(names: Collection[str]) -> list[Fault]:
+    """Return the conflicts of two options among `names`, each at the last one; other components are ignored."""
+    conflicting = []
+    for one, other in combinations([option for option in OPTIONS if option.name in names], 2):
+        if common := [place for place in one.places if place in other.places]:
+            message = f"{one.name} and {other.name} cannot be combined: each sets {PLACES[common[0]]}"
+            conflicting.append(Fault((other.name,), message, "keep one of them"))
+        if reason := dict(other.excludes).get(one.name):
+            message = f"{one.name} and {other.name} cannot be combined: {reason}"
+            conflicting.append(Fault((other.name,), message, "keep one of them"))
+    return conflicting
 
 
 def level(names: Iterable[str]) -> Level:

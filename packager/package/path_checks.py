@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from packager.base.limits import DEFAULT, Limits
 from packager.base.masking import shortened
+from packager.base.paths import DEFAULT_LIMITS, Limits
 
 _PATH_BYTES = 1_024
 _PART_BYTES = 255
@@ -23,7 +23,7 @@ class Contents:
     Two paths are the same if a file system that ignores case and Unicode form takes them for the same.
     """
 
-    def __init__(self, limits: Limits = DEFAULT) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
         self._seen: dict[str, tuple[str, bool]] = {}  # each path, and whether it is a file's
         self._size = 0

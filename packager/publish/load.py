@@ -35,8 +35,8 @@ from packager.publish.signatures import find
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from packager.base.limits import Limits
-    from packager.base.runner import Progress, Tell
+    from packager.base.paths import Limits
+    from packager.base.process import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.client import Access
     from packager.publish.layout import Layout, Root

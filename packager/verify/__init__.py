@@ -17,14 +17,11 @@ from packager.verify import (
     additions,
     allowed_fields,
     changes,
-    containers,
     credentials,
     environment,
-    names,
     objects,
     options,
-    podspec,
-    references,
+    runnable,
     schema,
     security,
     taken,
@@ -34,7 +31,7 @@ from packager.verify.case import MOST_NOTES, Case, Checks, Finding, FindingKind,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from packager.base.faults import Fault
+    from packager.base.problems import Fault
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.manifest import Manifest
     from packager.package.opened import Package
@@ -169,7 +166,7 @@ def _dry_run(case: OverlayCase, cluster: Kubectl) -> Iterator[Finding]:
 
 
 OF_MANIFESTS = (
-    *(names.check, references.check, containers.check, podspec.check, objects.check_kinds),
+    *(runnable.check, objects.check_kinds),
     *(options.check_gitops, options.check_gang, options.check_code, options.check_placement),
 )
 """The checks whether Kubernetes and the operators accept the values of manifests, and can start the pods."""
@@ -184,7 +181,7 @@ CHECKS_OF_PACKAGES: tuple[tuple[FindingKind, Callable[[Case], Iterable[Problem |
 """The checks of a package's files and edits, and what each of them finds."""
 
 PERMISSIONS: tuple[Callable[[OverlayCase], Iterable[Problem]], ...] = (
-    lambda case: containers.by_tag(case.overlay) if case.checks.must_be_locked else (),
+    lambda case: runnable.by_tag(case.overlay) if case.checks.must_be_locked else (),
     lambda case: environment.check(case.overlay),
     lambda case: environment.added(case.overlay, case.original, case.checks.allowed),
     lambda case: objects.check(case.overlay, case.checks.allowed, case.checks.namespace),

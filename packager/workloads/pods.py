@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from packager.base import yamlio
 from packager.base.values import Value
 from packager.base.yamlio import MISREAD
+from packager.kubernetes.containers import is_gpu_or_part
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
-from packager.kubernetes.resources import is_gpu_or_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

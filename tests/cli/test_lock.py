@@ -142,27 +142,3 @@ def test_image_that_is_not_in_mlops_env_is_refused(
     assert done.code == 4
     assert f"single-node still uses {registry.host}/team/other:1 by the tag" in done.stderr
     assert f"IMAGE={NAME}:openmpi\n" in (package / ENV).read_text()
-
-
-def test_build_locks_the_images_in_one_go(mlpack: Mlpack, registry: FakeRegistry, digest: str) -> None:
-    built = mlpack("build", "hello-mpi", "--registry", registry.host, "--lock")
-    assert built.code == 0, built.stderr
-    package = built.stdout.strip()
-    assert f"single-node: {registry.host}/{NAME}:openmpi is {digest}\n" in built.stderr
-    assert images(package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
-    assert mlpack("verify", package, "--require-locked").code == 0
-
-
-@pytest.mark.thorough
-def test_image_push_locks_to_the_answer_of_the_registry(
-    mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str, tmp_path: Path
-) -> None:
-    builder = tmp_path / "podman"
-    builder.write_text("#!/bin/sh\nexit 0\n")
-    builder.chmod(0o755)
-    push = ("image", "push", package, "--with", str(builder), "--registry", registry.host)
-    assert mlpack(*push, "--lock", "--dry-run").code == 0
-    assert "@sha256:" not in str(images(package, "single-node"))
-    done = mlpack(*push, "--lock")
-    assert (done.code, done.stdout) == (0, f"{registry.host}/{NAME}:openmpi\n")
-    assert images(package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,7 @@ from typing import Any
 import pytest
 
 from packager.base import yamlio
-from packager.base.process import Finished
-from packager.base.runner import Runner
+from packager.base.process import Finished, Runner
 from packager.cli.host import Host
 from tests.conftest import Mlpack
 from tests.publish import fake_registry, real_registry
@@ -152,19 +150,6 @@ def echoing(handler: fake_registry.Handler, _number: int, *, code: int) -> bool:
         return False
     handler.refuse(code, f"bad {sent}")
     return True
-
-
-def test_password_is_read_from_stdin(
-    mlpack: Mlpack, registry: FakeRegistry, archive: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import io
-
-    registry.asks_for = "basic"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{PASSWORD}\n".encode())))
-    done = mlpack("push", archive, where(registry), "--username", USER, "--password-stdin")
-    assert done.code == 0
-    alone = mlpack("push", archive, where(registry), "--username", USER)
-    assert (alone.code, alone.stderr) == (2, "error: --username and --password-stdin go together\n")
 
 
 def test_push_without_tag_is_named_by_digest(mlpack: Mlpack, registry: FakeRegistry, archive: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import UsageError, VerificationError
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import replace
 from packager.builder.build import BuildRequest, Built, Destination, build
 from packager.builder.selection import OwnComponent
@@ -85,7 +85,7 @@ def edits_of(folder: Path) -> list[edits.Edit]:
     with opened(folder) as package:
         entries = {entry.path: entry for entry in tree.walk(package.folder)}
         complete, contents = additions.completed(package, entries)
-        found = []
+        found: list[edits.Edit] = []
         for path in complete.inventory["editable"]:
             base, now = contents.get(path) or complete.sealed(path) or b"", (folder / path).read_bytes()
             found += edits.read(path, base, now)
@@ -334,7 +334,7 @@ def test_upgraded_earlier_release_has_all_edits_and_renders_with_them(
     after = {edit for edit in edits_of(package) if "gpu" not in edit.key.lower()}
     assert after == {kept, *(edit for edit in before if "gpu" not in edit.key.lower())}
     with opened(package) as current:
-        assert integrity.check(current, DEFAULT).problems == []
+        assert integrity.check(current, DEFAULT_LIMITS).problems == []
         assert current.digest == opened_digest(new)
     for overlay in sorted((package / layout.OVERLAYS).iterdir()):
         rendered, expected = (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import ToolError, VerificationError
-from packager.base.limits import Limits
+from packager.base.paths import Limits
 from packager.package import archive, tree
 from packager.package.tree import Entry, Tree
 

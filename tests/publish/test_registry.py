@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError
-from packager.base.runner import SYSTEM
+from packager.base.process import SYSTEM
 from packager.base.web import Network
 from packager.publish import upload
 from packager.publish.client import Access
