@@ -170,7 +170,7 @@ fixtures: setup ## keep packages and a database of this version in tests/release
 	python -m tests.released
 
 lock: setup ## update the lock files of the checkout and of the images; UPGRADE=--upgrade upgrades all dependencies
-	uv --no-config pip compile pyproject.toml --group dev --extra fast --extra sign --extra service --extra oidc --extra postgres \
+	uv --no-config pip compile pyproject.toml --group dev --extra sign --extra service --extra oidc --extra postgres \
 		--universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE) \
 		--quiet --output-file requirements-dev.lock
@@ -182,7 +182,7 @@ lock: setup ## update the lock files of the checkout and of the images; UPGRADE=
 		--universal --python-version 3.11 --constraint requirements-dev.lock \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" \
 		--quiet --output-file deploy/server/requirements.txt
-	uv --no-config pip compile pyproject.toml --extra sign --extra fast \
+	uv --no-config pip compile pyproject.toml --extra sign \
 		--universal --python-version 3.11 --constraint requirements-dev.lock \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" \
 		--quiet --output-file deploy/cli/requirements.txt

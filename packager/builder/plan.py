@@ -230,13 +230,6 @@ class Plan(Value, frozen=True):
         return trait is None or trait in self.traits
 
     @property
-    def shared_claims(self) -> tuple[str, ...]:
-        """The claims that become several volumes of a pod, by the spec and the values for `site.env`."""
-        by_options = self.site.claims(self.traits)
-        of_overlays = [(*by_options, *overlay.values.claim_names) for overlay in self.overlays]
-        return tuple(sorted({claim for claims in of_overlays for claim in claims if claims.count(claim) > 1}))
-
-    @property
     def checkpoints(self) -> bool:
         """Whether CHECKPOINT_DIR is a separate volume: the spec sets it to a folder outside of OUTPUT_DIR."""
         values = {variable.key: variable.value for variable in self.variables}

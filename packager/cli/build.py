@@ -37,16 +37,13 @@ def build(
         bool, typer.Option("--versioned", help="Add the spec's version to the name of the file: NAME-1.0.0.tar.gz.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="Add the digests of downloads that the spec lacks to its file.")
-    ] = False,
     output: Output = None,
 ) -> None:
     """Build the package of a model: a tarball that runs with kubectl alone."""
     # --all means the models in the user's folders, if there are any; a bundled model can still be named.
     found = options.specs if options.specs and model is None else folders(options.specs)
     request = options.request(model, found)
-    request = replace(request, every=every, defaults=announced_site(site_file), record=record)
+    request = replace(request, every=every, defaults=announced_site(site_file))
     mtime = source_date_epoch() or 0
     where = Destination(destination, as_folder=form == "dir", force=force, mtime=mtime, versioned=versioned)
     outcomes: list[Built | MlpackError] = []

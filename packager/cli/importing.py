@@ -130,7 +130,7 @@ def intel(
     how: ImportOptions,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A spec in tools/docker/specs, or a folder of them.")],
     downloads: Annotated[
-        bool, typer.Option("--downloads", help="List what packages download, for `mlpack build --record`.")
+        bool, typer.Option("--downloads", help="List what packages download; `mlpack build` prints their digests.")
     ] = False,
 ) -> None:
     """Import specs of Intel's Model Zoo, each package as a model of its own."""

@@ -81,7 +81,7 @@ def verify(
             from packager.builder.rebuild import RebuildRequest
             from packager.builder.rebuild import rebuild as build_again
 
-            request = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
+            request = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), progress)
             further.append(lambda _: build_again(local, request, DEFAULT_LIMITS))
         if bundle is not None:
             from packager.publish.load import compared

@@ -233,7 +233,7 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
             if values.unproven:
                 tell(f"note: {overlay}: {values.unproven}")
         message = "a build refuses this download: the key 'sha256' is missing"
-        hint = "`mlpack build --record` adds the digest that it has seen"
+        hint = "`mlpack build` prints the digest of what is there now"
         faults = [*environments.warnings(loaded.spec), *programs.warnings(loaded.spec)]
         faults += [
             Fault(("downloads", index), message, hint)

@@ -38,7 +38,6 @@ class Imported(Value, frozen=True):
     findings: tuple[Problem, ...]  # the parts of the source that were not imported, each with its place
     options: tuple[str, ...]  # that a build needs, for `--with`
     site: tuple[tuple[str, str], ...]  # the values of these options, for `--site`
-    records: bool = False  # the build must record digests of downloads
     namespace: str | None = None  # that the source names
     site_file: Path | None = None  # with the site's defaults, that the user has named; None for the nearest one
     # The size that the workspace's claim requests by default; None if the source or a site names one, or without one.
@@ -49,11 +48,10 @@ class Imported(Value, frozen=True):
         """The command that builds the model."""
         folder = str(self.folder) if self.folder.is_absolute() else f"./{self.folder}"
         options = [word for option in self.options for word in ("--with", option)]
-        record = ["--record"] if self.records else []
         defaults = ["--site-file", str(self.site_file)] if self.site_file else []
         site = (*self.site, *([(_SIZE, self.usual_size)] if self.usual_size else ()))
         values = [f"--site={key}={value}" for key, value in site]
-        return ["mlpack", "build", folder, *record, *defaults, *options, *values]
+        return ["mlpack", "build", folder, *defaults, *options, *values]
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -169,7 +167,6 @@ def write(draft: Draft, destination: ModelDestination) -> Imported:
         tuple(ordered(draft.findings)),
         tuple(draft.options),
         tuple(draft.site.items()),
-        records=any("sha256" not in download for download in draft.data.get("downloads", ())),
         namespace=draft.namespace,
         site_file=destination.site_file,
         usual_size=None if has_size else KEYS[_SIZE].example,

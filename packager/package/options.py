@@ -536,7 +536,6 @@ PACKAGE_VOLUME = "package-volume"
 GITOPS = "gitops"
 GANG_OPTION = "gang"
 PLACEMENT = "placement"
-DEVICE_CLAIM = "device-claim"
 GPU = "gpu"
 
 BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
@@ -544,17 +543,6 @@ KNOWN: Mapping[str, Option] = {**BY_NAME, **{part.name: part for part in (SECRET
 """The options, and the components that no one selects: what reads values in `site.env`."""
 
 KEYS: Mapping[str, Key] = {key.name: key for option in KNOWN.values() for key in option.keys}
-
-
-def set_gpus(names: Collection[str], site: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the resource and the number in place of the GPUs of a spec, by the values in `site.env`.
-
-    Both are empty for a claim; None for no change.
-    """
-    if GPU in names:
-        values = {key.name: site.get(key.name, key.example) for key in BY_NAME[GPU].keys}
-        return f"{values['GPU_VENDOR']}/{values['GPU_RESOURCE']}", values["GPU_COUNT"]
-    return ("", "") if DEVICE_CLAIM in names else None
 
 
 def secret(name: str, site: Mapping[str, str]) -> str | None:

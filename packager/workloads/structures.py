@@ -12,9 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from packager.base.masking import shortened
 from packager.base.problems import Fault, show
-from packager.kubernetes.containers import is_gpu_or_part
 from packager.kubernetes.manifest import at, mapping, out_of_range, tree, values_at
 from packager.workloads import of_each_kind
 from packager.workloads.pods import is_of_kubernetes, of_kubernetes
@@ -186,27 +184,3 @@ def added_variables(manifest: Manifest) -> tuple[str, ...]:
 def is_known(manifest: Manifest) -> bool:
     """Whether `pods` returns all pods that come of `manifest`."""
     return is_of_kubernetes(manifest) or is_workload(manifest) or (manifest.api, manifest.kind) in POD_GROUPS
-
-
-_LONGEST_NAME = 100
-
-
-def replaced_gpus(manifest: Manifest, overlay: str, resource: str, count: str) -> Iterator[str]:
-    """Yield a note for each number of GPUs of a pod template that the option `gpu` or `device-claim` replaces.
-
-    `manifest` is that before the option, which sets `count` of `resource`, such as nvidia.com/gpu; of an empty one for
-    `device-claim`.
-    """
-    for entry in pods(manifest):
-        limits = mapping(at(entry.spec, ("containers", 0, "resources", "limits"))) if entry.computes else {}
-        place = f"{overlay} ({shortened(entry.name, _LONGEST_NAME)})"
-        for name, amount in limits.items():
-            present = shortened(f"{name}: {amount}", _LONGEST_NAME)
-            if not is_gpu_or_part(str(name)) and name != resource:
-                continue
-            if not resource:
-                yield f"device-claim replaces {present} of {place}"
-            elif name != resource:
-                yield f"gpu replaces {present} of {place} by {resource}: {count}"
-            elif str(amount) != count:
-                yield f"gpu replaces {present} of {place} by {count}"

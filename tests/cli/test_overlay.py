@@ -75,8 +75,6 @@ def test_configured_overlay_renders_as_the_one_in_the_package(
     assert rendered(mine, oldest) == configured
     assert mlpack("configure", package, "--overlay", "single-node", *settings).code == 0
     assert rendered(package / OVERLAY, kubectl) == configured
-    done = mlpack("render", mine, "single-node", "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (0, rendered(mine, kubectl)), done.stderr
 
 
 def test_overlay_of_another_place_and_without_its_values_is_refused(mlpack: Mlpack, mine: Path, kubectl: Path) -> None:

@@ -54,7 +54,6 @@ VERBS = {
     "show": ("show",),
     "lint": ("lint",),
     "init": ("init",),
-    "render": ("render", "hello-mpi"),
     "verify": ("verify",),
     "configure": ("configure", "--uid", "5"),
     "doctor": ("doctor",),

@@ -95,7 +95,6 @@ def test_messages_name_the_reference_and_not_the_cache(
     for command in (
         ["verify", name, "--kubectl", kubectl],
         ["verify", name, "--kubectl", kubectl, "-o", "json"],
-        ["render", name, "single-node", "--kubectl", kubectl],
         ["upgrade", package, name],
         ["status", name, "--overlay", "single-node", "--kubectl", kubectl],
     ):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from packager.kubernetes.kubectl.kustomize import kustomize
 from tests import demo
 from tests.conftest import Mlpack
 
@@ -69,8 +70,8 @@ def test_build_keeps_path_of_file_whose_name_is_invalid_as_key(mlpack: Mlpack, t
     assert mlpack("lint", spec).code == 0
     assert mlpack("build", spec, "--format", "dir").code == 0
     assert mlpack("verify", "demo-fp32-training", "--kubectl", kubectl).code == 0
-    rendered = mlpack("render", spec, "single-node", "--kubectl", kubectl)
-    manifests = list(yaml.safe_load_all(rendered.stdout))
+    rendered = kustomize(Path("demo-fp32-training/quickstart/k8s/mlops/single-node"), program=str(kubectl))
+    manifests = list(yaml.safe_load_all(rendered.manifests))
     keys = {key for item in manifests if item["kind"] == "ConfigMap" for key in item["data"] if key.endswith(".sh")}
     [pod] = [item for item in manifests if item["kind"] == "Pod"]
     items = [

@@ -70,7 +70,7 @@ def test_shell_completes_verbs(shell: str, typed: dict[str, str]) -> None:
     assert "build" not in done.stdout
 
 
-DOCUMENTS = {"render", "schema", "completion"}
+DOCUMENTS = {"schema", "completion"}
 """These print a document in a form of its own."""
 STREAMS = {"dev", "logs", "task logs"}
 """These print what a pod writes."""
@@ -138,7 +138,7 @@ def options(name: str) -> dict[str, Any]:
 
 READ = {
     *("completion", "doctor", "inspect", "lint", "list", "logs", "operator status", "options"),
-    *("render", "schema", "serve check", "show", "site show", "status"),
+    *("schema", "serve check", "show", "site show", "status"),
     *("task definitions show", "task list", "task logs", "task status", "task templates show"),
     *("verify", "version", "workspace ls"),
 }

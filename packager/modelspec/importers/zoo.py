@@ -301,7 +301,7 @@ class _PackageImport:
                 self.draft.put(("downloads", number, "path"), target, item.origin)
                 number += 1
                 message = "is fetched into assets, and the zoo states no digest of it"
-                hint = "mlpack build --record adds the one that it sees; scripts look for it in their own folder"
+                hint = "mlpack build prints the one that it sees; scripts look for it in their own folder"
             item.leave(f"({printable(url)} to {printable(target)}) {message}", hint or None)
 
     def _manifests(self, files: dict[str, SourceFile]) -> str | None:
