@@ -125,16 +125,6 @@ def snapshot(path: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files if file.is_file()}
 
 
-def test_force_does_not_replace_folder_by_file_or_file_by_folder(mlpack: Mlpack, tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "demo")
-    (tmp_path / f"{NAME}.tar.gz").mkdir()
-    done = mlpack("build", spec, "--force")
-    assert (done.code, done.stderr) == (2, f"error: {NAME}.tar.gz is a folder\n")
-    (tmp_path / NAME).write_text("x")
-    done = mlpack("build", spec, "--force", "--format", "dir")
-    assert (done.code, done.stderr) == (2, f"error: {NAME} is not a folder\n")
-
-
 def test_force_keeps_folder_that_is_not_a_package(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     (tmp_path / NAME).mkdir()
@@ -184,19 +174,6 @@ def test_build_refuses_invalid_source_date_epoch(
     done = mlpack("build", demo.write(tmp_path / "demo"))
     assert done.code == 2
     assert done.stderr == f"error: SOURCE_DATE_EPOCH={value}: expected seconds since 1970, such as 1700000000\n"
-
-
-def test_build_takes_times_from_source_date_epoch(
-    mlpack: Mlpack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = demo.write(tmp_path / "demo")
-    path = tmp_path / f"{NAME}.tar.gz"
-    for seconds in ("", "1700000000"):
-        monkeypatch.setenv("SOURCE_DATE_EPOCH", seconds)
-        assert mlpack("build", spec, "--force").code == 0
-        with tarfile.open(path) as archive:
-            assert {member.mtime for member in archive} == {int(seconds or 0)}
-    assert path.read_bytes()[4:8] == b"\0\0\0\0"  # the gzip header has no time
 
 
 def test_render_prints_manifests_of_variant(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:

@@ -152,17 +152,6 @@ def test_bundle_and_load_require_the_signature(
     assert (loaded.code, "signature by prod " in loaded.stderr) == (0, True)
 
 
-def test_bundle_of_an_unsigned_file_is_refused_if_a_signature_is_required(
-    mlpack: Mlpack, pushed: str, archive: Path
-) -> None:
-    assert pushed
-    done = mlpack("bundle", archive, "--no-images", "--key", "prod.pub")
-    assert (done.code, "is not signed by prod" in done.stderr) == (5, True)
-    assert mlpack("bundle", archive, "--no-images").code == 0
-    refused = mlpack("load", "hello-mpi.bundle.tar", "--registry", "localhost:1", "--dry-run", "--key", "prod.pub")
-    assert (refused.code, "hello-mpi is not signed by prod" in refused.stderr) == (5, True)
-
-
 def test_load_moves_a_tag_only_with_force(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
     assert mlpack("bundle", pushed).code == 0
     image(other, IMAGE, "x")
