@@ -96,7 +96,7 @@ def _run(arguments: Sequence[str], host: "Host | None") -> int:
         hint = f"{context.command_path} --help" if context else None
         error = UsageError(message[:1].lower() + message[1:], hint=hint)
     except OSError as raised:  # that no stage has handled, such as a full disk while typer prints its help
-        console.drop_stdout()
+        console.drop(sys.stdout)
         if isinstance(raised, BrokenPipeError):
             return console.BROKEN_PIPE_EXIT_CODE
         place = f": {raised.filename}" if raised.filename else ""

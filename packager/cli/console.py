@@ -217,8 +217,6 @@ def emit_error_json(error: MlpackError) -> None:
 
 
 def _listed(error: MlpackError) -> "Sequence[Problem]":
-    if not error.problems:
-        return ()
     from packager.base.problems import listed
 
     return listed(error.problems)
@@ -246,12 +244,8 @@ def progress(label: str, total: int, *, unit: str) -> Iterator[Callable[[int], N
         yield lambda steps: bar.advance(task, steps)
 
 
-def drop_stdout() -> None:
-    """Redirect stdout to the null device, so that flushing its buffer does not fail again when Python exits."""
-    _drop(sys.stdout)
-
-
-def _drop(stream: IO[str]) -> None:
+def drop(stream: IO[str]) -> None:
+    """Redirect a stream to the null device, so that flushing its buffer does not fail again when Python exits."""
     with suppress(OSError):  # the stream of a test has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -265,7 +259,7 @@ def _write(data: str | bytes) -> None:
         sys.stdout.buffer.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"))
         sys.stdout.buffer.flush()
     except OSError as error:
-        drop_stdout()
+        drop(sys.stdout)
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(BROKEN_PIPE_EXIT_CODE) from None
         raise ToolError(f"stdout cannot be written: {reason(error)}") from None
@@ -277,7 +271,7 @@ def _write_stderr(text: str, end: str = "\n") -> None:
         sys.stderr.write(f"{text}{end}")
         sys.stderr.flush()
     except OSError:  # stderr is closed
-        _drop(sys.stderr)
+        drop(sys.stderr)
 
 
 def _red(text: str) -> str:

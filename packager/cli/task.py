@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperGroup
 
 from packager.base.errors import UsageError
 from packager.base.rest import RestServer, path
@@ -16,7 +15,7 @@ from packager.cli.arguments import OverlayOption, PackagePath, Program, Yes, con
 from packager.cli.asking import confirm_deletion
 from packager.cli.cluster_arguments import seconds
 from packager.cli.commands import command, group
-from packager.cli.console import Form, Output, emit, emit_data, emit_json, emit_log, emit_output, say, table
+from packager.cli.console import Form, Output, emit, emit_json, emit_log, emit_output, say, table
 from packager.cli.host import host
 from packager.tasks import client
 from packager.tasks import export as task_export
@@ -81,7 +80,7 @@ def create(
     if dry_run and wait:
         raise UsageError("--dry-run and --wait cannot be combined")
     if definition is None and file is None and not settings:
-        raise UsageError("a definition is missing", hint="mlpack task definitions lists them")
+        raise UsageError("a definition is missing", hint="mlpack task definitions show lists them")
     values, document = client.filled_values(
         definition, content_of(file, MAX_BYTES) if file else None, settings, project
     )
@@ -95,13 +94,10 @@ def create(
 
 def _print_preview(preview: dict[str, Any], output: Form | None) -> None:
     say(*(f"warning: {warning}" for warning in preview["warnings"]))
-    manifests = preview["manifests"]
-    if output == "json":
-        emit_json({key: preview.get(key) for key in ("release", "manifests", "warnings")})
-    elif output == "name":
-        emit(*(f"{manifest['kind'].lower()}/{manifest['metadata']['name']}" for manifest in manifests))
-    else:
-        emit_data(dump(manifests))
+    names = [f"{manifest['kind'].lower()}/{manifest['metadata']['name']}" for manifest in preview["manifests"]]
+    value = {key: preview.get(key) for key in ("release", "manifests", "warnings")}
+    text = dump(preview["manifests"]).removesuffix("\n")  # also with `-o yaml`
+    emit_output(value, names, None if output == "yaml" else output, text.split("\n"))
 
 
 def list_jobs(
@@ -324,16 +320,6 @@ def _apply(to: RestServer, kind: Kind, file: str, output: Form | None, *, is_tri
     emit_output(answers if len(answers) > 1 else answers[0], names, output, ())
 
 
-class _ShowsByDefault(TyperGroup):
-    """A group of commands in which `show` is the default."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `show` unless the arguments begin with another command or ask for help."""
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = ["show", *args]
-        return super().parse_args(ctx, args)
-
-
 def _registry(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = "") -> typer.Typer:
     """Return the commands for templates or definitions; the texts are added to their help."""
     one = kind.removesuffix("s")
@@ -379,8 +365,8 @@ def _registry(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = 
         client.request(at.client(), "DELETE", path("v1", kind, name))
         say(f"{one}/{name} deleted")
 
-    group = typer.Typer(help=f"Show, register and remove task {kind}.", cls=_ShowsByDefault)
-    show.__doc__ = f"List the task {kind}, or show one{shown}. `show` can be left out."
+    group = typer.Typer(help=f"Show, register and remove task {kind}.", no_args_is_help=True)
+    show.__doc__ = f"List the task {kind}, or show one{shown}."
     apply.__doc__ = f"""Register {kind}, or their next revisions where they differ from the registered ones.
 
     A file has the keys of POST /v1/{kind}, or is what `-o yaml` has printed of a {one}, edited.{applied}

@@ -126,10 +126,8 @@ def _checked(report: Report) -> Iterator[str]:
     for security in report.security:
         yield f"{security.overlay} creates {_made(report, security.overlay)}"
     for overlay, images in report.images.items():
-        by_tag = [image for image in images if "@sha256:" not in image]
-        if len(by_tag) < len(images):
-            how = f", but for {', '.join(by_tag)}" if by_tag else " by digest"
-            yield f"{overlay}: images locked{how}"
+        if all("@sha256:" in image for image in images):
+            yield f"{overlay}: images locked by digest"
     for security in report.security:
         yield f"{security.overlay}: Pod Security {_levels(security)}"
         for field in security.exceeded:

@@ -87,17 +87,21 @@ def stored(service: Service, release: str) -> str:
 
 
 def test_task_lists_and_shows_templates_and_definitions(mlpack: Mlpack, service: Service) -> None:
-    done = mlpack("task", "templates")
+    done = mlpack("task", "templates", "show")
     assert done.stdout.splitlines()[0].split() == ["NAME", "REVISION", "DESCRIPTION"]
     assert "digits-task           1         Digits\n" in done.stdout
-    assert mlpack("task", "definitions").stdout.splitlines()[1].split()[:3] == ["countdown", "1", "countdown-task"]
-    assert mlpack("task", "definitions", "-o", "name").stdout == "countdown\ndigits\n"
-    shown = yaml.safe_load(mlpack("task", "templates", "digits-task").stdout)
+    assert mlpack("task", "definitions", "show").stdout.splitlines()[1].split()[:3] == [
+        "countdown",
+        "1",
+        "countdown-task",
+    ]
+    assert mlpack("task", "definitions", "show", "-o", "name").stdout == "countdown\ndigits\n"
+    shown = yaml.safe_load(mlpack("task", "templates", "show", "digits-task").stdout)
     assert shown["template"] == bodies.TEMPLATE
-    assert mlpack("task", "templates", "digits-task", "--revision", "1", "-o", "json").json == shown
+    assert mlpack("task", "templates", "show", "digits-task", "--revision", "1", "-o", "json").json == shown
     schema = mlpack("task", "schema", "countdown").json
     assert schema["properties"]["process"]["required"] == ["train"]
-    gone = mlpack("task", "definitions", "nothing")
+    gone = mlpack("task", "definitions", "show", "nothing")
     assert (gone.code, gone.stderr) == (7, "error: definition 'nothing' not found\n")
     assert service.tokens["admin"] not in gone.stderr
 
@@ -114,19 +118,19 @@ def test_task_apply_accepts_edited_output_of_show(mlpack: Mlpack, service: Servi
         0,
         "template/own-task would be created\ntemplate/other-task would be created\n",
     )
-    assert mlpack("task", "templates", "own-task").code == 7
+    assert mlpack("task", "templates", "show", "own-task").code == 7
     done = mlpack("task", "templates", "apply", "-f", file)
     assert done.stdout == "template/own-task created: revision 1\ntemplate/other-task created: revision 1\n"
     assert mlpack("task", "templates", "apply", "-f", file, "-o", "name").stdout == "own-task\nother-task\n"
     assert mlpack("task", "templates", "apply", "-f", file).stdout.count("unchanged") == 2
     assert len(mlpack("task", "templates", "apply", "-f", file, "-o", "json").json) == 2
-    file.write_text(mlpack("task", "templates", "own-task", "-o", "yaml").stdout, encoding="utf-8")
+    file.write_text(mlpack("task", "templates", "show", "own-task", "-o", "yaml").stdout, encoding="utf-8")
     assert mlpack("task", "templates", "apply", "-f", file).stdout == "template/own-task unchanged\n"
 
     body = yaml.safe_load(yaml.safe_dump(bodies.definition(name="own", task_template_name="own-task")))
     file.write_text(json.dumps(body), encoding="utf-8")
     assert mlpack("task", "definitions", "apply", "-f", file).stdout == "definition/own created: revision 1\n"
-    shown = mlpack("task", "definitions", "own", "-o", "yaml").stdout
+    shown = mlpack("task", "definitions", "show", "own", "-o", "yaml").stdout
     file.write_text(shown, encoding="utf-8")
     assert mlpack("task", "definitions", "apply", "-f", file).stdout == "definition/own unchanged\n"
     file.write_text(shown.replace("Digits on CPUs", "Digits on GPUs"), encoding="utf-8")
@@ -346,7 +350,7 @@ def test_task_without_token_explains_how_to_get_token(
         (("create", "x", "--dry-run", "--wait"), "--dry-run and --wait cannot be combined"),
         (("create", "x", "--set", "a"), "--set a: expected PATH=VALUE, such as process.train.number=5"),
         (("create", "-f", "list.yaml"), "list.yaml:1:1: expected a mapping, found a list"),
-        (("templates", "--revision", "1"), "--revision needs the name of one of the templates"),
+        (("templates", "show", "--revision", "1"), "--revision needs the name of one of the templates"),
         (("templates", "apply", "-f", "broken.yaml"), "broken.yaml:1:4: not valid YAML"),
         (("definitions", "apply", "-f", "empty.yaml"), "empty.yaml has no definitions"),
         (("definitions", "apply", "-f", "unnamed.yaml"), "unnamed.yaml:1:1: expected a mapping with the key `name`"),
