@@ -57,9 +57,7 @@ def create(
     definition: Annotated[
         str | None, typer.Argument(metavar="DEFINITION", help="The definition, unless `taskDef` is among the values.")
     ] = None,
-    file: Annotated[
-        str | None, typer.Option("-f", "--file", metavar="FILE", help="The values, YAML or JSON; - for stdin.")
-    ] = None,
+    file: Annotated[str | None, typer.Option("-f", "--file", metavar="FILE", help="The values; - for stdin.")] = None,
     settings: Annotated[
         list[str], typer.Option("--set", metavar="PATH=VALUE", help="Set a value: process.train.number=5. Repeatable.")
     ] = [],
@@ -68,8 +66,7 @@ def create(
     wait: Wait = False,
     timeout: Timeout = None,
     key: Annotated[
-        str | None,
-        typer.Option("--idempotency-key", metavar="KEY", help="The same key and values make one job."),
+        str | None, typer.Option("--idempotency-key", metavar="KEY", help="The same key and values make one job.")
     ] = None,
     output: Output = None,
 ) -> None:
@@ -155,9 +152,7 @@ def logs(
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Since then alone: 10m, 2h or 3d ago, or 2026-11-22T10:00:00Z.")
     ] = None,
-    previous: Annotated[
-        bool, typer.Option("-p", "--previous", help="What a container wrote before its last restart.")
-    ] = False,
+    previous: Annotated[bool, typer.Option("-p", "--previous", help="The log before the last restart.")] = False,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue until it has ended.")] = False,
 ) -> None:
@@ -185,9 +180,7 @@ def cancel(at: ServerOptions, release: Release, output: Output = None) -> None:
 def rerun(
     at: ServerOptions,
     release: Release,
-    pinned: Annotated[
-        bool, typer.Option("--pinned", help="With the revisions of template and definition of then.")
-    ] = False,
+    pinned: Annotated[bool, typer.Option("--pinned", help="With the template and definition of then.")] = False,
     wait: Wait = False,
     timeout: Timeout = None,
     output: Output = None,
@@ -201,9 +194,7 @@ def rerun(
 def delete(
     at: ServerOptions,
     release: Release,
-    storage: Annotated[
-        Literal["keep", "delete"], typer.Option(help="Whether its claims, which hold results, stay.")
-    ] = "keep",
+    storage: Annotated[Literal["keep", "delete"], typer.Option(help="Whether its claims with results stay.")] = "keep",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; print what would be deleted.")] = False,
     yes: Yes = False,
     output: Output = None,
@@ -327,9 +318,7 @@ def _registry(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = 
     def show(
         at: ServerOptions,
         name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One {one}; by default all.")] = None,
-        revision: Annotated[
-            int | None, typer.Option(metavar="N", min=1, max=1_000_000_000, help="An earlier revision.")
-        ] = None,
+        revision: Annotated[int | None, typer.Option(metavar="N", min=1, help="An earlier revision.")] = None,
         output: Output = None,
     ) -> None:
         if revision is not None and name is None:
@@ -350,9 +339,7 @@ def _registry(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = 
                 help="What to register: YAML, perhaps in several documents, or JSON; - for stdin.",
             ),
         ],
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Register nothing; check it, and say what would be done.")
-        ] = False,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Register nothing; say what would be done.")] = False,
         output: Output = None,
     ) -> None:
         _apply(at.client(), kind, file, output, is_trial=dry_run)
