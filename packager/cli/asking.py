@@ -63,9 +63,8 @@ def require_yes(question: str, *, unanswered: str, hint: str, declined: str = "n
 
 def confirm_deletion(question: str) -> None:
     """Ask before something is deleted, and return only if the user answers yes. Raises the errors of `require_yes`."""
-    nothing = "nothing was deleted"
-    unanswered = f"{nothing}: there is no terminal to ask on"
-    require_yes(question, unanswered=unanswered, hint="-y answers yes", declined=nothing)
+    unanswered = "nothing was deleted: there is no terminal to ask on"
+    require_yes(question, unanswered=unanswered, hint="-y answers yes", declined="nothing was deleted")
 
 
 @dataclass

@@ -105,8 +105,6 @@ def load(
     for manifest in loaded.manifests:
         if manifest.source:
             say(f"{manifest.source} is {manifest.reference}")
-    if loaded.signatures:
-        say(f"signatures and other manifests about these: {loaded.signatures}")
     if dry_run:
         say("dry run: the bundle is valid, and nothing was sent")
     elif extract is None:

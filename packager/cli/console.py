@@ -204,12 +204,6 @@ def print_error(error: MlpackError) -> None:
         _write_stderr(printable(_named(f"hint: {error.hint}")))
 
 
-def print_usage_error(text: str) -> None:
-    """Write the usage of a command, or the reason why the run ends, to stderr; line breaks in `text` are kept."""
-    for line in text.removesuffix("\n").split("\n"):
-        _write_stderr(printable(line))
-
-
 def emit_error_json(error: MlpackError) -> None:
     """Write an error to stdout as JSON, unless the run has already written to stdout."""
     if not state.has_emitted:

@@ -1,7 +1,7 @@
 """`mlpack push` and `mlpack key new`: push a package to a registry, and make the keys that sign it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,9 +17,6 @@ from packager.publish.push import PushedPackage, PushRequest
 from packager.publish.push import push as push_package
 from packager.publish.reference import parse
 from packager.verify import Checks
-
-if TYPE_CHECKING:
-    from packager.publish.keys import Signer
 
 
 def push(
@@ -60,17 +57,11 @@ def push(
         verify=verify,
         force=force,
         dry_run=dry_run,
-        signers=_signers(sign_key),
+        signers=_keys("--sign-key").signers(sign_key, password_of, say) if sign_key else (),
     )
     pushed = push_package(request, at.access(), tell=say, progress=progress)
     emit_output(pushed.as_json(), [pushed.pinned], output)
     _explain(pushed)
-
-
-def _signers(files: list[Path]) -> "tuple[Signer, ...]":
-    """Return the private keys in files. Raises ToolError if the extra `sign` is missing."""
-    signers: tuple[Signer, ...] = _keys("--sign-key").signers(files, password_of, say) if files else ()
-    return signers
 
 
 def _keys(what: str) -> Any:
