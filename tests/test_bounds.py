@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import VerificationError
-from packager.base.limits import Limits
+from packager.base.paths import Limits
 from packager.package import inventory
 from packager.package.opened import opened
 from tests import demo
@@ -39,7 +39,7 @@ def test_build_and_verify_accept_largest_number_of_files_and_refuse_one_more(
 ) -> None:
     assert mlpack("build", spec, "--format", "dir", "-d", tmp_path / "first").code == 0
     most = 1 + sum(1 for _ in (tmp_path / "first/demo-fp32-training").rglob("*"))
-    monkeypatch.setattr("packager.builder.render.DEFAULT", Limits(files=most))
+    monkeypatch.setattr("packager.builder.render.DEFAULT_LIMITS", Limits(files=most))
     assert mlpack("build", spec, "--format", form).code == 0
     with opened(Path(FORMS[form]), limits=Limits(files=most)):
         pass
@@ -58,7 +58,7 @@ def test_build_and_verify_accept_largest_number_of_files_and_refuse_one_more(
 def test_build_stores_uniform_content_uncompressed(
     spec: Path, mlpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packager.package.archive.DEFAULT", Limits(ratio=100))
+    monkeypatch.setattr("packager.package.archive.DEFAULT_LIMITS", Limits(ratio=100))
     (spec / "data/zeros").write_bytes(bytes(20 << 20))
     assert mlpack("build", spec).code == 0
     assert (tmp_path / "demo-fp32-training.tar.gz").stat().st_size > 20 << 20

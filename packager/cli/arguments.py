@@ -190,13 +190,6 @@ def cache_folder() -> Path:
     return _base_folder("XDG_CACHE_HOME", ".cache") / "mlpack"
 
 
-def runs_folder() -> Path | None:
-    """Return the folder of the records of runs: MLPACK_RUNS, or one in XDG_STATE_HOME; None if MLPACK_RUNS is empty."""
-    if (named := os.environ.get("MLPACK_RUNS")) is not None:
-        return Path(named) if named else None
-    return _base_folder("XDG_STATE_HOME", ".local/state") / "mlpack" / "runs"
-
-
 def site_path() -> Path:
     """Return the path of the user's defaults."""
     return _base_folder("XDG_CONFIG_HOME", ".config") / "mlpack" / "site.yaml"

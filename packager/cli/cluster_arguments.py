@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from packager.base import durations
+from packager.base import units
 from packager.base.errors import UsageError
 from packager.base.values import Value
 from packager.cli.arguments import AcceptOptions, Yes
@@ -160,6 +160,6 @@ def seconds(text: str) -> float:
     if text == "0":
         return 0.0
     try:
-        return durations.parse(text, _LONGEST).total_seconds()
+        return units.parse_duration(text, _LONGEST).total_seconds()
     except ValueError as error:
         raise UsageError(str(error), hint="write a unit, as in 5m; 0 means no limit") from None

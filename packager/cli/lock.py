@@ -49,7 +49,7 @@ def lock(
         if check:
             locked.check()
         elif not dry_run:
-            for path in configure.write(locked.edits, destination=destination, force=force, tell=say):
+            for path in configure.write(locked.edits, destination=destination, force=force):
                 if output is None:
                     emit_data(path)
             if not locked.edits.changed:

@@ -124,11 +124,11 @@ def package_or_bundled(package: Path, trust: "Trust") -> Iterator[tuple[Path, "B
     if is_remote(package) or not is_bundle(package):
         yield local_package(package, trust), None
         return
-    from packager.base.limits import DEFAULT
+    from packager.base.paths import DEFAULT_LIMITS
     from packager.publish import load as bundle_contents
 
     with workfolder.temporary() as folder:
         contents = bundle_contents.read(package, trust, progress=progress, tell=say)
-        local = bundle_contents.unpacked(contents, folder, DEFAULT)
+        local = bundle_contents.unpacked(contents, folder, DEFAULT_LIMITS)
         show_as(local, str(package))
         yield local, contents

@@ -15,7 +15,7 @@ from packager.cli.arguments import OverlayOption, PackagePath, Program, Yes, con
 from packager.cli.asking import confirm_deletion
 from packager.cli.cluster_arguments import seconds
 from packager.cli.commands import command, group
-from packager.cli.console import Form, Output, emit, emit_json, emit_log, emit_output, say, table
+from packager.cli.console import Form, Output, emit, emit_log, emit_output, say, table
 from packager.cli.host import host
 from packager.tasks import client
 from packager.tasks import export as task_export
@@ -233,14 +233,6 @@ def export(
         say(*(f"register it with: mlpack task {kind} apply -f {path}" for kind, path in kinds))
 
 
-def schema(
-    at: ServerOptions,
-    definition: Annotated[str, typer.Argument(metavar="DEFINITION", help="The definition.")],
-) -> None:
-    """Print the JSON Schema of the values that a definition takes."""
-    emit_json(client.request(at.client(), "GET", path("v1", "definitions", definition, "schema")))
-
-
 def _created(to: RestServer, job: dict[str, Any], timeout: str | None, output: Form | None, *, wait: bool) -> None:
     """Print a new job, or follow it to its end."""
     release = job["release"]
@@ -366,7 +358,6 @@ def _registry(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = 
 
 GROUP = group(
     "Create and follow the jobs of a task service.",
-    schema=schema,
     create=create,
     status=status,
     logs=logs,

@@ -43,11 +43,10 @@ GROUPS = {
         "verify": Verb("verify", "Check a package, and print one line for each finding."),
         "configure": Verb("configure", "Set where a package is and which user runs it."),
         "options": Verb("configure", "List the options that fit a package, and what they read."),
-        "diff": Verb("diff", "Show what was edited in a package since it was built."),
         "upgrade": Verb("upgrade", "Upgrade a package to a newer build and keep its edits."),
         "overlay": Verb("upgrade", "Write an overlay of your own outside of a package."),
         "lock": Verb("lock", "Write the digests of a package's images into the package."),
-        "site": Verb("site", "Create, show and check the defaults of a site."),
+        "site": Verb("site", "Create and show the defaults of a site."),
     },
     "Run it": {
         "doctor": Verb("doctor", "Find problems that would make a package fail on this cluster."),
@@ -58,9 +57,8 @@ GROUPS = {
         "logs": Verb("logs", "Print the log of a deployed package, from its first line."),
         "results": Verb("results", "Copy what a package has written to a local folder."),
         "workspace": Verb("workspace", "Copy files to and from a package's storage."),
-        "history": Verb("status", "List the deployments of a package."),
         "delete": Verb("delete", "Delete what a package has applied."),
-        "operator": Verb("operator", "Install or look at an operator that workloads need."),
+        "operator": Verb("operator", "Show an operator that workloads need."),
     },
     "Registry": {
         "push": Verb("push", "Push a package to a registry."),
@@ -162,15 +160,11 @@ build: mlpack build ./my-model --format dir --set environment.STEPS=100  # of yo
 build: mlpack build --all --specs models -d packages  # of every model in a folder
 configure: mlpack configure hello-mpi --registry registry.example.com/team --uid 1000  # registry and user
 configure: mlpack configure hello-mpi --storage output-pvc --set OUTPUT_CLAIM=results  # results on a claim
-configure: mlpack configure hello-mpi --check  # what is still to be set
 lock: mlpack lock hello-mpi  # write the digests
 lock: mlpack lock hello-mpi --check  # compare them
 site init: mlpack site init  # write ~/.config/mlpack/site.yaml
 site show: mlpack site show  # what is in effect, and which line says so
-site check: mlpack site check -n team  # whether the cluster has all that the file names
 options: mlpack options hello-mpi  # which options fit it, and which of them it has
-diff: mlpack diff hello-mpi  # what you edited
-diff: mlpack diff hello-mpi -o patch > edits.patch  # as a patch for `git apply`
 upgrade: mlpack upgrade hello-mpi hello-mpi-2.tar.gz --dry-run  # show what an upgrade changes
 upgrade: mlpack upgrade hello-mpi oci://registry.example.com/team/hello-mpi:2.0  # upgrade from a registry
 overlay: mlpack overlay vendor/hello-mpi --to mine  # mine/multi-node and mine/single-node
@@ -193,9 +187,7 @@ workspace ls: mlpack workspace ls hello-mpi  # what is on the storage
 workspace pull: mlpack workspace pull hello-mpi results  # copy from the storage
 delete: mlpack delete hello-mpi --dry-run  # list what would be deleted
 delete: mlpack delete hello-mpi --keep-results  # keep claims and their data
-history: mlpack history hello-mpi --all-namespaces  # what is deployed, by whom, of which build
 task export: mlpack task export train.tar.gz --to service  # a template and a definition of a package
-task schema: mlpack task schema train  # which values a definition takes, as JSON Schema
 task create: mlpack task create train --set epochs=3  # a job from a definition
 task create: mlpack task create train -f values.yaml --dry-run  # its manifests, without creating it
 task status: mlpack task status JOB --watch  # until it has ended
@@ -215,8 +207,6 @@ serve token: mlpack serve token NAME  # make a token; it is shown once
 serve backup: mlpack serve backup backup.sqlite  # copy the database while the server runs
 serve migrate: mlpack serve migrate  # bring the database to this version
 serve check: mlpack serve check  # what the server could do with this configuration
-operator install: mlpack operator install mpi  # mpi-operator, once per cluster
-operator install: mlpack operator install jobset --from manifests.yaml  # from a file; prints the images it needs
 operator status: mlpack operator status mpi  # what it serves, and whether it runs
 push: mlpack push hello-mpi.tar.gz oci://registry.example.com/team/hello-mpi:1.0  # with a tag
 pull: mlpack pull oci://registry.example.com/team/hello-mpi:1.0 --extract  # as a folder

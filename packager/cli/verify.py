@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import UsageError
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import replace
 from packager.cli.arguments import AcceptOptions, Expect, PackageOrBundle, cache_folder, folders
 from packager.cli.cluster_arguments import ClusterOptions
@@ -82,7 +82,7 @@ def verify(
             from packager.builder.rebuild import rebuild as build_again
 
             request = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
-            further.append(lambda _: build_again(local, request, DEFAULT))
+            further.append(lambda _: build_again(local, request, DEFAULT_LIMITS))
         if bundle is not None:
             from packager.publish.load import compared
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from packager.base.runner import Runner, Tell
+    from packager.base.process import Runner, Tell
     from packager.base.web import Address, Response
     from packager.publish.credentials import Login
     from packager.publish.reference import PackageReference

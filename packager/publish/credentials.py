@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ToolError, unreadable
-from packager.base.runner import SYSTEM, Runner
+from packager.base.process import SYSTEM, Runner
 from packager.base.values import FieldsError, Value, from_json
 
 if TYPE_CHECKING:

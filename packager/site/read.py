@@ -6,17 +6,16 @@ from typing import Annotated, Any, Literal
 
 from packager.base import atomic, yamlio
 from packager.base.errors import ToolError, UsageError, reason, unreadable
-from packager.base.faults import Fault
 from packager.base.names import KEY, LABEL_VALUE, SUBDOMAIN
-from packager.base.problems import ordered, show, similar
-from packager.base.values import Fields, Meta, Value, as_dict, as_plain, field
+from packager.base.problems import Fault, ordered, show, similar
+from packager.base.values import Fields, Meta, Value, as_dict, as_plain, field, replace
 from packager.base.yamlio import Document, Location
 from packager.kubernetes.allowed.judge import annotation_fault, is_below
 from packager.kubernetes.allowed.table import ANNOTATION
-from packager.kubernetes.mountpath import root_fault
+from packager.kubernetes.containers import root_fault
 from packager.modelspec import conversion
 from packager.package.image import registry_complaint
-from packager.package.options import BY_NAME, OPTIONS, PLACEMENT, conflicts
+from packager.package.options import BY_NAME, OPTIONS, PLACEMENT, exclusions
 
 Id = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Name = Annotated[
@@ -70,7 +69,7 @@ class SiteConfig(Fields, frozen=True, rename="camel", omit_defaults=True):
 
 TEXT = """\
 # The defaults of a site: what mlpack sets in every package here, unless the command line says otherwise.
-# `mlpack site show` prints what is in effect, `mlpack site check` asks the cluster whether it has all that is named.
+# `mlpack site show` prints what is in effect.
 
 # Where images are pulled from.
 #registry: registry.example.com/team
@@ -225,13 +224,10 @@ def _faults(config: SiteConfig) -> Iterator[Fault]:
     for key, options in (("storage", config.storage or {}), ("options", config.options)):
         names = _STORAGES if key == "storage" else tuple(name for name in BY_NAME if name not in _STORAGES)
         yield from _faults_of_options(key, options, names)
-    for conflict in conflicts(config.storage or ()):
-        if len(conflict.needs) > 1:
-            name = str(conflict.location[0])
-            needs = tuple(("storage", *need) for need in conflict.needs)
-            yield Fault(("storage", name), conflict.message, conflict.hint, at_key=True, needs=needs)
+    for conflict in exclusions(config.storage or ()):
+        yield replace(conflict.below(("storage",)), at_key=True)
     if config.ids is not None and config.ids.uid == 0 and "root" not in config.options:
-        yield Fault(("ids", "uid"), "user 0 needs the option root", "options: {root: {}}", needs=(("options",),))
+        yield Fault(("ids", "uid"), "user 0 needs the option root", "options: {root: {}}")
     for key, text in (config.annotations or {}).items():
         if message := annotation_fault(key, text, PLACEMENT, config.annotation_domains):
             yield Fault(("annotations", key), message, at_key=True)

@@ -14,8 +14,8 @@ from packager.modelspec.settings import parse_setting, put
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from packager.base.process import Runner, Tell
     from packager.base.rest import Answer, RestServer
-    from packager.base.runner import Runner, Tell
     from packager.base.yamlio import Document
 
 Kind = Literal["templates", "definitions"]

@@ -56,15 +56,14 @@ VERBS = {
     "init": ("init",),
     "render": ("render", "hello-mpi"),
     "verify": ("verify",),
-    "configure": ("configure", "-y"),
+    "configure": ("configure", "--uid", "5"),
     "doctor": ("doctor",),
     "deploy": ("deploy",),
     "status": ("status",),
     "logs": ("logs",),
     "results": ("results", "hello-mpi", "out", "--overlay"),
     "delete": ("delete",),
-    "history": ("history",),
-    "operator": ("operator", "install", "mpi", "--from"),
+    "operator": ("operator", "status", "mpi", "--kubectl"),
     "image build": ("image", "build"),
     "image push": ("image", "push"),
     "completion": ("completion",),
@@ -87,7 +86,7 @@ def test_argument_is_escaped_in_output(life: Life, mlpack: Mlpack) -> None:
 
 def test_kubectl_output_is_escaped(mlpack: Mlpack, life: Life) -> None:
     life.first = lambda _argv: Finished(1, HOSTILE, f"error: {SPOOF}\n")
-    for verb in ("doctor", "deploy", "status", "logs", "delete", "history", "verify"):
+    for verb in ("doctor", "deploy", "status", "logs", "delete", "verify"):
         done = mlpack(verb, "hello-mpi")
         assert done.code in (4, 5, 6, 7), verb
         assert_printable(done)
@@ -116,7 +115,7 @@ def test_cluster_text_is_escaped(life: Life, mlpack: Mlpack) -> None:
     life.objects.append(launcher(state=ended, phase="Failed", reason=HOSTILE))
     life.logs[f"{JOB}-launcher-0"] = HOSTILE
     life.end("Failed", reason=HOSTILE, message=HOSTILE)
-    for arguments in (("status",), ("status", "--watch"), ("history",), ("deploy",)):
+    for arguments in (("status",), ("status", "--watch"), ("deploy",)):
         done = mlpack(arguments[0], "hello-mpi", *arguments[1:])
         assert_printable(done)
         assert "\\x1b" in done.stdout + done.stderr

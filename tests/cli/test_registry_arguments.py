@@ -48,20 +48,20 @@ def test_verify_reads_package_in_registry(
 
 @pytest.mark.thorough
 def test_damaged_file_in_cache_is_pulled_again(
-    mlpack: Mlpack, registry: FakeRegistry, reference: str, tmp_path: Path
+    mlpack: Mlpack, registry: FakeRegistry, reference: str, tmp_path: Path, kubectl: Path
 ) -> None:
-    assert mlpack("diff", reference).code == 0
+    assert mlpack("verify", reference, "--kubectl", kubectl).code == 0
     (cached,) = (tmp_path / "cache/mlpack/packages").glob("*/hello-mpi.tar.gz")
     cached.write_bytes(b"x" + cached.read_bytes()[1:])
-    assert "example.com" in mlpack("diff", reference).stdout
+    assert "example.com" in mlpack("verify", "-v", reference, "--kubectl", kubectl).stderr
     assert len(layers(registry)) == 2
 
 
 def test_missing_package_in_registry_is_reported(mlpack: Mlpack, reference: str) -> None:
     missing = reference.replace(":1.0", ":9.9")
-    done = mlpack("diff", missing)
+    done = mlpack("verify", missing)
     assert (done.code, done.stderr) == (6, f"error: {missing} not found\n")
-    assert mlpack("diff", "oci://localhost").code == 2
+    assert mlpack("verify", "oci://localhost").code == 2
 
 
 def test_deploy_applies_package_in_registry(

@@ -9,8 +9,8 @@ import pytest
 
 from packager.base import rest
 from packager.base.errors import ClusterError, UnreachableError
+from packager.base.process import Runner
 from packager.base.rest import Answer, RestServer
-from packager.base.runner import Runner
 from packager.tasks import client
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.runner import Runner
+from packager.base.process import Runner
 from packager.package.opened import opened
 from packager.verify import Checks, verify
 from tests.broken import pack, seal
