@@ -117,13 +117,8 @@ class AcceptOptions(Value, frozen=True):
     @property
     def arguments(self) -> list[str]:
         """The arguments that let another command accept the same."""
-        return acceptance(self.allow, self.pod_security)
-
-
-def acceptance(allow: "list[str] | tuple[str, ...]", pod_security: str | None) -> list[str]:
-    """Return the arguments that let a command accept these words and this Pod Security level."""
-    levels = ["--pod-security", pod_security] if pod_security is not None else []
-    return [*levels, *(word for name in allow for word in ("--allow", name))]
+        levels = ["--pod-security", self.pod_security] if self.pod_security is not None else []
+        return [*levels, *(word for name in self.allow for word in ("--allow", name))]
 
 
 class VariantOptions(Value, frozen=True):

@@ -190,9 +190,9 @@ def say(*lines: str) -> None:
         _write_stderr(printable(shortened(_named(line), _LONGEST_LINE)))
 
 
-def put_question(text: str, end: str = ": ") -> None:
+def put_question(text: str) -> None:
     """Write a question to stderr; the answer is typed on the same line."""
-    _write_stderr(printable(shortened(_named(text))), end)
+    _write_stderr(printable(shortened(_named(text))), "")
 
 
 def print_error(error: MlpackError) -> None:
