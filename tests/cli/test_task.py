@@ -161,29 +161,6 @@ def test_task_apply_dry_run_names_definitions_with_failing_examples(
     assert tried.stderr.startswith("warning: digits: with the example filled in: ")
 
 
-def test_task_apply_reports_problems_with_line_and_column(mlpack: Mlpack, service: Service, tmp_path: Path) -> None:
-    assert service
-    (tmp_path / "t.yaml").write_text("name: broken\ntemplate: |\n  kind: Job\n  {% include 'x' %}\n", encoding="utf-8")
-    done = mlpack("task", "templates", "apply", "-f", "t.yaml")
-    assert done.code == 7
-    assert done.stderr.splitlines() == [
-        "t.yaml:2:11: /template: line 2, column 1: include cannot be used in a template",
-        "error: 1 problem in the template",
-    ]
-    (tmp_path / "d.yaml").write_text(
-        "name: broken\nuser_values_description: |\n  a: b\ntask_template_name: no\nuser_values_example: 'x: ['\n",
-        encoding="utf-8",
-    )
-    done = mlpack("task", "definitions", "apply", "-f", "d.yaml", "--dry-run")
-    begins = [
-        "d.yaml:2:26: /user_values_description: line 1, column 4: expected a text that begins with ",
-        "d.yaml:5:22: /user_values_example: line 2, column 1: not valid YAML: ",
-        "d.yaml:4:21: /task_template_name: template 'no' not found",
-    ]
-    for line, begin in zip(done.stderr.splitlines(), begins, strict=False):
-        assert line.startswith(begin)
-
-
 def test_task_creates_follows_reads_and_reruns_job(mlpack: Mlpack, service: Service) -> None:
     release = release_of(mlpack("task", "create", "countdown", *SET, "--set", "name=first"))
     service.until(lambda: ("Job", release) in service.cluster.objects, "the Job")
@@ -378,13 +355,6 @@ def test_task_without_server_names_option_and_variable(mlpack: Mlpack, monkeypat
         2,
         "error: a server is missing: --server URL, or MLPACK_SERVER in the environment\n",
     )
-
-
-def test_task_delete_requires_confirmation(mlpack: Mlpack, service: Service) -> None:
-    assert service
-    done = mlpack("task", "delete", "x-1", "--storage", "delete")
-    assert (done.code, done.stdout) == (9, "")
-    assert "nothing was deleted" in done.stderr
 
 
 def run_of_documentation(
