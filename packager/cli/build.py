@@ -15,9 +15,7 @@ from packager.cli.console import Output, emit_data, emit_output, print_error, pr
 
 def build(
     options: ModelOptions,
-    model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.")
-    ] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A model's name or alias, or a spec.")] = None,
     every: Annotated[
         bool,
         typer.Option(
@@ -26,9 +24,7 @@ def build(
             "every bundled model.",
         ),
     ] = False,
-    destination: Annotated[
-        Path, typer.Option("-d", "--destination", metavar="DIR", help="Where packages are written.")
-    ] = Path(),
+    destination: Annotated[Path, typer.Option("-d", "--destination", metavar="DIR", help="Where to write.")] = Path(),
     site_file: SiteFile = None,
     form: Annotated[
         Literal["tar.gz", "dir"], typer.Option("--format", help="The form of the package: an archive or a folder.")

@@ -124,12 +124,11 @@ def _checked(report: Report) -> Iterator[str]:
     span = f"{kubernetes[0]} to {kubernetes[-1]}" if len(kubernetes) > 2 else " and ".join(kubernetes)
     yield f"rendered by {', '.join(report.kubectls)}; schemas and levels of Kubernetes {span}"
     for security in report.security:
-        yield f"{security.overlay} creates {_made(report, security.overlay)}"
+        kinds = Counter(item.kind for item in report.objects if item.overlay == security.overlay)
+        yield f"{security.overlay} creates {', '.join(f'{count} {kind}' for kind, count in kinds.items()) or 'nothing'}"
     for overlay, images in report.images.items():
-        by_tag = [image for image in images if "@sha256:" not in image]
-        if len(by_tag) < len(images):
-            how = f", but for {', '.join(by_tag)}" if by_tag else " by digest"
-            yield f"{overlay}: images locked{how}"
+        if all("@sha256:" in image for image in images):
+            yield f"{overlay}: images locked by digest"
     for security in report.security:
         yield f"{security.overlay}: Pod Security {_levels(security)}"
         for field in security.exceeded:
@@ -145,14 +144,6 @@ def _levels(security: Security) -> str:
         level: f"{those[0]} to {those[-1]}" if len(those) > 1 else those[0] for level, those in security.levels.items()
     }
     return ", ".join(f"{level} in Kubernetes {span}" for level, span in spans.items())
-
-
-def _made(report: Report, overlay: str) -> str:
-    """Return the objects of an overlay as text: the number of each kind that builds create, and the names of others."""
-    objects = [item for item in report.objects if item.overlay == overlay]
-    kinds = Counter(item.kind for item in objects if item.is_usual)
-    named = [str(item) for item in objects if not item.is_usual]
-    return ", ".join([*(f"{count} {kind}" for kind, count in kinds.items()), *named]) or "nothing"
 
 
 def _versions(requested: list[str]) -> tuple[str, ...]:

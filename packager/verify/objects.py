@@ -59,16 +59,6 @@ class Made(Value, frozen=True):
     name: str
     namespace: str
 
-    @property
-    def is_usual(self) -> bool:
-        """Whether builds make this kind, and the object is in the namespace that the package is applied to."""
-        return (self.api, self.kind) in MADE and not self.namespace
-
-    def __str__(self) -> str:
-        where = f" in the namespace {self.namespace}" if self.namespace else ""
-        core = "" if (self.api, self.kind) in MADE else f" ({self.api})"
-        return f"{self.kind} {self.name}{core}{where}"
-
 
 def made(overlay: RenderedOverlay) -> Iterator[Made]:
     """Yield every object that the overlay makes, in kubectl's order."""

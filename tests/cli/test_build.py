@@ -125,16 +125,6 @@ def snapshot(path: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files if file.is_file()}
 
 
-def test_force_does_not_replace_folder_by_file_or_file_by_folder(mlpack: Mlpack, tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "demo")
-    (tmp_path / f"{NAME}.tar.gz").mkdir()
-    done = mlpack("build", spec, "--force")
-    assert (done.code, done.stderr) == (2, f"error: {NAME}.tar.gz is a folder\n")
-    (tmp_path / NAME).write_text("x")
-    done = mlpack("build", spec, "--force", "--format", "dir")
-    assert (done.code, done.stderr) == (2, f"error: {NAME} is not a folder\n")
-
-
 def test_force_keeps_folder_that_is_not_a_package(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     (tmp_path / NAME).mkdir()
