@@ -17,9 +17,9 @@ from packager.cli.cluster_arguments import ClusterOptions
 from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import SignatureOptions, package_or_bundled, tag_of
-from packager.verify import Checks
+from packager.verify import Checks, schema
 from packager.verify.case import Report, Security
-from packager.verify.command import Further, expected_digest, kubernetes_versions
+from packager.verify.command import Further, expected_digest
 from packager.verify.command import verify as judge
 
 _MOST_FILES = 200 * DEFAULT.files
@@ -183,7 +183,7 @@ def _size(text: str) -> int:
 
 def _versions(requested: list[str]) -> tuple[str, ...]:
     """Return the versions of Kubernetes that the user names, as 1.N. Raises UsageError for one without schemas."""
-    supported = kubernetes_versions()
+    supported = schema.versions()
     short = tuple(dict.fromkeys(re.sub(r"^v?(1\.\d+)(\.\d+)?$", r"\1", version) for version in requested))
     for version, argument in zip(short, requested, strict=False):
         if version not in supported:

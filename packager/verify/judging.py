@@ -64,6 +64,7 @@ class _Sources:
 
     origins = ()
     components = ()
+    image_entries = ()
     declared = Declared()
     start = Position("", 0, 0)
 

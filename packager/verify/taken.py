@@ -10,7 +10,6 @@ import json
 import posixpath
 from typing import TYPE_CHECKING, Any
 
-from packager.base import envfile
 from packager.base.problems import Problem
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import at, listing, mapping, text
@@ -206,11 +205,8 @@ def _walk(value: Any, here: Location) -> Iterator[tuple[str, Any, Location]]:
 
 def _own_images(overlay: RenderedOverlay) -> set[str]:
     """Return the images that mlops.env names, each with its registry: REGISTRY/IMAGE, and those of roles."""
-    path, sources = layout.env(overlay.name), overlay.sources
-    lines = envfile.lines((sources.read(path) if sources.is_file(path) else None) or b"")
-    values = {line.key: line.value for line in lines}
-    registry = values.get(REGISTRY, "")
-    keys = ({IMAGE} | sources.image_keys) & values.keys()
+    values = overlay.sources.env_file(layout.env(overlay.name)).values
+    registry, keys = values.get(REGISTRY, ""), ({IMAGE} | overlay.sources.image_keys) & values.keys()
     return {f"{values.get(key.removesuffix(IMAGE) + REGISTRY, registry)}/{values[key]}" for key in keys}
 
 
