@@ -150,8 +150,8 @@ def _unknown(case: OverlayCase) -> Iterator[str]:
     """Yield the reason for each manifest that was not checked against a schema, or has no Pod Security level."""
     for manifest in case.overlay.manifests:
         if (manifest.api, manifest.kind) not in schema.kinds():
-            reason = f"none for {manifest.data.get('apiVersion')} {manifest.kind}"
-            yield f"{case.overlay.name}: {manifest} was not checked against a schema: {reason}"
+            api = manifest.data.get("apiVersion")
+            yield f"{case.overlay.name}: {manifest} was not checked against a schema: none for {api} {manifest.kind}"
     for manifest in case.unknown if case.checks.level is not None else ():
         yield f"{case.overlay.name}: the Pod Security level of {manifest} is unknown"
 

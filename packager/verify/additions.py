@@ -124,7 +124,7 @@ def check_variables(overlay: RenderedOverlay) -> Iterator[Problem]:
                 if key not in BUILT and (reason := refusal_reason(key)):  # kinds set variables of their own here
                     message = f"{key}: it cannot be set in a package: {reason}"
                     yield overlay.problem(pods.manifest, (*location, "env", index, "name"), message)
-            for _, config in _config_maps(overlay, container):
+            for _, config in config_maps(overlay, container):
                 uses.setdefault(config.name, []).append((pods, from_secrets))
     for name, users in uses.items():
         if (manifest := overlay.named("ConfigMap", name)) is not None:
@@ -150,23 +150,17 @@ def _of_config_map(overlay: RenderedOverlay, manifest: Manifest, users: Sequence
 
 
 def _all_variables(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
+    """Yield each variable that containers get from the package, and where it is set."""
     for pods in overlay.pods:
         for location, container in pods.containers():
-            yield from variables(overlay, pods, location, container)
+            for index, variable in enumerate(listing(container.get("env"))):
+                yield text(mapping(variable).get("name")), pods.manifest, (*location, "env", index, "name")
+            for prefix, manifest in config_maps(overlay, container):
+                for key in mapping(manifest.data.get("data")):
+                    yield f"{prefix}{key}", manifest, ("data", key)
 
 
-def variables(
-    overlay: RenderedOverlay, pods: Pods, location: Location, container: dict[str, Any]
-) -> Iterator[tuple[str, Manifest, Location]]:
-    """Yield each variable that a container gets from the package, and where it is set."""
-    for index, variable in enumerate(listing(container.get("env"))):
-        yield text(mapping(variable).get("name")), pods.manifest, (*location, "env", index, "name")
-    for prefix, manifest in _config_maps(overlay, container):
-        for key in mapping(manifest.data.get("data")):
-            yield f"{prefix}{key}", manifest, ("data", key)
-
-
-def _config_maps(overlay: RenderedOverlay, container: dict[str, Any]) -> Iterator[tuple[str, Manifest]]:
+def config_maps(overlay: RenderedOverlay, container: dict[str, Any]) -> Iterator[tuple[str, Manifest]]:
     """Yield each ConfigMap of the overlay whose keys become variables of a container, and the prefix of these."""
     for source in map(mapping, listing(container.get("envFrom"))):
         manifest = overlay.named("ConfigMap", mapping(source.get("configMapRef")).get("name"))

@@ -254,9 +254,7 @@ class Report(Value, frozen=True):
     @property
     def exit_code(self) -> int:
         """5 when there is a problem, 6 when there is none but a check could not be made, else 0."""
-        if self.problems:
-            return VerificationError.exit_code
-        return ToolError.exit_code if self.unchecked else 0
+        return {False: VerificationError.exit_code, None: ToolError.exit_code, True: 0}[self.is_valid]
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""

@@ -100,10 +100,8 @@ def _kind(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
         return
     if (api, kind) in _ALONE:
         return
-    if any(kind == known for _, known in _ALONE):
-        message = f"a {kind} of {api or 'no apiVersion'} is not created by any build"
-    else:
-        message = f"no build creates a {kind or 'manifest without a kind'}"
+    of_api = f" of {api or 'no apiVersion'}" if any(kind == known for _, known in _ALONE) else ""
+    message = f"no build creates a {kind or 'manifest without a kind'}{of_api}"
     yield _unmade(overlay, manifest, ("kind",), message)
 
 

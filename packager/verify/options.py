@@ -12,6 +12,7 @@ from packager.package import layout
 from packager.package.options import CLAIMS, GITOPS, KEYS, KNOWN, PACKAGE_VOLUME, PLACEMENT, TRAITS, conflicts, faults
 from packager.package.options import GANG_OPTION as GANG
 from packager.rendering.origins import Operations, Position, Written, matches
+from packager.verify import schema
 from packager.workloads import structures
 from packager.workloads.kinds import kinds
 from packager.workloads.structure import gang
@@ -53,8 +54,8 @@ def claims(sources: Sources) -> frozenset[str]:
 
 def supporting(sources: Sources, versions: Sequence[str]) -> tuple[str, ...]:
     """Return those minor versions of Kubernetes that have the fields of every option that an overlay has on."""
-    since = [_number(option) for name in switched_on(sources) if (option := KNOWN[name].since)]
-    return tuple(version for version in versions if all(_number(version) >= oldest for oldest in since))
+    since = [schema.minor_of(option) for name in switched_on(sources) if (option := KNOWN[name].since)]
+    return tuple(version for version in versions if all(schema.minor_of(version) >= oldest for oldest in since))
 
 
 def check(sources: Sources, overlay: str, versions: Collection[str] = ()) -> Iterator[Problem]:
@@ -70,7 +71,7 @@ def check(sources: Sources, overlay: str, versions: Collection[str] = ()) -> Ite
         yield Problem(*places[str(conflict.location[-1])], conflict.message, conflict.hint)
     for name in on:
         since = KNOWN[name].since
-        if since and (older := [version for version in versions if _number(version) < _number(since)]):
+        if since and (older := [version for version in versions if schema.minor_of(version) < schema.minor_of(since)]):
             message = f"{name} needs Kubernetes {since} or later, not {', '.join(older)}"
             yield Problem(*places[name], message, "switch it off for this cluster")
     if "queue" in on:
@@ -114,10 +115,6 @@ def check_code(overlay: RenderedOverlay) -> Iterator[Problem]:
                 if volume.get("name") == "scripts" and "emptyDir" in volume:
                     message = "the code of this package is too large for ConfigMaps, and nothing mounts it"
                     yield overlay.problem(manifest, location, message, f"switch on {PACKAGE_VOLUME}")
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
 
 
 def _suspended(sources: Sources) -> Iterator[Problem]:

@@ -167,8 +167,10 @@ def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container
     sources = [mapping(mapping(source).get("configMapRef")).get("name") for source in listing(container.get("envFrom"))]
     if any(overlay.named("ConfigMap", name) is None for name in sources):
         return
-    found = additions.variables(overlay, pods, location, container)
-    variables = {name for name, _, _ in found} | {*structures.added_variables(pods.manifest)}
+    variables = {text(mapping(variable).get("name")) for variable in listing(container.get("env"))}
+    variables.update(structures.added_variables(pods.manifest))
+    for prefix, manifest in additions.config_maps(overlay, container):
+        variables.update(f"{prefix}{key}" for key in mapping(manifest.data.get("data")))
     for field in ("command", "args"):
         for index, argument in enumerate(listing(container.get(field))):
             for name in references(str(argument)):

@@ -34,14 +34,9 @@ def versions() -> tuple[str, ...]:
     return tuple(_read(_SCHEMAS / "kubernetes.json")["versions"])
 
 
-def kinds() -> frozenset[tuple[str, str]]:
-    """Return each apiVersion and kind that has a schema."""
-    return frozenset(_kinds())
-
-
 def faults(manifest: dict[str, Any], against: Sequence[str]) -> Iterator[Fault]:
     """Yield the faults of `manifest` in any of the versions `against`; none for a kind without a schema."""
-    name = _kinds().get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
+    name = kinds().get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
     if name is None:
         return
     versions_by_fault: dict[Fault, list[str]] = {}
@@ -61,7 +56,7 @@ def faults(manifest: dict[str, Any], against: Sequence[str]) -> Iterator[Fault]:
 
 def unknown_step(api: str, kind: str, path: str) -> tuple[str, str | None] | None:
     """Return a message and a hint if the kind does not have the path, such as `spec.volumes[].name`; else None."""
-    expression = _kinds()[api, kind]
+    expression = kinds()[api, kind]
     for step in path.replace("[]", ".[]").split("."):
         if expression == "any":
             return None
@@ -195,7 +190,8 @@ def _schemas() -> Iterator[dict[str, Any]]:
 
 
 @cache
-def _kinds() -> dict[tuple[str, str], str]:
+def kinds() -> dict[tuple[str, str], str]:
+    """Return the name of the type of each apiVersion and kind that has a schema."""
     all_kinds = {name: type_name for schema in _schemas() for name, type_name in schema["kinds"].items()}
     return {(name.split(" ")[0], name.split(" ")[1]): type_name for name, type_name in all_kinds.items()}
 

@@ -10,6 +10,7 @@ import json
 import posixpath
 from typing import TYPE_CHECKING, Any
 
+from packager.base.masking import shortened
 from packager.base.problems import Problem
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import at, listing, mapping, text
@@ -75,7 +76,7 @@ _QUEUES = {
 }
 """The facts about labels of objects."""
 
-_MOST_CHARACTERS = 300
+_LONGEST = 300
 
 
 class Taken(Value, frozen=True):
@@ -109,9 +110,10 @@ def notes(
     for use in uses.values():
         message, hint = use.fact, None
         if compares and use.value not in sealed.get(use.noun, {}):
-            before = f"it was sealed with {', '.join(map(_short, sealed.get(use.noun, {}))) or 'none'}"
+            values = [repr(shortened(value, _LONGEST)) for value in sealed.get(use.noun, {})]
+            before, now = f"it was sealed with {', '.join(values) or 'none'}", repr(shortened(use.value, _LONGEST))
             hint = f"an edit changes this: {before}" if message else None
-            message = message or f"an edit changes the {use.noun} of {overlay.name}: {_short(use.value)}; {before}"
+            message = message or f"an edit changes the {use.noun} of {overlay.name}: {now}; {before}"
         if message:
             yield replace(overlay.problem(use.manifest, use.location, "", hint), message=message)
     yield from _fetched(overlay)
@@ -241,9 +243,3 @@ def _fetched(overlay: RenderedOverlay) -> Iterator[Problem]:
                 digest = f"sha256 {shown(source.sha256)}" if source.sha256 else "with the digests that are listed there"
                 what = f"{shown(source.address)} to {shown(source.path)}: {shown(source.size)} bytes, {digest}{how}"
                 yield overlay.problem(pods.manifest, (*location, "command", index), f"its pods fetch {what}")
-
-
-def _short(value: str) -> str:
-    if len(value) <= _MOST_CHARACTERS:
-        return repr(value)
-    return f"{value[:_MOST_CHARACTERS]!r}... ({len(value):,} characters)"

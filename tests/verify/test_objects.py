@@ -117,13 +117,10 @@ def test_objects_that_no_build_makes_need_allow_with_their_kind() -> None:
             "permits it)"
         ),
         (
-            "file.yaml:10:7: ConfigMap c: kind: a ConfigMap of evil.io/v1 is not created by any build "
+            "file.yaml:10:7: ConfigMap c: kind: no build creates a ConfigMap of evil.io/v1 "
             "(--allow ConfigMap.evil.io permits it)"
         ),
-        (
-            "file.yaml:14:7: ConfigMap d: kind: a ConfigMap of v2 is not created by any build (--allow "
-            "ConfigMap permits it)"
-        ),
+        ("file.yaml:14:7: ConfigMap d: kind: no build creates a ConfigMap of v2 (--allow ConfigMap permits it)"),
         "file.yaml:18:7: List: kind: no build creates a List (--allow List permits it)",
         (
             "file.yaml:23:32: ConfigMap e: metadata.namespace: names the namespace 'kube-system': a package "
