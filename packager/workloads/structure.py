@@ -27,9 +27,6 @@ class Structure(ABC):
     api: ClassVar[str]
     """The apiVersion that builds write."""
 
-    maker: ClassVar[str] = "Kubernetes"
-    """The controller that makes the pods and the objects of `made_objects`."""
-
     companion_kinds: ClassVar[tuple[tuple[str, str], ...]] = ()
     """The apiVersions and kinds of the objects that a build adds to the workload; each has the workload's name."""
 
