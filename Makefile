@@ -59,10 +59,10 @@ tools: setup ## as root on Debian, install the programs that `make test-all` nee
 	@python -m tests.tools install
 
 # A folder that is ignored is not even imported.
-PYTEST := python -m pytest -p tests.progress --no-header --ignore tests/e2e --numprocesses auto
+PYTEST := python -m pytest -q --no-header --ignore tests/e2e --numprocesses auto
 
 test: setup ## run the tests that need nothing else: about 3 minutes on two cores
-	@echo "make test: about 3 minutes on two cores; its number of tests follows in seconds" >&2
+	@echo "make test: about 3 minutes on two cores" >&2
 	@$(WITH_KUBECTL) tools/in-memory $(PYTEST) -m "not thorough and not matrix and not release"
 
 test-all: setup ## run all tests that need no cluster: about 8 minutes on two cores
