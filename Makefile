@@ -129,9 +129,8 @@ e2e: setup ## run packages of each kind on the cluster of `make cluster`, or on 
 e2e-all: AND_NOT :=
 e2e-all: e2e ## run all tests there, with every model and option: before a release, or when the code that reads a cluster changes
 
-registries: setup ## test with real registries, cosign and Argo CD, which are built from their Go modules and cached
-	@$(WITH_KUBECTL) python -m tests.registries && python -m tests.cosign && \
-	python -m tests.argocd
+registries: setup ## test with real registries and cosign, which are built from their Go modules and cached
+	@$(WITH_KUBECTL) python -m tests.registries && python -m tests.cosign
 
 bench: setup ## measure the time and memory of builds
 	python -m benchmarks
