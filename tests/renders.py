@@ -27,7 +27,7 @@ CACHE = kubectls.CACHE.parent / "renders"
 _UNUSED_DAYS = 30
 
 _INSIDE = re.compile(rb"\.\./\.\./\.\./(common|scripts|site)/")
-"""What an overlay of ours names outside of its own folder."""
+"""The paths outside of its own folder that an overlay of ours names."""
 
 _OUTSIDE = re.compile(rb"\.\.|[-:] ?[\"']?/")
 
