@@ -16,7 +16,7 @@ from packager.base import yamlio
 from packager.base.names import split_registry
 from packager.base.problems import Problem, show, similar
 from packager.base.values import replace
-from packager.kubernetes import resources
+from packager.kubernetes.containers import quantity_complaint
 from packager.kubernetes.manifest import Manifest, integer, listing, mapping
 from packager.package import declared, image
 from packager.package.layout import KUSTOMIZATIONS
@@ -342,7 +342,7 @@ class _Kustomization:
         steps = [split(path) for path in paths]
         for name in dict.fromkeys(s[-1] for s in steps if s[-3:-1] in _QUANTITIES and s[-4:-3] != ["spec"]):
             self._sources.quantities.add(key)
-            if complaint := resources.complaint(name, value):
+            if complaint := quantity_complaint(name, value):
                 yield Problem(*place, f"{key}: {complaint}")
 
     def _images(self, select: Mapping[str, Any], paths: list[str], key: str, origin: Generated) -> Iterator[Problem]:

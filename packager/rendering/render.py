@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import yamlio
 from packager.base.errors import RenderError, ToolError, VerificationError
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import Problem, ordered, show
 from packager.base.values import Value
 from packager.kubernetes.kubectl.kustomize import Rendered, kustomize
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.base.runner import Runner
+    from packager.base.process import Runner
     from packager.package.opened import Package
     from packager.rendering.sources import Sources
 
@@ -37,7 +37,7 @@ def read(package: Package, name: str) -> Sources:
     """
     sources = kustomization.read(package, layout.overlay(name))
     if sources.refused:
-        problems = ordered([*sources.refused, *integrity.check(package, DEFAULT).problems])
+        problems = ordered([*sources.refused, *integrity.check(package, DEFAULT_LIMITS).problems])
         raise VerificationError(f"{package.source}: {name} cannot be rendered", problems=problems)
     return sources
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.kubernetes.allowed import words
-from packager.kubernetes.environment import BUILT, refusal_reason
+from packager.kubernetes.containers import BUILT, refusal_reason
 from packager.kubernetes.manifest import at, listing, mapping, text
 from packager.verify import objects, taken
 from packager.verify.objects import permits_hint

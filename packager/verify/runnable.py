@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from packager.base import quantity
+from packager.base import units
 from packager.base.names import IMAGE, LABEL_LENGTH
 from packager.base.problems import similar
 from packager.base.values import replace
-from packager.kubernetes import mountpath, resources
-from packager.kubernetes.environment import references
+from packager.kubernetes.containers import mount_complaint, normalized, references, resource_faults
 from packager.kubernetes.manifest import INT32, at, listing, mapping, out_of_range, text
 from packager.package.image import REGISTRY, WRITTEN, bare
 from packager.rendering.kustomization import IMAGE_HINT
@@ -104,12 +103,12 @@ def _resources(overlay: RenderedOverlay, pods: Pods, here: Location, given: dict
     for part, amounts in valid.items():
         for name, value in mapping(given.get(part)).items():
             try:
-                quantity.parse(str(value))
+                units.parse_quantity(str(value))
                 amounts[name] = str(value)
             except ValueError:
                 message = f"expected a quantity such as 500m or 4Gi, found {value!r}"
                 yield overlay.problem(pods.manifest, (*here, part, name), message)
-    for fault in resources.faults(valid["requests"], valid["limits"]):
+    for fault in resource_faults(valid["requests"], valid["limits"]):
         yield overlay.problem(pods.manifest, (*here, *fault.location), fault.message, fault.hint, at_key=fault.at_key)
 
 
@@ -141,18 +140,18 @@ def _mounts(overlay: RenderedOverlay, pods: Pods, location: Location, container:
     volumes = {text(volume.get("name")): volume for _, volume in pods.volumes()}
     mounts = [mapping(mount) for mount in listing(container.get("volumeMounts"))]
     written = [  # the folders that the kubelet fills, in which it creates none for another mount
-        mountpath.normalized(text(mount.get("mountPath")))
+        normalized(text(mount.get("mountPath")))
         for mount in mounts
         if _KUBELET_WRITTEN & volumes.get(text(mount.get("name")), {}).keys() and not mount.get("subPath")
     ]
     seen: set[str] = set()
     for index, mount in enumerate(mounts):
         name, path = text(mount.get("name")), text(mount.get("mountPath"))
-        folder, here = mountpath.normalized(path), (*location, "volumeMounts", index)
+        folder, here = normalized(path), (*location, "volumeMounts", index)
         if name and name not in volumes:
             hint = similar(name, volumes)
             yield overlay.problem(pods.manifest, (*here, "name"), f"volume {name!r} not found", hint)
-        complaint = mountpath.mount_complaint(path)
+        complaint = mount_complaint(path)
         if folder in seen:
             complaint = f"two volumes are mounted at {path}"
         elif above := next((other for other in written if folder.startswith(f"{other}/")), None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
+from packager.base.problems import Fault
 from packager.verify import objects, schema
 from tests import written
 

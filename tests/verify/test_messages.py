@@ -10,7 +10,7 @@ import yaml
 
 from packager.base import process
 from packager.base.errors import ToolError
-from packager.base.runner import Runner
+from packager.base.process import Runner
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.kustomize import Rendered
 from packager.kubernetes.manifest import Manifest

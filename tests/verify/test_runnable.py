@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.kubernetes import mountpath
+from packager.kubernetes.containers import folder_complaint
 from packager.verify import objects, runnable
 from tests import demo, written
 from tests.broken import build
@@ -120,14 +120,14 @@ def test_invalid_mount_path_is_found() -> None:
 def test_valid_mount_path_is_accepted() -> None:
     for path in ["/out", "/dev/shm", "/etc/app", "/tmp", "/opt/data", "ROOT/p/output", "/a..b"]:
         assert messages(MOUNTING.replace("PATH", path)) == []
-        assert mountpath.complaint(path) is None
+        assert folder_complaint(path) is None
 
 
 @pytest.mark.parametrize("path", ["/etc", "/a:b"])
 def test_invalid_output_dir_is_refused_by_lint_configure_and_verify(
     path: str, mlpack: Mlpack, tmp_path: Path, kubectl: Path
 ) -> None:
-    complaint = mountpath.complaint(path)
+    complaint = folder_complaint(path)
     spec = demo.write(tmp_path / "demo", demo.changed(f"environment: {{OUTPUT_DIR: {json.dumps(path)}}}"))
     assert mlpack("lint", spec).stdout == f"{spec}:11:27: {complaint}\n"
     package = build(tmp_path / "hello-mpi")
@@ -206,15 +206,3 @@ def test_run_policy_out_of_range_is_found() -> None:
         "MPIJob j: spec.runPolicy.activeDeadlineSeconds: expected at least 1, found 0",
         "MPIJob j: spec.runPolicy.backoffLimit: expected 0 to 2147483647, found -1",
     ]
-
-
-def test_build_refuses_list_of_files_too_long_for_a_pod(mlpack: Mlpack, tmp_path: Path) -> None:
-    names = [f"{'f' * 60}/{number:04}.sh" for number in range(1_500)]
-    listed = ", ".join(["train.sh", *names])
-    spec = demo.write(tmp_path / "demo", demo.changed(f"[train.sh] => [{listed}]"), dict.fromkeys(names, "#!/bin/sh\n"))
-    message = "the list of files in folders takes 232 KiB in the manifest of a pod; the limit is 200 KiB"
-    hint = "pack them into one archive, list them under `assets`, or build with --with package-volume"
-    done = mlpack("build", spec)
-    assert (done.code, f"{spec}:5:1: {message} ({hint})\n" in done.stderr) == (3, True)
-    linted = mlpack("lint", spec)
-    assert (linted.code, f"warning: {spec}:5:1: {message} ({hint})\n" in linted.stderr) == (0, True)

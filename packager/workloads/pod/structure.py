@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from packager.workloads.pods import Pods
-from packager.workloads.structure import Structure
+from packager.workloads.structures import Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from packager.verify import objects, runnable
 from packager.verify.objects import check_kinds
-from packager.workloads.launchers import LWS_VARIABLES
+from packager.workloads.program import LWS_VARIABLES
 from packager.workloads.structures import added_variables, pods, reserved
 from tests import written
 
