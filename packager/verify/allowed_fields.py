@@ -26,14 +26,16 @@ FIELD = "field"
 """The kind of the problems with unlisted fields, labels and annotations."""
 
 
-Place = tuple[str, str]
-"""A manifest, and the path of a field in it."""
-
-
 def check(
-    overlay: RenderedOverlay, allowed: Collection[str], elsewhere: Collection[Place] = frozenset()
+    overlay: RenderedOverlay, allowed: Collection[str], elsewhere: Collection[tuple[str, str]] = frozenset()
 ) -> Iterator[Problem]:
-    """Yield a finding for each unlisted field, label and annotation, unless it, or a part of it, is in `elsewhere`."""
+    """Yield a finding for each unlisted field, label and annotation, unless it, or a part of it, is in `elsewhere`.
+
+    Args:
+        overlay: The overlay.
+        allowed: The words of `--allow`.
+        elsewhere: The manifests and the paths of fields that other checks report.
+    """
     known = facts(overlay)
     reported = {(name, field[: end.start()]) for name, field in elsewhere for end in re.finditer(r"[.\[]|$", field)}
     for manifest in overlay.manifests:

@@ -193,10 +193,6 @@ def _difference(file: str, before: list[str], after: list[str], *, expected: boo
                 yield EditedLine(file, number, old, new, expected)
 
 
-_ROOT = "root"
-"""The option with which a package is meant to run as user 0."""
-
-
 class Original:
     """One overlay of a package without its edits, rendered when it is first needed, if edits change a file of it."""
 
@@ -273,4 +269,4 @@ class Original:
             components = kustomization.components(self.edits.package.sealed(path) or b"")
         except (MlpackError, UnicodeDecodeError):
             return False
-        return any(component.on and component.name == _ROOT for component in components)
+        return any(component.on and component.name == "root" for component in components)

@@ -76,7 +76,10 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], namespace: str | No
     for manifest in overlay.manifests:
         if not is_allowed(manifest, allowed):
             yield from _kind(overlay, manifest)
-            yield from _namespace(overlay, manifest, namespace)
+            named = mapping(manifest.data.get("metadata")).get("namespace")
+            if named not in (None, namespace):
+                message = f"names the namespace {named!r}: a package runs in the namespace that it is applied to"
+                yield _unmade(overlay, manifest, ("metadata", "namespace"), message)
         yield from _name(overlay, manifest, allowed)
         if manifest.data.get("status") is not None:
             message = "a package must not set this field: the cluster does"
@@ -120,13 +123,6 @@ def _unmade(overlay: RenderedOverlay, manifest: Manifest, location: Location, me
     """Return a finding about an object, which `--allow` with the object's kind permits."""
     word = allow_word(manifest)
     return overlay.problem(manifest, location, message, permits_hint(word)).about(KIND, word)
-
-
-def _namespace(overlay: RenderedOverlay, manifest: Manifest, expected: str | None) -> Iterator[Problem]:
-    namespace = mapping(manifest.data.get("metadata")).get("namespace")
-    if namespace not in (None, expected):
-        message = f"names the namespace {namespace!r}: a package runs in the namespace that it is applied to"
-        yield _unmade(overlay, manifest, ("metadata", "namespace"), message)
 
 
 def _name(overlay: RenderedOverlay, manifest: Manifest, allowed: frozenset[str]) -> Iterator[Problem]:

@@ -55,12 +55,11 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
 
 def by_tag(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a problem for each image that is named by its tag."""
-    set_weights = "name it by its digest: mlpack configure --set WEIGHTS_IMAGE=NAME@sha256:…"
     for pods in overlay.pods:
         images = [((*place, "image"), container.get("image"), "mlpack lock") for place, container in pods.containers()]
         for place, volume in pods.volumes():
-            location = (*place, "image", "reference")
-            images.append((location, mapping(volume.get("image")).get("reference"), set_weights))
+            hint = "name it by its digest: mlpack configure --set WEIGHTS_IMAGE=NAME@sha256:…"
+            images.append(((*place, "image", "reference"), mapping(volume.get("image")).get("reference"), hint))
         for location, image, hint in images:
             if isinstance(image, str) and "@sha256:" not in image:
                 message = f"{image} is named by its tag, which may move"
