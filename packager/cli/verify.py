@@ -15,9 +15,9 @@ from packager.cli.cluster_arguments import ClusterOptions
 from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import SignatureOptions, package_or_bundled, tag_of
-from packager.verify import Checks
+from packager.verify import Checks, schema
 from packager.verify.case import Report, Security
-from packager.verify.command import Further, expected_digest, kubernetes_versions
+from packager.verify.command import Further, expected_digest
 from packager.verify.command import verify as judge
 
 _MOST_EDITED = 500
@@ -148,7 +148,7 @@ def _levels(security: Security) -> str:
 
 def _versions(requested: list[str]) -> tuple[str, ...]:
     """Return the versions of Kubernetes that the user names, the oldest first."""
-    supported = kubernetes_versions()
+    supported = schema.versions()
     if unknown := [version for version in requested if version not in supported]:
         message = f"--kubernetes-version {unknown[0]}: there are schemas for {supported[0]} to {supported[-1]}"
         raise UsageError(message)

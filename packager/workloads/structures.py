@@ -33,9 +33,6 @@ class Structure(ABC):
     api: ClassVar[str]
     """The apiVersion that builds write."""
 
-    maker: ClassVar[str] = "Kubernetes"
-    """The controller that makes the pods and the objects of `made_objects`."""
-
     companion_kinds: ClassVar[tuple[tuple[str, str], ...]] = ()
     """The apiVersions and kinds of the objects that a build adds to the workload; each has the workload's name."""
 
@@ -88,7 +85,7 @@ class Structure(ABC):
         return None
 
     def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - the same
-        """Return the kinds and names of the objects that `maker` makes for the workload, if they can be predicted."""
+        """Return the kinds and names of objects that controllers make for the workload, if they can be predicted."""
         return ()
 
     def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:

@@ -43,7 +43,6 @@ class JobSet(Structure):
     api = "jobset.x-k8s.io/v1alpha2"
     companion_kinds = POD_GROUPS
     suspend = ("spec", "suspend")
-    maker = "JobSet"
     setters = ("index",)  # every Job of a JobSet is Indexed
     ranges = MappingProxyType(
         {

@@ -30,7 +30,6 @@ class LeaderWorkerSet(Structure):
     """Groups of a leader and workers."""
 
     api = "leaderworkerset.x-k8s.io/v1"
-    maker = "LeaderWorkerSet"
     setters = ("leaderworkerset",)
     companion_kinds = (
         ("v1", "Service"),

@@ -41,7 +41,6 @@ class MPIJob(Structure):
     )
     companion_kinds = POD_GROUPS
     suspend = ("spec", "runPolicy", "suspend")
-    maker = "mpi-operator"
     setters = ("mpi",)
 
     def pods(self, manifest: Manifest) -> Iterator[Pods]:
