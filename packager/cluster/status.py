@@ -12,10 +12,9 @@ from packager.cluster.observe import absent, released_pods, selector_flag
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION, key, look_up
 from packager.cluster.podwatch import LogKeeper
 from packager.cluster.target import Target
-from packager.diagnosis.admitted import released
-from packager.diagnosis.curves.figure import drawn, number
+from packager.diagnosis.curves.figure import number
 from packager.diagnosis.curves.points import Curve, added, lines_of
-from packager.diagnosis.diagnose import diagnose
+from packager.diagnosis.diagnose import diagnose, released
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import (
@@ -37,7 +36,7 @@ from packager.kubernetes.verdict import Phase, Verdict, grouped
 from packager.workloads.kinds import Role, kinds
 from packager.workloads.structures import structures
 
-__all__ = ["Status", "drawn", "number", "status"]
+__all__ = ["Status", "number", "status"]
 
 _NOT_DEPLOYED = Verdict(Phase.ABSENT, "not found")
 

@@ -12,7 +12,7 @@ from packager.base.values import Value
 from packager.kubernetes.allowed import words
 from packager.kubernetes.manifest import mapping
 from packager.verify import options
-from packager.workloads.structures import companion_faults, companions, faults, structures
+from packager.workloads.structures import companions, faults, structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,12 +133,9 @@ def _name(overlay: RenderedOverlay, manifest: Manifest, allowed: frozenset[str])
 
 
 def check_kinds(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for everything that the controller of a workload would refuse or misinterpret.
-
-    Also yield a finding for each companion object that contradicts the workload.
-    """
+    """Yield a finding for each value of a workload with which its pods would fail or wait."""
     for manifest in overlay.manifests:
-        for fault in (*faults(manifest), *companion_faults(manifest, overlay.manifests)):
+        for fault in faults(manifest):
             yield overlay.problem(manifest, fault.location, fault.message, fault.hint, at_key=fault.at_key)
 
 

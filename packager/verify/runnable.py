@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from packager.base import units
-from packager.base.names import IMAGE, LABEL_LENGTH
+from packager.base.names import IMAGE
 from packager.base.problems import similar
 from packager.base.values import replace
 from packager.kubernetes.containers import mount_complaint, normalized, references, resource_faults
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
-    from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
     from packager.workloads.pods import Pods
 
@@ -32,10 +31,8 @@ _KUBELET_WRITTEN = frozenset(("configMap", "secret", "downwardAPI", "projected")
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for each name, image, user, amount, key, mount and variable with which pods would not run."""
+    """Yield a finding for each image, user, amount, key, mount and variable with which pods would not run."""
     yield from _idle_entries(overlay)
-    for manifest in overlay.manifests:
-        yield from _name(overlay, manifest)
     for pods in overlay.pods:
         for location, context in security.contexts(pods):
             for field in ("runAsUser", "runAsGroup", "fsGroup"):
@@ -64,15 +61,6 @@ def by_tag(overlay: RenderedOverlay) -> Iterator[Problem]:
             if isinstance(image, str) and "@sha256:" not in image:
                 message = f"{image} is named by its tag, which may move"
                 yield overlay.problem(pods.manifest, location, message, hint)
-
-
-def _name(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
-    """Check the name of a workload with what its controllers append for its pods and Services."""
-    structure = structures.structure_of(manifest)
-    longest = (structure.longest_name(manifest) or manifest.name) if structure else ""
-    if len(longest) > LABEL_LENGTH:
-        message = f"makes the name {longest!r}: {len(longest)} characters, the limit is {LABEL_LENGTH}"
-        yield overlay.problem(manifest, ("metadata", "name"), message, "shorten the name")
 
 
 def _idle_entries(overlay: RenderedOverlay) -> Iterator[Problem]:

@@ -83,13 +83,6 @@ def appended(name: str, file: str, text: str, line: str | None = None, **more: A
     return Fault(name, append(file, text), file, text.strip() if line is None else line, **more)
 
 
-def _rename(package: Path) -> None:
-    """Give the package's workloads a name that fits by itself, and no longer with what is put behind it."""
-    for path in package.glob("quickstart/**/*.yaml"):
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace("hello-mpi", "hello-message-passing-interface-for-everybody"), encoding="utf-8")
-
-
 def _service(package: Path) -> None:
     (package / MULTI / "service.yaml").write_text(
         "apiVersion: v1\nkind: Service\nmetadata:\n  name: hello-mpi\nspec:\n  ports:\n    - port: 80\n",
@@ -204,7 +197,6 @@ FAULTS = (
     changed("misspelt-policy", MPI_JOB, "cleanPodPolicy: Running", "cleanPodPolicy: running"),
     changed("two-launchers", MPI_JOB, "replicas: 1", "replicas: 2"),
     changed("too-many-processes", f"{MULTI}/mlops.env", "PROCESSES=all\n", "PROCESSES=9\n"),
-    Fault("too-long-name", _rename, MPI_JOB, "name: hello-message-passing"),
     Fault("operators-name", _service, f"{MULTI}/service.yaml", "kind: Service"),
     changed("missing-configmap", POD, "name: hello-mpi-env", "name: hello-mpi-environment"),
     changed(

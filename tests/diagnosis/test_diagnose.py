@@ -135,45 +135,6 @@ def test_retry_created_after_a_refusal_clears_it() -> None:
     assert diagnosis.phase is Phase.RUNNING
 
 
-def uncounted(snapshot: Snapshot, retries: int) -> Snapshot:
-    """Return the snapshot after a launcher's end if no controller updates the launcher's Job."""
-    (child,) = snapshot.children
-    child["status"] = {"active": 1, "startTime": child["status"]["startTime"]}
-    snapshot.workload["spec"]["runPolicy"]["backoffLimit"] = retries
-    return replace(snapshot, events=())
-
-
-@pytest.mark.parametrize("has_controller", [True, False])
-def test_missing_retry_is_reported_when_overdue(*, has_controller: bool) -> None:
-    late = "the launcher ended at 16:11:45 UTC, and its Job has not created another one since"
-    for age, phase in ((10, Phase.RUNNING), (30, Phase.STUCK)):
-        seen = recorded("mpijob-retry-quota", age=age)
-        diagnosis = verdict(replace(seen, events=()) if has_controller else uncounted(seen, 2))
-        assert diagnosis.phase is phase
-        assert (diagnosis.summary == late) is (phase is Phase.STUCK)
-
-
-@pytest.mark.parametrize(
-    ("case", "ended", "summary"),
-    [
-        ("mpijob-retry-quota", Phase.FAILED, "the launcher has failed"),
-        ("mpijob-succeeded", Phase.SUCCEEDED, "the launcher has succeeded"),
-    ],
-)
-def test_end_not_counted_by_the_controller_becomes_the_verdict(*, case: str, ended: Phase, summary: str) -> None:
-    for age, told, is_over in [(8, 0, False), (20, 1, False), (60, 1, True)]:
-        snapshot = uncounted(recorded(case, age=age), 0)
-        snapshot.workload["status"]["conditions"] = snapshot.workload["status"]["conditions"][:1]
-        snapshot.workload["status"].pop("completionTime", None)
-        diagnosis = verdict(snapshot)
-        assert diagnosis.phase is (ended if is_over else Phase.RUNNING)
-        assert (diagnosis.summary == summary) is is_over
-        word = "Failed" if ended is Phase.FAILED else "Succeeded"
-        away = f"the launcher has ended ({word}), but its Job is not updated yet"
-        findings = [finding for finding in diagnosis.findings if finding.reason == "ControllerSilent"]
-        assert [finding.message for finding in findings] == [away] * told
-
-
 def test_end_not_seen_by_the_operator_becomes_the_verdict() -> None:
     for age, phase in [(20, Phase.RUNNING), (60, Phase.FAILED)]:
         snapshot = recorded("mpijob-unnoticed", age=age)

@@ -41,5 +41,5 @@ def test_mpijob_of_another_group_is_not_checked() -> None:
     job = "apiVersion: example.org/v1\nkind: MPIJob\nmetadata: {name: j}\nspec: {slotsPerWorker: 0}\n"
     assert messages(objects.check_kinds, job) == []
     assert messages(objects.check_kinds, job.replace("example.org/v1", "kubeflow.org/v2beta1")) == [
-        "file.yaml:4:24: MPIJob j: spec.slotsPerWorker: expected 1 to 2147483647, found 0",
+        "file.yaml:4:24: MPIJob j: spec.slotsPerWorker: expected at least 1, found 0",
     ]

@@ -1,4 +1,4 @@
-"""Tests of GPUs and parts of them."""
+"""Tests which resources of a spec count as GPUs."""
 
 from __future__ import annotations
 

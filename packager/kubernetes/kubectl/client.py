@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, DeniedError, HungError, NotServedError, UnreachableError
 from packager.base.problems import show
@@ -151,14 +151,8 @@ class Kubectl:
         return _object(done.stdout)
 
     def _request_with_retry(self, *arguments: str) -> process.Finished:
-        """Send a request; repeat it once if a list was compacted, or if the cluster has denied a kind that it serves.
-
-        kubectl lists in pages of 500. While it reads a large list slowly, etcd may compact the version of the list; a
-        list in one page cannot expire.
-        """
+        """Send a request; repeat it once if the cluster has denied a kind that it serves."""
         done = self.request(*arguments)
-        if done.returncode != 0 and arguments[0] == "get" and messages.EXPIRED.search(done.stderr):
-            done = self.request(*arguments, "--chunk-size=0")
         unknown = messages.NO_RESOURCE.search(done.stderr) if done.returncode != 0 else None
         if unknown is None:
             return done
@@ -307,13 +301,6 @@ _POD_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder with the token and the namespace of a pod."""
 
 
-class RunsKubectl(Protocol):
-    """Runs kubectl with the user's options and kubeconfig."""
-
-    def __call__(self, *arguments: str, timeout: float | None = None) -> Finished:
-        """Run kubectl to its end, and return its exit code and output."""
-
-
 class Pinned(Value, frozen=True):
     """The cluster of a command."""
 
@@ -337,13 +324,13 @@ class Connection:
         self._pod_namespace = pod_namespace
         self._pinned: Pinned | None = None
 
-    def pinned(self, run: RunsKubectl) -> Pinned:
+    def pinned(self, run: Callable[..., Finished]) -> Pinned:
         """Return the cluster, as read in the first call."""
         if self._pinned is None:
             self._pinned = self._read(run)
         return self._pinned
 
-    def _read(self, run: RunsKubectl) -> Pinned:
+    def _read(self, run: Callable[..., Finished]) -> Pinned:
         done = run("config", "view", "--minify", "--output=json", timeout=_SECONDS)
         if done.returncode != 0 and messages.NO_CURRENT_CONTEXT.search(done.stderr):
             return Pinned(None, self._pod_namespace)

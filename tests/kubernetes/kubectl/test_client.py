@@ -304,17 +304,3 @@ def test_response_without_names_has_no_groups_kinds_and_items() -> None:
         assert set(kubectl.groups() or ()) <= {""}
         assert not kubectl.serves("mpijobs.kubeflow.org")
         assert all(isinstance(item, dict) for item in kubectl.items("pods"))
-
-
-def test_list_that_expires_between_its_pages_is_read_again_in_one_page() -> None:
-    commands: list[tuple[str, ...]] = []
-    expired = "Error from server (Expired): The provided continue parameter is too old to display a consistent list\n"
-
-    class Compacted(Runner):
-        def run(self, argv: Sequence[str], **_: Any) -> process.Finished:
-            commands.append(tuple(argv[1:]))
-            is_whole = "--chunk-size=0" in argv
-            return process.Finished(0, '{"items": []}', "") if is_whole else process.Finished(1, "", expired)
-
-    assert Kubectl(runner=Compacted()).json("get", "pods") == {"items": []}
-    assert [command[0] for command in commands] == ["get", "get"]
