@@ -14,11 +14,11 @@ from packager.diagnosis.curves.figure import figures
 from packager.service.access import permissions
 from packager.service.api.access import CallerDependency, HttpRequest, ServerDependency, caller_of, request_key
 from packager.service.failures import Failure
+from packager.service.jobs.kube import LogOptions
 from packager.service.page import form
 from packager.service.page.html import redirect, respond, visible
 from packager.service.page.new import next_key
 from packager.service.store.store import FINAL
-from packager.service.use.logs import LogQuery
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -98,7 +98,7 @@ async def _log(request: HttpRequest, server: ServerDependency, release: str, pod
     text, problem = "", None
     try:
         async with asyncio.timeout(_LOG_SECONDS):
-            log = await server.logs.open(partial(caller_of, request), release, LogQuery(pod=pod, tail=_LOG_LINES))
+            log = await server.logs.open(partial(caller_of, request), release, pod, LogOptions(tail=_LOG_LINES))
             async for chunk in log.lines:
                 text = (text + chunk)[-_LOG_CHARACTERS:]
     except (Failure, ClusterError) as error:
