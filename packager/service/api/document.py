@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from litestar import MediaType
@@ -81,24 +80,10 @@ def document(app: Litestar, root: str = "") -> dict[str, object]:
     return content
 
 
-class OpenApiDocument:
-    """The OpenAPI document of an application as bytes, made at the first request for the document."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._made: tuple[bytes, str] | None = None
-
-    async def content(self, app: Litestar, root: str) -> tuple[bytes, str]:
-        """Return the document, whose paths are below `root`, and its entity tag."""
-        async with self._lock:
-            if self._made is None:
-                self._made = await asyncio.to_thread(self._make, app, root)
-            return self._made
-
-    @staticmethod
-    def _make(app: Litestar, root: str) -> tuple[bytes, str]:
-        content = jsonio.compact(document(app, root)).encode()
-        return content, f'"{hashlib.sha256(content).hexdigest()[:24]}"'
+@lru_cache(maxsize=8)
+def content(app: Litestar, root: str) -> bytes:
+    """Return the OpenAPI document of an application, whose paths are below `root`, as JSON."""
+    return jsonio.compact(document(app, root)).encode()
 
 
 def _without_null(schema: Mapping[str, object]) -> object:

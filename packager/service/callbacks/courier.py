@@ -11,7 +11,6 @@ import json
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -107,14 +106,8 @@ class Transport:
 
 
 def _retry_after(text: str) -> float | None:
-    """Return the seconds in a header Retry-After, which may contain a date; None if the header is invalid."""
-    if text.isascii() and text.isdecimal() and len(text) < 10:
-        return float(text)
-    try:
-        date = parsedate_to_datetime(text)
-        return max(0.0, (date.astimezone(UTC) - datetime.now(UTC)).total_seconds())
-    except (ValueError, OverflowError):
-        return None
+    """Return the seconds in a header Retry-After; None for another text, such as a date."""
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 class Courier:

@@ -378,7 +378,7 @@ def _first_container(pod: Object) -> str | None:
 
 
 def _packed(text: bytes, room: int) -> tuple[int, bytes]:
-    """Return the last `room` bytes of a text in UTF-8, from the beginning of a line on, compressed, after their size."""
+    """Return the size of the last `room` bytes of a text, from the beginning of a line on, and them compressed."""
     text = text.decode(errors="replace").encode()
     if len(text) > room:
         cut = text[-room:]

@@ -259,15 +259,8 @@ class Sqlite(Database):
             os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
             raise ToolError(f"{file} cannot be written: {reason(error)}") from None
-        try:
-            source, target = sqlite3.connect(self.path), sqlite3.connect(file)
-            with target:
-                source.backup(target)
-            source.close()
-            target.close()
-        except sqlite3.Error as error:
-            file.unlink(missing_ok=True)
-            raise ToolError(f"the backup failed: {error}") from None
+        with self.reading() as connection:
+            connection.exec_driver_sql("VACUUM INTO ?", (str(file),))
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:

@@ -90,17 +90,11 @@ class _Source(Value, frozen=True):
         options = self.options
         instance = "previous" if options.is_previous else "current"
         entries = [entry for entry in self.kept if (entry.pod, entry.instance) == (pod, instance)]
-        main = [entry for entry in entries if entry.place >= 0] or entries
-        if options.container is not None:
-            main = [entry for entry in entries if entry.container == options.container]
-        names = ", ".join(dict.fromkeys(entry.container for entry in entries))
-        if not entries:
-            when = " before a restart" if options.is_previous else ""
-            raise Failure("conflict", f"no log of {pod}{when} was kept")
+        named = [entry for entry in entries if options.container in (None, entry.container)]
+        main = [entry for entry in named if entry.place >= 0] or named
         if not main:
+            names = ", ".join(dict.fromkeys(entry.container for entry in entries)) or "none"
             raise Failure("conflict", f"no such log of {pod} was kept: the containers are {names}")
-        if len(main) > 1:
-            raise Failure("conflict", f"choose a container of {pod}: the containers are {names}")
 
         def read() -> str:
             content = self.store.logs.content(main[0])

@@ -95,7 +95,7 @@ def test_session_ends_with_its_token(site: Site) -> None:
 def test_session_ends_after_its_time_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.sign_in("user")
     monkeypatch.setattr("packager.service.access.sign_in.time.time", lambda: 2e10)
-    assert site.view("/jobs", "user").headers["location"] == "/sign-in?then=/jobs"
+    assert site.view("/jobs", "user").headers["location"] == "/sign-in?then=%2Fjobs"
 
 
 @pytest.mark.parametrize("cookie", ["x", "A" * 80, "%00"])
@@ -383,7 +383,7 @@ def test_session_ends_with_the_id_token(visitor: Visitor, monkeypatch: pytest.Mo
     assert visitor.get("/v1/whoami").json()["roles"] == {"*": "user"}
     later = time.time() + 301
     monkeypatch.setattr("packager.service.access.sign_in.time.time", lambda: later)
-    assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
+    assert visitor.get("/jobs").headers["location"] == "/sign-in?then=%2Fjobs"
     assert visitor.get("/v1/whoami").status_code == 401
 
 
