@@ -141,7 +141,7 @@ class Server:
         threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="database")
         asyncio.get_running_loop().set_default_executor(threads)
         await asyncio.to_thread(self.catalog.add_bundled)
-        runs = (self.follower.run, self.courier.run, self._sweeper.run, self._logs.run)
+        runs = (self.follower.run, self.courier.run, self._sweeper.run, self._logs.run, self.readiness.run)
         loops = [asyncio.create_task(self._kept_up(run)) for run in runs]
         try:
             yield

@@ -50,7 +50,7 @@ class _Started:
         self.owners[share.owner] += 1
 
     def obstacle(self, share: Share, limits: Quota) -> tuple[str, bool] | None:
-        """Return the first limit that leaves no room for a job, and whether it is its owner's; None if there is room."""
+        """Return the first limit that leaves no room for a job, and whether it is its owner's; None for room."""
         own = self.owners[share.owner]
         if limits.running_per_creator is not None and own >= limits.running_per_creator:
             return f"{own} of at most {limits.running_per_creator} jobs of its creator have started", True

@@ -149,6 +149,7 @@ class Service:
             client=client,
         )
         base = "http://127.0.0.1" if trusted else "http://testserver.local"
+        self.server.readiness.seconds = 0.05
         self.server._renderer._sandboxes = SANDBOXES  # noqa: SLF001
         self.client = self.client_of(base)
 

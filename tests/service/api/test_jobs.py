@@ -190,7 +190,7 @@ def test_stored_jobs_can_be_read_while_the_cluster_is_unreachable(service: Servi
     answer = service.post("/v1/jobs", FILLED)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert service.get(f"/v1/jobs/{release}").status_code == 200
-    assert service.get("/readyz").status_code == 503
+    service.until(lambda: service.get("/readyz").status_code == 503, "the server not to be ready")
     assert service.get("/healthz").status_code == 200
     service.cluster.error = None
     service.cluster.pod(release, "Running")
