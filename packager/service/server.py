@@ -94,7 +94,7 @@ class Server:
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
         self.figures = Figures()  # the metrics for Prometheus
         self.work = Work()
-        self._renderer = Renderer(self.figures.rendered)
+        self._renderer = Renderer()
         self.catalog = Catalog(store, self._renderer, site, self.projects)
         self.follower: Follower
         of_follower = (lambda job: self.follower.pods(job), lambda *job: self.follower.look_at(*job))  # noqa: PLW0108
@@ -121,7 +121,6 @@ class Server:
             url=settings.public_url,
             secrets=signing_secrets or SigningSecrets(),
             log=self.log,
-            attempted=self.figures.attempted,
         )
         self.pulse.on_change.append(self.courier.wake)
         self.jobs = Jobs(store, self.tasks, sealer, self._logs, self.work, self.projects)

@@ -175,8 +175,7 @@ class _Application(Litestar):
             await send(message)
 
         try:
-            with server.figures.request():
-                await super().__call__(scope, receive, measured)
+            await super().__call__(scope, receive, measured)
         finally:
             door.left(scope)
 

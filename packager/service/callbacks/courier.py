@@ -11,7 +11,6 @@ import json
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -124,7 +123,6 @@ class Courier:
         log: Callable[[str], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         part: Callable[[], float] = _RANDOM.random,
-        attempted: Callable[[str, float], None] = lambda _outcome, _seconds: None,
     ) -> None:
         self._outbox = outbox
         self._sealer = sealer
@@ -134,7 +132,6 @@ class Courier:
         self._log = log
         self._clock = clock
         self._part = part
-        self._attempted = attempted
         self._wake = asyncio.Event()
         self._under_way: dict[tuple[str, int], str] = {}  # the host of the callback to each endpoint of a job
         self._tasks: set[asyncio.Task[None]] = set()
@@ -187,10 +184,8 @@ class Courier:
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:
-            begun = monotonic()
             answer = await self._transport.post(delivery.url, *self._request(delivery))
             tried = self._tried(delivery, answer)
-            self._attempted(tried.state, monotonic() - begun)
             await asyncio.to_thread(self._outbox.settle, tried)
             if tried.state != "delivered":
                 self._log(f"{tried.release}: callback {tried.id}: {tried.error}; {tried.state}")
