@@ -49,7 +49,6 @@ class Provider(Value, frozen=True):
     token: str | None  # where codes are exchanged for tokens
     end_session: str | None  # where people sign out
     takes_basic: bool  # whether clients send their secret in the header Authorization; otherwise, in the form
-    names_itself: bool  # whether each authorization response names the issuer (RFC 9207)
     keys: tuple[jwt.PyJWK, ...]
 
 
@@ -183,7 +182,6 @@ class Issuer:
             token=_endpoint(document, "token_endpoint"),
             end_session=_endpoint(document, "end_session_endpoint"),
             takes_basic=isinstance(methods, list) and "client_secret_basic" in methods,
-            names_itself=document.get("authorization_response_iss_parameter_supported") is True,
             keys=tuple(keys),
         )
 

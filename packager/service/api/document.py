@@ -66,6 +66,9 @@ def document(app: Litestar, root: str = "") -> dict[str, object]:
         "token": {"type": "http", "scheme": "bearer"},
         "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
     }
+    titles: dict[str, str] = {}
+    for code, title in TITLES.values():
+        titles[str(code)] = f"{titles[str(code)]}; {title}" if str(code) in titles else title
     for path, item in content["paths"].items():
         for method, operation in item.items():
             described = operation["responses"]
@@ -73,7 +76,7 @@ def document(app: Litestar, root: str = "") -> dict[str, object]:
                 described["200"]["content"]["text/event-stream"] = {"schema": _TEXT}
             for status in _statuses(path, method):
                 if status != "503" or status not in described:  # readyz describes this answer itself
-                    described[status] = {"description": _title(int(status)), "content": {PROBLEM: {"schema": _PROBLEM}}}
+                    described[status] = {"description": titles[status], "content": {PROBLEM: {"schema": _PROBLEM}}}
             for parameter in operation.get("parameters", ()):
                 parameter["schema"] = _without_null(parameter["schema"])
             operation["security"] = [] if path in _OPEN else [{"token": []}, {"key": []}]
@@ -90,10 +93,6 @@ def _without_null(schema: Mapping[str, object]) -> object:
     """Return the schema of an optional parameter without null: a parameter that is sent is never null."""
     kinds = [kind for kind in listing(schema.get("oneOf")) if kind != {"type": "null"}]
     return kinds[0] if len(kinds) == 1 else schema
-
-
-def _title(status: int) -> str:
-    return "; ".join(title for code, title in TITLES.values() if code == status)
 
 
 def _statuses(path: str, method: str) -> list[str]:

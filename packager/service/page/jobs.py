@@ -55,7 +55,7 @@ async def _job(  # noqa: PLR0913, PLR0917 - the parts of the view
 ) -> Response[str]:
     """Return the view of a job. Raises Failure."""
     shown = await server.jobs.job(caller, release)
-    history = await server.events.latest(caller, release, _MOST_SHOWN)
+    history = (await server.events.read(caller, release)).items[-_MOST_SHOWN:]
     manifests = await server.jobs.manifests(caller, release)
     is_own = permissions.owns(caller, shown.owner, shown.project)
     is_logarithmic = request.query_params.get("scale") == "log"

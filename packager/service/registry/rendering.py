@@ -169,11 +169,6 @@ class _Structure(Value, frozen=True):
     size: int = 0  # the size of the text in bytes
 
 
-def _read(parts: tuple[str, ...]) -> _Structure:
-    """Parse a text, and return its structure."""
-    return _remembered(parts) if sum(map(len, parts)) <= _LONGEST_REMEMBERED else _structure(parts)
-
-
 def _structure(parts: tuple[str, ...]) -> _Structure:
     text = _MARK.join(parts)
     source = text.encode(errors="surrogatepass")
@@ -223,7 +218,8 @@ def _text(value: object) -> str:
 def _objects(answer: _Answer) -> FilledTemplate:
     """Return the objects in a rendered template."""
     values = answer.values
-    structure = _read(tuple(answer.text.split(answer.mark)))
+    parts = tuple(answer.text.split(answer.mark))
+    structure = _remembered(parts) if len(answer.text) <= _LONGEST_REMEMBERED else _structure(parts)
     if structure.problems and not structure.roots:
         return FilledTemplate(problems=structure.problems)
     problems = [*structure.problems]
@@ -356,5 +352,4 @@ def _killer(child: subprocess.Popen[bytes]) -> str | None:
         returncode = child.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         return None
-    names = {number.value: number.name for number in signal.Signals}
-    return names.get(-returncode, f"signal {-returncode}") if returncode < 0 else None
+    return signal.Signals(-returncode).name if returncode < 0 else None

@@ -383,11 +383,6 @@ class Store:
             statement = statement.join(jobs, jobs.c.release == events.c.release).where(jobs.c.project.in_(projects))
         return self.database.rows(StoredEvent, statement)
 
-    def last_events(self, release: str, limit: int) -> list[StoredEvent]:
-        """Return the newest events of a job, the oldest first."""
-        newest = select(events).where(events.c.release == release).order_by(events.c.id.desc()).limit(limit)
-        return self.database.rows(StoredEvent, newest)[::-1]
-
     def last_event(self) -> int:
         """Return the id of the newest event; 0 if there is none."""
         with self._reading() as connection:

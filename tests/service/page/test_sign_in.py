@@ -287,8 +287,6 @@ def test_code_of_another_attempt_is_refused(visitor: Visitor) -> None:
         (("state=", "s="), "this browser has not begun to sign in"),
         (("code=", "c="), "HOST has answered without a code"),
         (("code=", "code=" + "x" * 5000), "HOST has answered without a code"),
-        (("iss=", "iss=https://evil.example/"), "the answer is not one of HOST"),
-        (("iss=", "i="), "the answer is not one of HOST"),
         (("code=", "error=access_denied&c="), "HOST has answered 'access_denied'"),
         (
             ("code=", "error=%3Cscript%3E&error_description=%3Cb%3Ehi%1b[31m%E2%80%AE" + "x" * 400 + "&c="),
@@ -315,8 +313,6 @@ def test_page_hides_the_error_description_without_a_started_attempt(visitor: Vis
     [
         ({"nonce": "x"}, "the token was made for another attempt to sign in", 401),
         ({"aud": "mlpack"}, f"the token is not valid: it is not for {CLIENT}", 401),
-        ({"aud": [CLIENT, "x"]}, "the token was made for another client", 401),
-        ({"azp": "x"}, "the token was made for another client", 401),
         ({"groups": ["else"]}, "ada is in no group that has a role", 403),
         ({"preferred_username": "<b>"}, "the claim preferred_username is '<b>': a name becomes a label", 403),
     ],
