@@ -22,11 +22,10 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily
 
 from packager import __version__
-from packager.base.values import Value
 from packager.service.store.databases import AwayError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 """The format of the metrics, which every version of Prometheus reads."""
@@ -43,12 +42,8 @@ _READ_SECONDS = 5.0
 """The time limit of the database."""
 
 
-class Load(Value, frozen=True):
-    """The jobs and callbacks in the database."""
-
-    jobs: Mapping[tuple[str, str], int]  # the number of jobs that have not ended, by project and status
-    gpus: Mapping[tuple[str, str], int]  # the number of GPUs of these jobs, by project and status
-    callbacks: int  # the number of callbacks that wait for delivery
+Load = tuple[dict[tuple[str, str], int], dict[tuple[str, str], int], int]
+"""The numbers of jobs that have not ended, and of their GPUs, by project and status; and of waiting callbacks."""
 
 
 class Figures:
@@ -106,15 +101,15 @@ class _DatabaseFigures:
         yield GaugeMetricFamily(
             "mlpack_database_up", "Whether the database answers.", value=float(self.load is not None)
         )
-        load = self.load
-        if load is None:
+        if self.load is None:
             return
+        jobs, gpus, callbacks = self.load
         for name, help_text, counts in (
-            ("mlpack_jobs", "Jobs that have not ended.", load.jobs),
-            ("mlpack_job_gpus", "GPUs of jobs that have not ended.", load.gpus),
+            ("mlpack_jobs", "Jobs that have not ended.", jobs),
+            ("mlpack_job_gpus", "GPUs of jobs that have not ended.", gpus),
         ):
             family = GaugeMetricFamily(name, help_text, labels=["project", "status"])
             for labels, count in counts.items():
                 family.add_metric(labels, count)
             yield family
-        yield GaugeMetricFamily("mlpack_callbacks_waiting", "Callbacks to be delivered.", value=load.callbacks)
+        yield GaugeMetricFamily("mlpack_callbacks_waiting", "Callbacks to be delivered.", value=callbacks)

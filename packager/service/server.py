@@ -181,10 +181,10 @@ class Server:
         """Return the numbers of jobs and callbacks in the database. Raises AwayError."""
         counts = {(project, status): 0 for project in self.projects for status in ACTIVE}
         jobs, gpus = {**counts}, {**counts}
-        for row in self.store.usage_of_all():
+        for row in self.store.usage():
             key = (row.project, row.status)
             jobs[key], gpus[key] = row.jobs, row.gpus
-        return Load(jobs, gpus, self.store.outbox.waiting())
+        return jobs, gpus, self.store.outbox.waiting()
 
     def log(self, message: str, **fields: str) -> None:
         """Write a line of JSON to the log: the time, the message and further fields."""

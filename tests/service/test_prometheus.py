@@ -92,7 +92,7 @@ def test_metrics_are_returned_without_the_database(service: Service, monkeypatch
     def fail() -> None:
         raise AwayError("the database does not answer")
 
-    monkeypatch.setattr(service.server.store, "usage_of_all", fail)
+    monkeypatch.setattr(service.server.store, "usage", fail)
     figures = scraped(service)
     assert figures["mlpack_database_up"] == {(): 0}
     assert "mlpack_jobs" not in figures

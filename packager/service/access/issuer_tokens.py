@@ -88,14 +88,10 @@ class Issuer:
                 leeway=_LEEWAY,
                 options={"require": ["exp", "iss", "aud"]},
             )
-        except jwt.ExpiredSignatureError:
-            raise _refused("it has expired") from None
-        except jwt.InvalidAudienceError:
-            raise _refused(f"it is not for {audience}") from None
-        except jwt.InvalidIssuerError:
-            raise _refused(f"it is not of {self.settings.issuer}") from None
-        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
-            raise _refused("its signature or its claims are not valid") from None
+        except jwt.PyJWTError as error:
+            raise _refused(str(error)) from None
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            raise _refused("its claims are not valid") from None
         return claims
 
     def person(self, claims: dict[str, Json]) -> Person:

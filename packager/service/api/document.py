@@ -66,9 +66,8 @@ def document(app: Litestar, root: str = "") -> dict[str, object]:
         "token": {"type": "http", "scheme": "bearer"},
         "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
     }
-    titles: dict[str, str] = {}
-    for code, title in TITLES.values():
-        titles[str(code)] = f"{titles[str(code)]}; {title}" if str(code) in titles else title
+    statuses = {code for code, _ in TITLES.values()}
+    titles = {str(one): "; ".join(title for code, title in TITLES.values() if code == one) for one in statuses}
     for path, item in content["paths"].items():
         for method, operation in item.items():
             described = operation["responses"]

@@ -79,14 +79,6 @@ async def overview(request: HttpRequest, server: ServerDependency, caller: Calle
     return await respond(request, caller, "overview", overview=await server.project_use.overview(caller), after=after)
 
 
-@get("/projects", include_in_schema=False)
-async def projects(request: HttpRequest, server: ServerDependency, caller: CallerDependency) -> Response[str]:
-    """Show the projects: their limits and their current use."""
-    use = server.project_use
-    items = [await use.use(caller, name) for name in use.names(caller, "viewer")]
-    return await respond(request, caller, "projects", items=items, after=await server.events.position())
-
-
 @get("/tokens", include_in_schema=False)
 async def show_tokens(request: HttpRequest, server: ServerDependency, caller: CallerDependency) -> Response[str]:
     """Show the tokens, to admins."""
@@ -141,5 +133,5 @@ async def remove_token(server: ServerDependency, caller: CallerDependency, ident
     return redirect("/tokens")
 
 
-HANDLERS = (overview, projects, show_tokens, add_token, remove_token)
+HANDLERS = (overview, show_tokens, add_token, remove_token)
 """The routes."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, delete, func, insert, or_, select, tuple_, update
 
 from packager.base import jsonio
-from packager.base.values import replace
+from packager.base.values import as_dict, replace
 from packager.kubernetes.manifest import listing, mapping
-from packager.service.store.models import Delivery, columns, deliveries, jobs
+from packager.service.store.models import Delivery, deliveries, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -68,7 +68,7 @@ def announce(connection: Connection, job: StoredJob, event: NewEvent, before: st
             changed = replace(delivery, state="gone", next_try=None)
         else:
             changed = replace(delivery, next_try=max(event.time, times.get(delivery.endpoint, "")))
-        connection.execute(insert(deliveries).values(columns(changed)))
+        connection.execute(insert(deliveries).values(as_dict(changed)))
 
 
 def _endpoints(job: StoredJob) -> Iterator[tuple[int, str, list[Json]]]:
@@ -162,7 +162,7 @@ class Outbox:
         same = and_(deliveries.c.release == changed.release, deliveries.c.endpoint == changed.endpoint)
         has_job = select(jobs.c.release).where(jobs.c.release == deliveries.c.release).exists()
         with self._database.writing() as connection:
-            connection.execute(update(deliveries).where(deliveries.c.id == changed.id).values(columns(changed)))
+            connection.execute(update(deliveries).where(deliveries.c.id == changed.id).values(as_dict(changed)))
             others = update(deliveries).where(same, deliveries.c.state == "waiting")
             if changed.state == "gone":
                 connection.execute(others.values(state="gone", next_try=None))

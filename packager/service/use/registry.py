@@ -249,17 +249,10 @@ _DAY = timedelta(days=1)
 _SHOWN = 6
 
 
-class ProjectOverview(Value, frozen=True):
-    """A project in the overview."""
-
-    use: ProjectUse  # the jobs, the GPUs and the limits of the project
-    failed: int  # the number of jobs that have failed in the last 24 hours
-
-
 class Overview(Value, frozen=True):
     """The state of all projects of a caller."""
 
-    projects: tuple[ProjectOverview, ...]
+    projects: tuple[tuple[ProjectUse, int], ...]  # each with the number of jobs that have failed in the last 24 hours
     waiting: tuple[Job, ...]  # the jobs that have waited longest
     failed: tuple[Job, ...]  # the jobs that have failed in the last 24 hours, the last ones first
 
@@ -286,10 +279,11 @@ class Projects:
         return await asyncio.to_thread(self._overview, caller, names, as_text(datetime.now(UTC) - _DAY))
 
     def _overview(self, caller: Caller, names: list[str], since: str) -> Overview:
-        failures = self._store.failures(names, since)
-        uses = [(answers.project_use(self._projects[name], self._store.usage(name)), name) for name in names]
+        failures, usages = self._store.failures(names, since), self._store.usage()
         return Overview(
-            projects=tuple(ProjectOverview(use, failures.get(name, 0)) for use, name in uses),
+            projects=tuple(
+                (answers.project_use(self._projects[name], usages), failures.get(name, 0)) for name in names
+            ),
             waiting=tuple(answers.jobs(caller, self._store.waiting(names, _SHOWN), self._store, self._projects)),
             failed=tuple(answers.job(caller, job) for job in self._store.failed(names, since, _SHOWN)),
         )
@@ -298,7 +292,7 @@ class Projects:
         """Return the current jobs and GPUs of a project, and its limits."""
         if project not in self.names(caller, "viewer"):
             raise Failure("not-found", f"project {project!r} not found")
-        return answers.project_use(self._projects[project], await asyncio.to_thread(self._store.usage, project))
+        return answers.project_use(self._projects[project], await asyncio.to_thread(self._store.usage))
 
 
 class Tokens:
