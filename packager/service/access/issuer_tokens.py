@@ -47,7 +47,6 @@ class Provider(Value, frozen=True):
 
     authorization: str | None  # where people sign in
     token: str | None  # where codes are exchanged for tokens
-    end_session: str | None  # where people sign out
     takes_basic: bool  # whether clients send their secret in the header Authorization; otherwise, in the form
     keys: tuple[jwt.PyJWK, ...]
 
@@ -176,7 +175,6 @@ class Issuer:
         return Provider(
             authorization=_endpoint(document, "authorization_endpoint"),
             token=_endpoint(document, "token_endpoint"),
-            end_session=_endpoint(document, "end_session_endpoint"),
             takes_basic=isinstance(methods, list) and "client_secret_basic" in methods,
             keys=tuple(keys),
         )

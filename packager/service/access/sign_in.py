@@ -107,7 +107,7 @@ class Client:
             response_type="code",
             client_id=self._name,
             redirect_uri=self._redirect,
-            scope=" ".join(self._issuer.settings.scopes),
+            scope=" ".join(dict.fromkeys(("openid", *self._issuer.settings.scopes))),
             state=attempt.state,
             nonce=attempt.nonce,
             code_challenge=base64.urlsafe_b64encode(challenge).rstrip(b"=").decode(),
@@ -142,14 +142,6 @@ class Client:
         if signed.issuer != self._issuer.settings.issuer:
             raise _refused("another issuer has vouched for this session")
         return self._issuer.caller_of(Person(signed.subject, signed.name, tuple(signed.groups)))
-
-    async def sign_out_address(self) -> str | None:
-        """Return the address at which people sign out at the issuer; None if unknown."""
-        try:
-            endpoint = (await self._issuer.provider()).end_session
-        except Failure:
-            return None
-        return None if endpoint is None else _with_query(endpoint, rest.path(client_id=self._name))
 
     async def _signed(self, tokens: Mapping[str, Json]) -> tuple[Signed, Json]:
         """Return the person in the tokens of an answer, and the nonce of the ID token. Raises Failure."""

@@ -52,7 +52,6 @@ _LONGEST_WISH = 3_600.0
 _LOOK_SECONDS = 5.0
 _STOP_SECONDS = 10.0
 _RANDOM = random.SystemRandom()
-_GONE = 410
 
 
 class Reply(Value, frozen=True):
@@ -220,8 +219,6 @@ class Courier:
         if answer.code is not None and 200 <= answer.code < 300:
             return replace(tried, state="delivered", error=None)
         error = answer.error or f"the endpoint has answered {answer.code}"
-        if answer.code == _GONE:
-            return replace(tried, state="gone", error=error)
         if attempts > len(SCHEDULE):
             return replace(tried, state="given-up", error=error)
         pause = max(SCHEDULE[attempts - 1] * self._part(), min(answer.retry_after or 0.0, _LONGEST_WISH))

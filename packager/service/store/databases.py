@@ -308,13 +308,10 @@ class Postgres(Database):
 
 
 def opened(where: str | Path) -> Database:
-    """Return the database at a path, `sqlite:PATH` or `postgresql://…`. Raises ToolError or UsageError."""
+    """Return the database at a path, or at `postgresql://…`. Raises ToolError or UsageError."""
     address = str(where)
     if address.startswith(("postgresql:", "postgres:")):
         return Postgres(address)
-    if address.startswith("sqlite:"):
-        path = address.removeprefix("sqlite:")
-        address = path[2:] if path.startswith("///") else path
     if not isinstance(where, Path) and "://" in address:
         raise UsageError(f"invalid database {address.partition('://')[0]}://…: expected a path or postgresql://…")
     return Sqlite(Path(address).expanduser())

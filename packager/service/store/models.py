@@ -231,7 +231,7 @@ class Delivery(Value, frozen=True, kw_only=True):
     host: str
     body: str
     secrets: bytes  # the headers of the job, encrypted
-    state: str = "waiting"  # waiting, delivered, given-up or gone
+    state: str = "waiting"  # waiting, delivered or given-up
     attempts: int = 0
     code: int | None = None  # the HTTP status of the last answer
     error: str | None = None

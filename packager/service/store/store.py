@@ -83,7 +83,7 @@ class Store:
         """Open the database, create it if it does not exist, and migrate it to the newest schema.
 
         Args:
-            where: A path, `sqlite:PATH` or `postgresql://…`.
+            where: A path, or `postgresql://…`.
             is_served: Whether to lock the database, so that no other server can use it.
             migrates: Whether to migrate a database of an older mlpack.
 
