@@ -19,7 +19,7 @@ from pytest_golden import yaml as golden_yaml
 
 from packager import cli
 from packager.base import yamlio
-from packager.base.runner import Runner
+from packager.base.process import Runner
 from packager.cli.host import Host
 from tests import demo, kubectls, renders, tools
 from tests.life import Life
@@ -133,7 +133,6 @@ def _hidden_environment(request: pytest.FixtureRequest, tmp_path_factory: pytest
         environment.setenv("KUBECONFIG", str(tmp_path_factory.getbasetemp() / "no-kubeconfig"))
         # Without this variable, mlpack reads ~/.config/mlpack/site.yaml.
         environment.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-config"))
-        environment.setenv("MLPACK_RUNS", "")
         yield
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import packager
 from packager.builder import templating
 from packager.builder.render import TEMPLATES
-from packager.workloads.anyoverlay import AnyOverlay
+from packager.modelspec.model import AnyOverlay
 
 PACKAGE = Path(packager.__file__).parent
 TESTS = Path(__file__).parent
@@ -45,14 +45,14 @@ OWNERS = {
     "litestar": {"service/api/", "service/page/"},
     "msgspec": {"base/values.py"},
     "prometheus_client": {"service/prometheus.py"},
-    "rich": {"cli/drawing.py"},
+    "rich": {"cli/console.py", "cli/drawing.py"},
     "ruamel": {"modelspec/importers/specfile.py"},
     "select": {"base/process.py"},
     "selectors": {"base/process.py", "service/registry/rendering.py"},
     "sqlalchemy": {"service/store/"},
     "subprocess": {"base/process.py", "service/registry/rendering.py"},
     "tarfile": {
-        "cluster/devcode.py",
+        "cluster/dev.py",
         "cluster/copy_from_pod.py",
         "cluster/copy_to_pod.py",
         "package/archive.py",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.base import durations, rest, yamlio
+from packager.base import rest, units, yamlio
 from packager.base.errors import UsageError, unreadable
-from packager.base.faults import Fault
-from packager.base.problems import ordered, show, similar
+from packager.base.problems import Fault, ordered, show, similar
 from packager.modelspec import conversion
 from packager.service.callbacks.endpoints import read_receivers
 from packager.service.config import ServerConfig
@@ -50,7 +49,7 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
         yield Fault(("callbacks", "allow", index), message)
     for key, text in (("jobs", settings.retention.jobs), ("logs", settings.retention.logs)):
         try:
-            durations.duration("1d" if text is None else text)
+            units.duration("1d" if text is None else text)
         except ValueError as error:
             yield Fault(("retention", key), str(error))
 
@@ -64,11 +63,11 @@ def _faults_of_oidc(settings: ServerConfig, oidc: OidcConfig) -> Iterator[Fault]
     if oidc.client_id is not None and settings.url is None:
         message = "`url` is missing: the issuer leads people back to it"
         place: Location = ("oidc", "client_id")
-        yield Fault(place, message, "url: https://train.example.com", needs=(place, ("url",)))
+        yield Fault(place, message, "url: https://train.example.com")
     projects = [*settings.projects] or ["default"]
     for group, roles in oidc.roles.items():
         for project in roles if isinstance(roles, dict) else ():
             if project not in projects:
                 place, message = ("oidc", "roles", group, project), f"project {show(project)} not found"
                 hint = similar(project, projects)
-                yield Fault(place, message, hint, at_key=True, needs=(place, ("projects",)))
+                yield Fault(place, message, hint, at_key=True)

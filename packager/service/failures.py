@@ -10,8 +10,7 @@ from packager.base.values import Value
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.base.faults import Fault
-    from packager.base.problems import Problem
+    from packager.base.problems import Fault, Problem
     from packager.base.yamlio import Location
 
 

@@ -14,24 +14,12 @@ from packager.base.names import is_key
 from packager.base.problems import show, similar
 from packager.base.values import Value
 from packager.kubernetes.allowed import words
-from packager.kubernetes.allowed.table import ANNOTATION, LABEL
-from packager.kubernetes.allowed.values import Facts
+from packager.kubernetes.allowed.table import ANNOTATION, LABEL, Facts
 from packager.kubernetes.manifest import Manifest, at, dotted
 from packager.package.declared import Declared
 from packager.rendering.origins import Position
 from packager.rendering.overlay import RenderedOverlay
-from packager.verify import (
-    allowed_fields,
-    containers,
-    credentials,
-    names,
-    objects,
-    podspec,
-    references,
-    schema,
-    security,
-    taken,
-)
+from packager.verify import allowed_fields, credentials, objects, runnable, schema, security, taken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -75,6 +63,7 @@ class _Sources:
     """The files of an overlay; the objects of a task have none."""
 
     origins = ()
+    image_entries = ()
     components = ()
     declared = Declared()
     start = Position("", 0, 0)
@@ -122,10 +111,9 @@ def value_faults(completed: Sequence[Object]) -> Iterator[Judged]:
     """Yield the faults of objects that the API server would refuse, or that keep their pods from running."""
     overlay = _overlay(completed)
     kinds = frozenset(manifest.kind for manifest in overlay.manifests)
-    checks = (names.check, references.check, containers.check, podspec.check, objects.check_kinds)
     yield from map(_judged, objects.check(overlay, kinds))
-    for check in checks:
-        yield from map(_judged, check(overlay))
+    yield from map(_judged, runnable.check(overlay))
+    yield from map(_judged, objects.check_kinds(overlay))
 
 
 def _judged(problem: Problem) -> Judged:

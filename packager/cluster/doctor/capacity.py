@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from shlex import quote
 
-from packager.base.quantity import parse
+from packager.base.units import parse_quantity
 from packager.cluster.doctor.case import Case, CheckResult, fails, ok, unknown
 from packager.cluster.doctor.demand import Amounts, Demand, of_pod, shown
 from packager.cluster.observe import if_allowed
@@ -34,7 +34,7 @@ def quotas(case: Case) -> Iterator[CheckResult]:
         used = mapping(status(quota).get("used"))
         for key, hard in mapping(status(quota).get("hard")).items():
             needed = Decimal(requested[_ALIASES.get(key, key)])
-            left = parse(str(hard)) - parse(str(used.get(key, "0")))
+            left = parse_quantity(str(hard)) - parse_quantity(str(used.get(key, "0")))
             if needed and needed > left:
                 is_short = True
                 rest = f"{shown(left) if left > 0 else 'nothing'} of {hard} is left"
@@ -77,7 +77,7 @@ class _Room:
 
     def __init__(self, node: Object, pods: Iterable[Object]) -> None:
         self.node = node
-        self.left: Amounts = {key: parse(str(amount)) for key, amount in status(node)["allocatable"].items()}
+        self.left: Amounts = {key: parse_quantity(str(amount)) for key, amount in status(node)["allocatable"].items()}
         for pod in pods:
             self.take(of_pod(pod["spec"], "requests"))
 
@@ -138,7 +138,7 @@ def _reasons(demand: Demand, rooms: list[_Room]) -> str:
 
 def _is_own_pod(pod: Object, case: Case) -> bool:
     """Whether the pod belongs to an earlier run of one of the workloads, which the next run replaces."""
-    for one in case.manifests.per_workload if pod["metadata"]["namespace"] == case.namespace else ():
+    for one in case.target.manifests.per_workload if pod["metadata"]["namespace"] == case.namespace else ():
         selector = one.kind.selector(one.workload)
         if name(pod) == one.name if selector is None else selector.items() <= labels(pod).items():
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from litestar import Response, get
 from litestar.params import FromPath, FromQuery
@@ -25,7 +25,7 @@ async def _revision(  # noqa: PLR0913, PLR0917 - the parts of the view
     items: Sequence[Registered],
     current: Awaitable[Registered],
     revision: int | None,
-    **more: object,
+    **more: Any,
 ) -> Response[str]:
     """Return the view of a revision, by its number in an address or the newest one. Raises Failure.
 

@@ -20,7 +20,7 @@ from packager.service.registry.policy import Accepted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from packager.base.faults import Fault
+    from packager.base.problems import Fault
     from packager.base.values import Json
     from packager.base.yamlio import Location
     from packager.kubernetes.objects import Object

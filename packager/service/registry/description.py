@@ -10,9 +10,8 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
-from packager.base import quantity, yamlio
-from packager.base.faults import Fault
-from packager.base.problems import Problem, show, similar
+from packager.base import units, yamlio
+from packager.base.problems import Fault, Problem, show, similar
 from packager.base.values import Value
 from packager.service.failures import MOST
 
@@ -89,7 +88,7 @@ Described = Leaf | FreeMapping | Group | Items
 
 def _is_quantity(value: Json) -> bool:
     try:
-        quantity.parse(str(value))
+        units.parse_quantity(str(value))
     except ValueError:
         return False
     return not isinstance(value, bool)

@@ -9,9 +9,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from packager.base import quantity
-from packager.base.faults import Fault
-from packager.base.problems import similar
+from packager.base import units
+from packager.base.problems import Fault, similar
 from packager.base.values import Value, as_plain
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.kubernetes.podsecurity import Level
@@ -213,7 +212,7 @@ def count_gpus(items: Iterable[Object], others: Collection[str] = ()) -> Gpus:
                     uncounted += [] if resource in others or _OTHERS.fullmatch(resource) else [resource]
                     continue
                 try:
-                    asked[resource] = math.ceil(quantity.parse(str(amount)))
+                    asked[resource] = math.ceil(units.parse_quantity(str(amount)))
                 except ValueError:
                     uncounted.append(resource)
             if location[-2] == "initContainers" and container.get("restartPolicy") != "Always":

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from packager.base import durations
+from packager.base import units
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value, replace
 from packager.service.access import permissions
@@ -172,7 +172,7 @@ class Logs:
 def moment(since: str | None) -> datetime | None:
     """Return a time, or the time of a duration before now. Raises Failure."""
     try:
-        return durations.moment(since, datetime.now(UTC)) if since else None
+        return units.moment(since, datetime.now(UTC)) if since else None
     except ValueError as error:
         raise Failure("invalid-query", f"since: {error}") from None
 
