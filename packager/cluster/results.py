@@ -211,18 +211,17 @@ class ResultsCopy:
         """Copy a folder of a container; after a broken connection, continue with the files that are missing."""
         kubectl, path = self.target.kubectl, output.path
         remote = RemoteFolder(ContainerShell(kubectl, pod, container, self.patience, self.tell), path, path, path)
-        work: Pull | None = None
 
-        def attempt() -> None:
-            nonlocal work
-            work = work or compare_for_pull(remote, folder, force=True)
+        def attempt() -> Pull:
+            work = compare_for_pull(remote, folder, force=True)
             pull(remote, work, folder)
+            return work
 
         def may_continue() -> bool:
             return not pod_end(kubectl, pod)
 
         try:
-            with_retries(kubectl, attempt, self.tell, "the copy was interrupted", may_continue)
+            work = with_retries(kubectl, attempt, self.tell, "the copy was interrupted", may_continue)
         except BrokenOffError as error:
             hint = "run it again; the files copied so far are kept"
             raise ClusterError(f"the copy was interrupted: {error}", hint=hint) from None
@@ -230,7 +229,6 @@ class ResultsCopy:
             is_full = error.errno == errno.ENOSPC
             how = "the files copied so far are kept; free some space and run it again" if is_full else None
             raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=how) from None
-        assert work is not None
         return Results(
             *(pod, path, str(folder), len(work.arrived), work.size_of(work.arrived), len(work.unchanged)),
             *(work.listing.odd, work.listing.unnamed, work.unread, work.changed, work.gone),

@@ -113,7 +113,7 @@ def test_workspace_pod_resembles_main_pod_and_is_deleted(pod: LocalPod, target: 
 
 @pytest.mark.thorough
 def test_push_continues_after_broken_connections(pod: LocalPod, target: Target, tmp_path: Path) -> None:
-    pod.cut("-", "-", "in 2000000", "-", "in 1000000", "-", "-", "out 0")
+    pod.cut("-", "-", "in 2000000", "-", "-", "in 1000000", "-", "-", "-", "out 0")
     lines: list[str] = []
     push(session(pod, target, lines), write(tmp_path / "here", FILES))
     assert pod.files() == FILES
