@@ -7,10 +7,9 @@ from packager.base.errors import ClusterError, UnreachableError, UsageError
 from packager.cluster.logreader import ContainerLog, LogPart, LogStreams, Prefixes, read_once
 from packager.cluster.podwatch import Begin, PodWatch
 from packager.cluster.target import Target, pods_by_index
-from packager.cluster.workload_watch import Update, follow_one
+from packager.cluster.workload_watch import follow_one
 from packager.kubernetes.manifest import Manifest, listing, mapping
 from packager.kubernetes.objects import Object, container_names, created, name, uid
-from packager.kubernetes.pods import after_carriage_return
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Verdict
 from packager.workloads.structures import pods as groups_of
@@ -23,8 +22,6 @@ UNANSWERED_SECONDS = 300.0
 
 _FIRST_SECONDS = 1.0
 """Seconds in which the first lines of a new log arrive; others are shown with the next look at the pods."""
-
-_LINE_BYTES = 4 << 10
 
 Part = bytes | str
 """Bytes of a log, or a remark for a person on what comes before or after them."""
@@ -235,30 +232,3 @@ def command_for_log(target: Target, verdict: Verdict) -> str:
     init = {str(mapping(one).get("name")) for group in groups for one in listing(group.spec.get("initContainers"))}
     container = ("--container", str(finding.container)) if finding and finding.container in init else ()
     return target.command("logs", *(("--all",) if kind.role(name, pod) == "worker" else ()), *container)
-
-
-class NewestLine:
-    """The newest line of the main pod's log, for displays that show a single line, until the block ends."""
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self.streams = LogStreams(target.kubectl)
-        self._pod = ""
-        self._line = b""
-        self._newest: str | None = None
-
-    def read(self, update: Update) -> str | None:
-        """Return the newest line; None if there is none or the log cannot be read."""
-        pod = self.target.manifests.kind.main(update.snapshot.pods) if update.snapshot else None
-        if pod is None or update.silence:
-            return self._newest
-        self._pod = uid(pod)
-        self.streams.follow(pod, None, 1)
-        self.streams.wait(_FIRST_SECONDS)
-        for part in self.streams.parts():
-            if isinstance(part.content, bytes) and uid(part.log.pod) == self._pod:
-                lines = (self._line + part.content)[-_LINE_BYTES:].splitlines(keepends=True)
-                shown = [after_carriage_return(line.decode(errors="replace")) for line in lines]
-                self._newest = next((line for line in reversed(shown) if line), self._newest)
-                self._line = b"" if part.content.endswith(b"\n") else lines[-1]
-        return self._newest

@@ -20,10 +20,9 @@ from packager.cluster.hold import HeldResults
 from packager.cluster.logreader import ContainerLog, LogPart, LogStreams, read_once
 from packager.cluster.podwatch import PodWatch
 from packager.cluster.results import Results, ResultsCopy
-from packager.cluster.status import curves_of, status_from
+from packager.cluster.status import status_from
 from packager.cluster.target import Target
 from packager.cluster.workload_watch import Update
-from packager.diagnosis.curves.points import Curve
 from packager.kubernetes.objects import Object, container_statuses, created, name, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Verdict
@@ -50,7 +49,6 @@ class Recorded:
 
     folder: Path
     logs: int  # their number
-    curves: tuple[Curve, ...]  # the numbers in the logs
     results: tuple[Results, ...]  # those that were copied
     no_results: MlpackError | None = None  # why none were copied; None if they were, or the workload has none
     no_logs: MlpackError | None = None  # why logs are incomplete; None if all were read
@@ -99,12 +97,10 @@ class RunRecord:
             no_logs = self._finish_logs(snapshot)
         results, no_results = self._copy_results()
         with _explained(self._folder):
-            files = self._files.values()
-            curves = curves_of((path.parent.name, _chunks(path)) for path in files)
             missing = [str(error) for error in (no_results, no_logs) if error]
             extra = {"results": [answer.as_json() for answer in results], "missing": missing}
             _write_verdict(self._folder, self._target, snapshot, verdict, extra)
-        return Recorded(self._folder, len(files), curves, results, no_results, no_logs)
+        return Recorded(self._folder, len(self._files), results, no_results, no_logs)
 
     def _follow(self, snapshot: Snapshot) -> None:
         for log in _logs_of(self._target, snapshot.pods):
@@ -230,12 +226,6 @@ def _write_verdict(folder: Path, target: Target, snapshot: Snapshot, verdict: Ve
         **extra,
     }
     _write_files(folder, {VERDICT: f"{json.dumps(answer, indent=2, ensure_ascii=False)}\n".encode()})
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            yield chunk
 
 
 @contextmanager
