@@ -299,7 +299,7 @@ class DevLoop:
 
     def _ask(self, pod: DevPod, script: str, *words: str, given: bytes = b"") -> bytes:
         pod_name, container = name(pod.pod), main_container(pod.pod)
-        shell = ContainerShell(self._target.kubectl, pod_name, container, _SECONDS, lambda _text: None)
+        shell = ContainerShell(self._target.kubectl, pod_name, container, _SECONDS)
         try:
             return shell.ask(script, *words, given=[given] if given else ())
         except ScriptError as error:

@@ -196,20 +196,19 @@ def _nothing_written(target: Target, logs: Sequence[ContainerLog]) -> ClusterErr
 
 def follow(feed: Feed) -> Iterator[Part]:
     """Yield the logs of the pods of `feed` as they are written, until the workload has ended."""
-    target, lost = feed.target, ""
+    target, is_lost = feed.target, False
     with feed.streams:
         for update in follow_one(target, keep_following=True, watch=feed.watch):
             if update.silence:
                 is_unreachable = isinstance(update.error, UnreachableError)
-                trouble = "does not answer" if is_unreachable else "does not report the state"
-                if trouble != lost:
-                    why = "" if is_unreachable else f": {update.error}"
-                    yield f"the cluster {trouble}; the log continues when it does{why}"
-                lost = trouble
+                trouble = "does not answer" if is_unreachable else f"does not report the state: {update.error}"
+                if not is_lost:
+                    yield f"the cluster {trouble}; the log continues when it does"
+                is_lost = True
                 continue
-            if lost:
+            if is_lost:
                 yield "the cluster is reachable again"
-                lost = ""
+                is_lost = False
             if update.snapshot is None:
                 raise ClusterError(f"{target.shown}: {update.verdict.summary}", hint=target.command("deploy"))
             yield from feed.read(update.snapshot)

@@ -210,7 +210,7 @@ class ResultsCopy:
     def _copy(self, pod: str, container: str, output: Output, folder: Path) -> Results:
         """Copy a folder of a container; after a broken connection, continue with the files that are missing."""
         kubectl, path = self.target.kubectl, output.path
-        remote = RemoteFolder(ContainerShell(kubectl, pod, container, self.patience, self.tell), path, path, path)
+        remote = RemoteFolder(ContainerShell(kubectl, pod, container, self.patience), path, path, path)
 
         def attempt() -> Pull:
             work = compare_for_pull(remote, folder, force=True)

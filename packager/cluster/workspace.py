@@ -178,7 +178,7 @@ def _in_pod(session: Session, work: Callable[[RemoteFolder], Result], *, writes:
         with temporary_pod(
             target, pod_spec, "workspace", words, mounts=(mount,), volume=volume, tell=tell, image=image
         ) as pod:
-            shell = ContainerShell(target.kubectl, pod, CONTAINER, session.patience, tell)
+            shell = ContainerShell(target.kubectl, pod, CONTAINER, session.patience)
             return work(RemoteFolder(shell, storage.root, storage.path, storage.words))
 
     try:
