@@ -1,6 +1,5 @@
 """kubectl get -> Snapshot: reads a workload and its objects in two or three calls. Tests: cluster/test_status.py."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -8,7 +7,7 @@ from typing import TypeVar
 from packager.base.errors import ClusterError, DeniedError, NotServedError, UnreachableError
 from packager.diagnosis.obstacles import seems_node_lost
 from packager.kubernetes.kubectl.client import Kubectl
-from packager.kubernetes.objects import Object, created, events_about, is_being_deleted, name, owners, status, uid
+from packager.kubernetes.objects import Object, created, is_being_deleted, name, owners, status, uid
 from packager.kubernetes.snapshot import Queueing, Snapshot
 from packager.kubernetes.verdict import Verdict
 from packager.workloads import kueue
@@ -47,7 +46,6 @@ def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True)
         "; ".join(reason for reason in (refusal, unseen, namespace_events.refusal) if reason) or None,
         _namespace(kubectl, kind, workload, own_pods),
         _nodes(kubectl, own_pods),
-        strays=_strays(kubectl, (workload, *children), own_pods, namespace_events.items),
         queueing=_queueing(kubectl, workload, own_pods),
     )
 
@@ -73,45 +71,6 @@ def _queueing(kubectl: Kubectl, workload: Object, pods: Sequence[Object]) -> Que
         return Queueing(queue, workloads, kubectl.get(f"localqueues.kueue.x-k8s.io/{queue}"))
 
     return if_allowed(read, None)
-
-
-_CREATED = re.compile(r"Created pod: ([a-z0-9.-]+)$")
-"""The end of the event's message in which a controller of Kubernetes names a created pod (pkg/controller)."""
-
-_FEWEST_STRAYS, _MOST_STRAYS = 3, 10
-"""The smallest number of unlisted pods of a controller that are looked up, and the largest."""
-
-
-def _strays(
-    kubectl: Kubectl, makers: Sequence[Object], pods: Sequence[Object], events: Sequence[Object]
-) -> tuple[Object, ...]:
-    """Return existing pods that `makers` created and `pods` lacks: controllers release pods without their labels.
-
-    Only pods without other owners are returned, and only if at least _FEWEST_STRAYS created pods are not listed.
-    """
-    about = [event for item in makers for event in events_about(events, item)]
-    created_by = [str(event.get("message")) for event in about if event.get("reason") == "SuccessfulCreate"]
-    unknown = {match[1] for match in map(_CREATED.search, created_by) if match} - set(map(name, pods))
-    if len(unknown) < _FEWEST_STRAYS:
-        return ()
-    # A user who may list pods need not be allowed to get one.
-    made_pods = if_allowed(lambda: kubectl.items(*(f"pods/{pod}" for pod in sorted(unknown)[:_MOST_STRAYS])), [])
-    maker_uids = set(map(uid, makers))
-    return tuple(pod for pod in made_pods if not is_being_deleted(pod) and not owners(pod) - maker_uids)
-
-
-def released_pods(kubectl: Kubectl, kind: Workload, workload: str) -> tuple[Object, ...]:
-    """Return the pods that a controller created for the workload and has released since; none if the user may not list.
-
-    A controller takes its reference from a pod whose labels a webhook or a policy has changed, so that nothing deletes
-    this pod with its workload. It is known by its generated name, and has no owner (pkg/controller: ReleasePod).
-    """
-    try:
-        pods = kubectl.items("pods")
-    except DeniedError:
-        return ()
-    orphans = (pod for pod in pods if pod["metadata"].get("generateName") and not owners(pod))
-    return tuple(pod for pod in orphans if kind.role(workload, name(pod)) and not is_being_deleted(pod))
 
 
 def _workload(kubectl: Kubectl, kind: Workload, name: str) -> tuple[list[Object], str | None]:

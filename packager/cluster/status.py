@@ -8,11 +8,10 @@ from typing import Any
 from packager.base.errors import ClusterError, DeniedError, NotServedError
 from packager.base.values import Value, as_plain
 from packager.cluster.logreader import ContainerLog, read_once
-from packager.cluster.observe import absent, released_pods, selector_flag
+from packager.cluster.observe import absent, selector_flag
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION, key, look_up
 from packager.cluster.podwatch import LogKeeper
 from packager.cluster.target import Target
-from packager.diagnosis.admitted import released
 from packager.diagnosis.curves.figure import drawn, number
 from packager.diagnosis.curves.points import Curve, added, lines_of
 from packager.diagnosis.diagnose import diagnose
@@ -33,7 +32,7 @@ from packager.kubernetes.objects import (
 from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.pods import Container, containers, state
 from packager.kubernetes.snapshot import Snapshot
-from packager.kubernetes.verdict import Phase, Verdict, grouped
+from packager.kubernetes.verdict import Phase, Verdict
 from packager.workloads.kinds import kinds
 from packager.workloads.structures import structures
 from packager.workloads.workload import Role
@@ -108,9 +107,7 @@ def status(target: Target, *, with_curves: bool = False) -> Status:
     # Only the logs show which pod has failed first; `deploy` reads them too.
     snapshot = LogKeeper(target.observe, target.kubectl, target.manifests.kind)(events=True)
     if snapshot is None:
-        verdict = absent(target.kubectl, _NOT_DEPLOYED)
-        pods_left = released_pods(target.kubectl, target.manifests.kind, name(target.manifests.workload))
-        return Status(target.shown, replace(verdict, findings=grouped(released(pods_left))))
+        return Status(target.shown, absent(target.kubectl, _NOT_DEPLOYED))
     answer = status_from(target, snapshot, diagnose(target.manifests.kind, snapshot))
     read = curves(target) if with_curves else None
     return replace(answer, beside=_beside(target), curves=read)

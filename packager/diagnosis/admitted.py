@@ -6,18 +6,16 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
-from packager.kubernetes.objects import labels, shown
-from packager.kubernetes.pods import RELEASED
+from packager.kubernetes.objects import shown
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 from packager.workloads.structures import pods as pods_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-    from packager.workloads.workload import Workload
 
 
 _EDITED = re.compile(r"Container (\S+) definition changed")
@@ -65,28 +63,3 @@ def _images(spec: Object) -> Iterator[tuple[str, str]]:
         for container in map(mapping, listing(spec.get(key))):
             if container.get("image"):
                 yield str(container.get("name")), str(container["image"])
-
-
-def released(pods: Iterable[Object]) -> Iterator[Finding]:
-    """Yield a finding for each pod that its controller has released, and that outlives its workload."""
-    for pod in pods:
-        yield Finding("Relabelled", shown(pod), RELEASED, Remedy.of(Action.DELETE_RELABELLED_PODS), blocks=False)
-
-
-def relabelled(kind: Workload, snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each pod that its controller does not find, so that it creates more and more pods."""
-    if not snapshot.strays:
-        return
-    selectors = [kind.selector(snapshot.workload) or {}]
-    items = (snapshot.workload, *snapshot.children)
-    selectors += [mapping(at(item, ("spec", "selector", "matchLabels"))) for item in items]
-    for pod in snapshot.strays:
-        changes = [
-            f"{key}={value} to {labels(pod)[key]}" if key in labels(pod) else f"{key}={value} to nothing"
-            for selector in selectors
-            for key, value in selector.items()
-            if labels(pod).get(key) != value
-        ]
-        if changes:
-            message = f"its controller does not find this pod, and makes others: the cluster has changed {changes[0]}"
-            yield Finding("Relabelled", shown(pod), message, Remedy.of(Action.DELETE_RELABELLED_PODS), final_after=0)

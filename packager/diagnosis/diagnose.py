@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packager.diagnosis.admitted import changed_images, relabelled, template_containers
+from packager.diagnosis.admitted import changed_images, template_containers
 from packager.diagnosis.obstacles import CRASH_LOOP, kept_running, lost_node, obstacles, without_held_by_group
 from packager.diagnosis.past import LOST, VANISHED, Past, losses
 from packager.diagnosis.queued import explained
@@ -47,7 +47,7 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
     if ending is not None:
         return _ended(kind, snapshot, past, ending)
     unnoticed = ignored_change(snapshot.workload, past.unnoticed_change)
-    changed = [*relabelled(kind, snapshot), *changed_images(snapshot)]
+    changed = list(changed_images(snapshot))
     own = [*kind.findings(snapshot), *changed, *without_held_by_group(list(_pods(kind, snapshot)))]
     # A kubelet drops most of its many events, so the time of its next try may have passed.
     own = [

@@ -37,7 +37,6 @@ class Snapshot:
     namespace: Object | None = None  # the namespace; None if no check needs it, or the user may not see it
     nodes: tuple[Object, ...] = ()  # the nodes of pods that seem not to answer, as far as the user may see them
     logs: tuple[PodLog, ...] = field(default=(), repr=False)  # the last lines of pods, some of which may be deleted
-    strays: tuple[Object, ...] = ()  # some of the pods that controllers made for the workload, and do not find any more
     queueing: Queueing | None = None  # the objects of Kueue, if it holds the workload and the user may see them
 
     @property

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from tests.conftest import Mlpack
-from tests.fake_cluster import item
 from tests.life import JOB, Life
 
 MPIJOB = f"mpijob/{JOB}"
@@ -21,18 +20,6 @@ def test_delete_dry_run_prints_the_objects_and_deletes_nothing(mlpack: Mlpack, l
     deleted = mlpack(*DELETE, "-o", "json").json
     assert {**planned, "gone": True} == deleted
     assert planned["objects"] == done.stdout.splitlines()
-
-
-def test_delete_exits_with_7_if_released_pods_are_left(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    names = [f"{JOB}-launcher-x2x{number:02}" for number in range(12)]
-    life.objects += [item("Pod", name, metadata={"generateName": f"{JOB}-launcher-"}) for name in names]
-    listed = ", ".join(f"pod/{name}" for name in names[:10])
-    why = "its controller has released it, because its labels were changed, and nothing deletes it"
-    left = f"left: {listed} and 2 more: {why}; delete such pods with kubectl\n"
-    done = mlpack(*DELETE)
-    assert (done.code, done.stderr) == (7, f"{left}{MPIJOB} is deleted\n")
-    assert len(life.objects) == 12
 
 
 LOGGED_OUT = "error: You must be logged in to the server (Unauthorized)"

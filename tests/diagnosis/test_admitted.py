@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 
-from packager.diagnosis.admitted import changed_images, relabelled
+from packager.diagnosis.admitted import changed_images
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase
-from packager.workloads.kinds import kinds
 from tests.diagnosis.test_diagnose import recorded, verdict
 
 IMAGE = "docker.io/mpioperator/mpi-pi:openmpi"
@@ -77,26 +75,3 @@ def test_images_of_an_earlier_rollout_and_of_sidecars_are_not_changed_ones() -> 
     )
     messages = [one.message for one in changed_images(Snapshot(workload, (replica_set,), pods))]
     assert messages == ["the cluster has changed the image of container main: new or old -> evil"]
-
-
-def test_pods_that_their_controller_does_not_find_end_the_wait() -> None:
-    selector = {"batch.kubernetes.io/controller-uid": "814c"}
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "x", "uid": "814c", "creationTimestamp": "2026-11-24T12:03:43Z"},
-        "spec": {"selector": {"matchLabels": selector}, "template": {"spec": {"containers": []}}},
-        "status": {"active": 1, "ready": 0},
-    }
-    pod: dict[str, Any] = {
-        "kind": "Pod",
-        "metadata": {"name": "x-2nftr", "labels": {"job-name": "x", **dict.fromkeys(selector, "y")}},
-    }
-    told = verdict(Snapshot(job, strays=(pod, pod)))
-    message = "its controller does not find this pod, and makes others: the cluster has changed "
-    key = "batch.kubernetes.io/controller-uid"
-    assert (told.phase, told.summary) == (Phase.STUCK, f"{message}{key}=814c to y")
-    assert told.findings[0].final_after == 0
-    del pod["metadata"]["labels"]
-    subject, *_ = [str(one) for one in relabelled(kinds()["Job"], Snapshot(job, strays=(pod,)))]
-    assert subject == f"pod/x-2nftr: {message}job-name=x to nothing"
