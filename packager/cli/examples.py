@@ -27,7 +27,6 @@ run: mlpack run ./mnist --task download,train  # two tasks of an MLCube
 dev: mlpack dev ./my-model --set environment.STEPS=100  # each saved file runs in seconds, in the same pods
 dev: mlpack dev ./my-model --stop  # delete the pods
 status: mlpack status hello-mpi --watch  # until it has ended
-status: mlpack status hello-mpi --plot  # curves
 logs: mlpack logs hello-mpi --follow  # of the main pod
 logs: mlpack logs hello-mpi --all --tail 20  # the last lines of all pods
 results: mlpack results hello-mpi results  # copy the results into a folder

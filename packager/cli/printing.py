@@ -1,26 +1,19 @@
 """Prints logs, applied objects, copied results, findings and curves, for several verbs. Tests: cli/test_results.py."""
 
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from packager.base.errors import ClusterError
-from packager.cli.console import emit, emit_log, say, table
+from packager.cli.console import emit_log, say
 from packager.cluster.deploy import Deployed
 from packager.cluster.logs import Part
 from packager.cluster.results import Results
-from packager.cluster.status import PodStatus, drawn, number
+from packager.cluster.status import PodStatus
 from packager.kubernetes.verdict import Finding
-
-if TYPE_CHECKING:
-    from packager.diagnosis.curves.points import Curve
 
 MAX_PODS = 12
 """The most pods that a view lists; a job may have thousands. Findings report failed pods beyond these."""
 
 _MAX_NAMES = 20
-_CURVE_ROWS = 8
-_MOST_COLUMNS = 100
 
 
 def print_parts(parts: Iterable[Part]) -> None:
@@ -103,21 +96,3 @@ def pod_rows(pods: Sequence[PodStatus]) -> list[tuple[str, str, str]]:
     if len(pods) > MAX_PODS:
         listed.append((f"and {len(pods) - MAX_PODS} more", "", ""))
     return [("POD", "STATE", "RESTARTS"), *listed]
-
-
-def print_curves(curves: Sequence["Curve"]) -> None:
-    """Print a drawing of each name's curves, as wide as the terminal, and a table of all curves."""
-    columns = min(max(shutil.get_terminal_size().columns, 20), _MOST_COLUMNS)
-    for name in dict.fromkeys(curve.name for curve in curves):
-        emit(name)
-        emit(*(drawn([curve for curve in curves if curve.name == name], columns, _CURVE_ROWS)))
-    emit(*curve_lines(curves))
-
-
-def curve_lines(curves: Sequence["Curve"]) -> Iterator[str]:
-    """Return the lines of a table of the last, lowest and highest values."""
-    rows = [("NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST")]
-    for curve in curves:
-        last = (f"{curve.last[0]:,}", number(curve.last[1])) if curve.last else ("-", "-")
-        rows.append((curve.name, curve.pod, *last, number(curve.lowest), number(curve.highest)))
-    return table(rows)

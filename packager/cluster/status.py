@@ -1,19 +1,16 @@
-"""Reports the state of a deployed package, the reasons for it, and the curves in its log; lists what is deployed."""
+"""Reports the state of a deployed package, and the reasons for it; lists what is deployed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from packager.base.errors import ClusterError, DeniedError, NotServedError
 from packager.base.values import Value, as_plain
-from packager.cluster.logreader import ContainerLog, read_once
 from packager.cluster.observe import absent, selector_flag
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION, key, look_up
 from packager.cluster.podwatch import LogKeeper
 from packager.cluster.target import Target
-from packager.diagnosis.curves.figure import drawn, number
-from packager.diagnosis.curves.points import Curve, added, lines_of
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.manifest import listing, mapping
@@ -36,8 +33,6 @@ from packager.kubernetes.verdict import Phase, Verdict
 from packager.workloads.kinds import kinds
 from packager.workloads.structures import structures
 from packager.workloads.workload import Role
-
-__all__ = ["Status", "drawn", "number", "status"]
 
 _NOT_DEPLOYED = Verdict(Phase.ABSENT, "not found")
 
@@ -75,7 +70,6 @@ class Status:
     pods: tuple[PodStatus, ...] = ()  # the pods, the main one first
     unseen: str | None = None  # the reason why findings may be missing, if the user may not read some objects
     beside: tuple[Beside, ...] = ()  # the companion objects of a workload that serves, such as its Service
-    curves: tuple[Curve, ...] | None = None  # the curves in its log; None if they were not read
 
     def as_json(self) -> dict[str, Any]:
         """Return the status for `-o json`."""
@@ -92,7 +86,6 @@ class Status:
             "findings": [finding.as_json() for finding in self.verdict.findings],
             "unseen": self.unseen,
             "beside": as_plain(list(self.beside)),
-            "curves": None if self.curves is None else list(map(_curve_as_json, self.curves)),
         }
 
 
@@ -102,15 +95,14 @@ def as_json(statuses: Sequence[Status]) -> dict[str, Any]:
     return {**main, "others": further} if further else main
 
 
-def status(target: Target, *, with_curves: bool = False) -> Status:
+def status(target: Target) -> Status:
     """Return the status of the workload."""
     # Only the logs show which pod has failed first; `deploy` reads them too.
     snapshot = LogKeeper(target.observe, target.kubectl, target.manifests.kind)(events=True)
     if snapshot is None:
         return Status(target.shown, absent(target.kubectl, _NOT_DEPLOYED))
     answer = status_from(target, snapshot, diagnose(target.manifests.kind, snapshot))
-    read = curves(target) if with_curves else None
-    return replace(answer, beside=_beside(target), curves=read)
+    return replace(answer, beside=_beside(target))
 
 
 def status_from(target: Target, snapshot: Snapshot | None, verdict: Verdict) -> Status:
@@ -142,37 +134,6 @@ def pods(target: Target, snapshot: Snapshot) -> tuple[PodStatus, ...]:
         )
         for pod in listed
     )
-
-
-MOST_PODS = 8
-"""The maximum number of pods whose logs are read, the main one first."""
-
-
-def curves(target: Target) -> tuple[Curve, ...]:
-    """Return the curves in the logs of the workload's main containers; none while it does not exist."""
-    snapshot = target.observe(events=False)
-    pods = target.manifests.kind.listed(snapshot.pods)[:MOST_PODS] if snapshot else ()
-    return curves_of((name(pod), read_once(ContainerLog(target.kubectl, pod))) for pod in pods)
-
-
-def curves_of(logs: Iterable[tuple[str, Iterator[bytes]]]) -> tuple[Curve, ...]:
-    """Return the curves in logs, each with the name of its pod."""
-    result: dict[tuple[str, str], Curve] = {}
-    for pod, log in logs:
-        result = added(result, pod, lines_of(log))
-    return tuple(result.values())
-
-
-def _curve_as_json(curve: Curve) -> dict[str, Any]:
-    return {
-        "name": curve.name,
-        "pod": curve.pod,
-        "points": [list(point) for point in curve.drawn],
-        "last": list(curve.last) if curve.last else None,
-        "lowest": curve.lowest,
-        "highest": curve.highest,
-        "count": curve.count,
-    }
 
 
 def _beside(target: Target) -> tuple[Beside, ...]:

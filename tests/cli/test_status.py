@@ -221,31 +221,6 @@ def test_status_works_without_permission_to_list_events(mlpack: Mlpack, running:
         assert "pods: 3 running" in done.stdout
 
 
-LOSS = "".join(f'{{"step": {step}, "loss": {8 - step}}}\n' for step in range(8))
-
-
-def test_status_draws_numbers_of_the_log(mlpack: Mlpack, running: Life) -> None:
-    running.logs[f"{JOB}-launcher-0"] = f"starting\n{LOSS}"
-    done = mlpack(*STATUS, "--plot")
-    assert done.code == 0
-    name, *drawing = done.stdout.splitlines()[5:]
-    assert name == "loss"
-    assert [line[0] for line in drawing[:8]] == ["8", *"      ", "1"]
-    assert drawing[8].split() == ["0", "7"]
-    assert [line.split() for line in drawing[9:]] == [
-        ["NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST"],
-        ["loss", f"{JOB}-launcher-0", "7", "1", "1", "8"],
-    ]
-
-
-def test_status_returns_points_as_json(mlpack: Mlpack, running: Life) -> None:
-    running.logs[f"{JOB}-launcher-0"] = LOSS
-    assert json.loads(mlpack(*STATUS, "-o", "json").stdout)["curves"] is None
-    (curve,) = json.loads(mlpack(*STATUS, "--plot", "-o", "json").stdout)["curves"]
-    assert (curve["name"], curve["pod"], curve["count"]) == ("loss", f"{JOB}-launcher-0", 8)
-    assert curve["points"] == [[step, 8.0 - step] for step in range(8)]
-
-
 CRASHED = Finding("Error", "pod/a", "container init ended with exit code 1", blocks=False, log=("no model", "in /x"))
 
 

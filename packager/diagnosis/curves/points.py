@@ -13,7 +13,7 @@ from packager.base import jsonio
 from packager.base.values import Fields, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 MOST_CURVES = 24
 """The maximum number of curves of a job."""
@@ -48,21 +48,6 @@ class Curve(Fields, frozen=True, kw_only=True):
         """The kept points, and the last point."""
         is_kept = self.last is None or (bool(self.points) and self.points[-1] == self.last)
         return self.points if is_kept or self.last is None else (*self.points, self.last)
-
-
-def lines_of(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a log that may have a point, from its bytes in pieces of any size; omit too long lines."""
-    rest, is_long = b"", False
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if not is_long and STEP.encode() in line:
-                yield line.decode(errors="replace")
-            is_long = False
-        if len(rest) > LONGEST_LINE:
-            rest, is_long = b"", True
-    if rest and not is_long:
-        yield rest.decode(errors="replace")
 
 
 def measured(line: str) -> tuple[int, dict[str, float | None]] | None:
