@@ -1,15 +1,16 @@
 """Reads the logs of a deployed package's pods as they are written."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from packager.base.errors import ClusterError, UnreachableError, UsageError
+from packager.base.errors import ClusterError, UnreachableError
 from packager.cluster.logreader import ContainerLog, LogPart, LogStreams, Prefixes, read_once
 from packager.cluster.podwatch import Begin, PodWatch
 from packager.cluster.target import Target, pods_by_index
 from packager.cluster.workload_watch import follow_one
 from packager.kubernetes.manifest import Manifest, listing, mapping
-from packager.kubernetes.objects import Object, container_names, created, name, uid
+from packager.kubernetes.objects import Object, created, name, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Verdict
 from packager.workloads.structures import pods as groups_of
@@ -33,7 +34,6 @@ class PodSelection:
 
     worker: int | None = None  # the index of the worker or pod; None for the main pod, or for all if there is none
     all_pods: bool = False  # whether to read every pod; each line then begins with the name of its pod
-    container: str | None = None  # None for the main one of each pod; pods without it are left out
 
 
 MAIN = PodSelection()
@@ -66,27 +66,17 @@ class Feed:
         has_indexes = bool(target.manifests.kind.indexes(target.manifests.workload))
         self._is_of_all = selection.all_pods or (selection.worker is None and has_indexes)
 
-    def select(self, snapshot: Snapshot) -> Sequence[Object]:
-        """Return the pods whose logs are read. Raises UsageError if there is no such worker or container."""
-        kind, worker, container = self.target.manifests.kind, self.selection.worker, self.selection.container
+    def select(self, snapshot: Snapshot) -> list[Object]:
+        """Return the pods whose logs are read. Raises UsageError if there is no such worker."""
         self._workload = snapshot.workload
-        if worker is not None:
-            pods_by_index(kind, snapshot.workload, snapshot.pods, worker)
-        pods = self._selected(snapshot.workload, snapshot.pods)
-        if container is None:
-            return pods
-        having = [pod for pod in pods if container in container_names(pod)]
-        if pods and not having:
-            names = ", ".join(dict.fromkeys(name for pod in pods for name in container_names(pod)))
-            raise UsageError(f"container {container} not found", hint=f"there are {names}")
-        return having
+        return self._selected(snapshot.workload, snapshot.pods, self.selection.worker)
 
-    def _selected(self, workload: Object, pods: Sequence[Object]) -> list[Object]:
-        """Return those pods of an attempt whose logs are read, as far as they exist."""
+    def _selected(self, workload: Object, pods: Sequence[Object], wanted: int | None = None) -> list[Object]:
+        """Return those pods of an attempt whose logs are read, as far as they exist; `wanted` is required to exist."""
         kind, worker = self.target.manifests.kind, self.selection.worker
         if self._is_of_all:
             return kind.listed(pods)
-        pod = kind.main(pods) if worker is None else pods_by_index(kind, workload, pods).get(worker)
+        pod = kind.main(pods) if worker is None else pods_by_index(kind, workload, pods, wanted).get(worker)
         return [pod] if pod else []
 
     def _begin(self, pods: Sequence[Object]) -> None:
@@ -98,7 +88,7 @@ class Feed:
             self._follow(self._selected(workload, [pod for pod in pods if created(pod) >= created(workload)]))
 
     def _follow(self, pods: Iterable[Object]) -> bool:
-        followed = [self.streams.follow(pod, self.selection.container, self.tail) for pod in pods]
+        followed = [self.streams.follow(pod, None, self.tail) for pod in pods]
         return all(followed)
 
     def missing(self, pods: Sequence[Object]) -> Iterator[str]:
@@ -117,7 +107,7 @@ class Feed:
         if self.selection.worker is None:
             for pod in self.watch.pods_since(created(snapshot.workload)):
                 if uid(pod) not in living and self._selected(snapshot.workload, [pod]):
-                    self.streams.follow(pod, self.selection.container, self.tail, is_deleted=True)
+                    self.streams.follow(pod, None, self.tail, is_deleted=True)
         if not self._follow(pods):
             many = "too many pods run at the same time: logs of some are printed when others have ended"
             yield from self._say_once(many)
@@ -169,7 +159,7 @@ def logs(feed: Feed) -> Iterator[Part]:
         raise ClusterError(f"{target.shown} not found", hint=target.command("deploy"))
     pods = feed.select(snapshot)
     yield from feed.missing(pods)
-    logs = [ContainerLog(target.kubectl, pod, feed.selection.container, feed.tail) for pod in pods]
+    logs = [ContainerLog(target.kubectl, pod, tail=feed.tail) for pod in pods]
     problem: ClusterError | None = None
     for log in logs:
         try:
@@ -229,5 +219,6 @@ def command_for_log(target: Target, verdict: Verdict) -> str:
     pod = finding.subject.removeprefix("pod/") if finding else ""
     groups = groups_of(Manifest(target.manifests.workload))
     init = {str(mapping(one).get("name")) for group in groups for one in listing(group.spec.get("initContainers"))}
-    container = ("--container", str(finding.container)) if finding and finding.container in init else ()
-    return target.command("logs", *(("--all",) if kind.role(name, pod) == "worker" else ()), *container)
+    if finding and finding.container in init:
+        return shlex.join(target.kubectl.argv("logs", pod, f"--container={finding.container}"))
+    return target.command("logs", *(("--all",) if kind.role(name, pod) == "worker" else ()))

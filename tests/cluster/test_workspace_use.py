@@ -132,14 +132,3 @@ def test_push_fails_after_five_broken_connections(pod: LocalPod, target: Target,
     assert str(broken.value).startswith(f"the connection broke off 5 times: {RESET.removeprefix('error: ')}")
     assert broken.value.hint == "run it again: what has arrived is kept"
     assert len(pod.deleted()) == 5
-
-
-@pytest.mark.thorough
-def test_workspace_deletes_ended_pods_of_crashed_runs(pod: LocalPod, target: Target) -> None:
-    ended = (("left", "Failed"), ("done", "Succeeded"), ("busy", "Running"))
-    items = ", ".join(
-        f'{{"metadata": {{"name": "{name}"}}, "status": {{"phase": "{phase}"}}}}' for name, phase in ended
-    )
-    (pod.home / "ended").write_text(f'{{"kind": "List", "items": [{items}]}}', encoding="utf-8")
-    workspace.ls(session(pod, target))
-    assert pod.deleted()[0] == "delete pod left done --ignore-not-found --wait=false"
