@@ -97,7 +97,7 @@ def _finish_records(records: RunRecords) -> MlpackError | None:
     errors: list[MlpackError] = []
     for record in records.finish():
         errors += [error for copied in record.results if (error := print_results(copied))]
-        errors += [error for error in (record.no_results, record.no_logs) if error]
+        errors += record.errors
         say(f"recorded in {record.folder}: {counted(record.logs, 'log')}, manifests, mlops.env, verdict")
     return errors[0] if errors else None
 
