@@ -162,10 +162,7 @@ class RunRecord:
         if held.copies or held.error:
             return tuple(held.copies.values()), held.error
         try:
-            if copies := tuple(self._copy.by_index()):
-                return copies, None
-            with self._copy.of_worker() as answer:
-                return (answer,), None
+            return tuple(self._copy.copies()), None
         except ClusterError as error:
             return (), error
 
