@@ -130,7 +130,7 @@ class DeployOptions(AcceptOptions, frozen=True):
         typer.Option(
             "--results",
             metavar="DIR",
-            help="Record the run in a folder below it: logs, manifests, verdict, numbers, and OUTPUT_DIR.",
+            help="Record the run in a folder below it: logs, manifests, verdict, and OUTPUT_DIR.",
         ),
     ] = None
     hold: Annotated[

@@ -1,6 +1,5 @@
 """Tests of `mlpack deploy`: existing objects, questions, following, failures, timeouts and verification."""
 
-import json
 import re
 import signal
 from collections.abc import Sequence
@@ -124,26 +123,6 @@ def test_deploy_asks_before_first_run_without_persistent_results(
     assert (done.code, len(applied(life))) == (code, count)
     assert done.stderr.startswith(f"{NOTE}\nDeploy it anyway? [y/N]")
     assert code == 0 or done.stderr.endswith("error: nothing was deployed\n")
-
-
-def test_deploy_names_objects_applied_before_refusal(mlpack: Mlpack, life: Life) -> None:
-    def refuse_the_last(argv: Sequence[str]) -> Finished | None:
-        if "apply" not in argv or "--dry-run=server" in argv:
-            return None
-        file = Path(next(argument for argument in argv if argument.startswith("--filename=")).partition("=")[2])
-        first = json.loads(file.read_text(encoding="utf-8"))
-        file.write_text(json.dumps({**first, "items": first["items"][:2]}), encoding="utf-8")
-        life.carry_out(argv)
-        return Finished(1, "", 'Error from server (Forbidden): mpijobs "x" is forbidden: not any more')
-
-    life.first = refuse_the_last
-    done = mlpack(*DEPLOY)
-    assert done.code == 7
-    assert done.stderr == (
-        f'{NOTE}\nerror: the cluster rejects it: mpijobs "x" is forbidden: not any more; applied before that: '
-        "configmap/hello-mpi-env-multi-node, configmap/hello-mpi-runtime-multi-node\n"
-        "hint: ask the cluster administrator\n"
-    )
 
 
 def test_deploy_reports_unknown_result_when_apply_response_is_lost(mlpack: Mlpack, life: Life) -> None:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from packager.base.process import Finished
 from packager.kubernetes.objects import Object
 from tests.conftest import Mlpack, Outcome
 from tests.fake_cluster import item
@@ -178,7 +179,8 @@ def conflict(manager: str, path: str) -> str:
 def test_deploy_takes_replicas_back_only_from_removed_autoscaler(
     mlpack: Mlpack, switched: Life, manager: str, path: str, code: int
 ) -> None:
-    switched.refused_once["apply"] = conflict(manager, path)
+    refusal = Finished(1, "", conflict(manager, path))
+    switched.first = lambda argv: refusal if "apply" in argv and "--force-conflicts" not in argv else None
     done = mlpack(*DEPLOY)
     assert done.code == code
     assert (f"{manager} has set {path}" in done.stderr) is bool(code)

@@ -136,7 +136,6 @@ def test_status_explains_unprocessed_job_without_permission_to_list_events(mlpac
 def test_status_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     at_a_terminal(monkeypatch)
     life.deploy()["metadata"]["creationTimestamp"] = "2026-11-21T00:00:00Z"
-    life.logs[f"{JOB}-launcher-0"] = "2026-11-21T00:00:01Z epoch 1\n"
     life.moments = [lambda: None, life.start, life.go_silent, life.answer, life.end]
     done = mlpack(*STATUS, "--watch")
     assert done.code == 0
@@ -145,7 +144,6 @@ def test_status_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkey
         "  hint: is mpi-operator running?",
         "POD ",
         f"{JOB}-worker-1",
-        "log: epoch 1",
         "the cluster has not answered for 2 s; retrying until it does",
         "Ctrl-C leaves it running",
         f"{MPIJOB} has succeeded",
@@ -215,10 +213,7 @@ def test_last_lines_of_a_container_are_printed_once(capsys: pytest.CaptureFixtur
         replace(CRASHED, message="container init ended with exit code 1; started again, once so far"),
     ):
         verdict = Verdict(Phase.PENDING, "pods: 1 starting", (finding,))
-        lines.show(
-            cast("Any", SimpleNamespace(silence=0, verdict=verdict, per_workload=False, index=0, is_last=False)),
-            None,
-        )
+        lines.show(cast("Any", SimpleNamespace(silence=0, verdict=verdict, per_workload=False, index=0, is_last=False)))
     assert capsys.readouterr().err.splitlines() == [
         "00:00  pending: pods: 1 starting",
         "00:00  pod/a: container init ended with exit code 1",
