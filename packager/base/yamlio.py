@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import yaml
 
 from packager.base.masking import shortened
-from packager.base.problems import MAX_PROBLEMS, Problem, show
+from packager.base.problems import MAX_PROBLEMS, Fault, Problem, show
 from packager.base.values import Value
 
 if TYPE_CHECKING:
@@ -104,6 +104,10 @@ class Document(Value, frozen=True):
             return Problem(self.name, 1, 1, message, hint)
         node = entries[-1][0 if at_key else 1] if entries else self._root
         return Problem(self.name, node.start_mark.line + 1, node.start_mark.column + 1, message, hint)
+
+    def problem_of(self, fault: Fault) -> Problem:
+        """Return the problem of a fault, with its place."""
+        return self.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
 
     @property
     def is_flow(self) -> bool:

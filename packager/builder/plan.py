@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
     from packager.base.fields import Environment
     from packager.base.problems import Problem
-    from packager.modelspec.documentation import ReadmeSection
     from packager.modelspec.files import SourceFile
-    from packager.modelspec.load import LoadedSpec
+    from packager.modelspec.load import LoadedSpec, ReadmeSection
     from packager.modelspec.model import AnyOverlay, Spec, Variant
     from packager.package.options import Option
     from packager.workloads.amounts import Amount
@@ -229,13 +228,6 @@ class Plan(Value, frozen=True):
     def has(self, trait: str | None) -> bool:
         """Return whether the package has `trait`; None is the trait of options for every package."""
         return trait is None or trait in self.traits
-
-    @property
-    def shared_claims(self) -> tuple[str, ...]:
-        """The claims that become several volumes of a pod, by the spec and the values for `site.env`."""
-        by_options = self.site.claims(self.traits)
-        of_overlays = [(*by_options, *overlay.values.claim_names) for overlay in self.overlays]
-        return tuple(sorted({claim for claims in of_overlays for claim in claims if claims.count(claim) > 1}))
 
     @property
     def checkpoints(self) -> bool:

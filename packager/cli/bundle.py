@@ -21,8 +21,7 @@ def bundle(
     signatures: SignatureOptions,
     at: RegistryOptions,
     package: Annotated[
-        str,
-        typer.Argument(metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG."),
+        str, typer.Argument(metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG.")
     ],
     destination: Annotated[
         Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The bundle; by default NAME.bundle.tar.")
@@ -78,12 +77,8 @@ def load(
     signatures: SignatureOptions,
     at: RegistryOptions,
     bundle: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `mlpack bundle` has written.")],
-    registry: Annotated[
-        str, typer.Option(metavar="HOST", help="The registry that everything is stored in: a host, or HOST/PATH.")
-    ],
-    force: Annotated[
-        bool, typer.Option("--force", help="Also move tags that name something else, and replace outputs.")
-    ] = False,
+    registry: Annotated[str, typer.Option(metavar="HOST", help="The registry to store it in: HOST, or HOST/PATH.")],
+    force: Annotated[bool, typer.Option("--force", help="Move tags of something else, and replace outputs.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, and send nothing.")] = False,
     extract: Annotated[
         Path | None,
@@ -110,8 +105,6 @@ def load(
     for manifest in loaded.manifests:
         if manifest.source:
             say(f"{manifest.source} is {manifest.reference}")
-    if loaded.signatures:
-        say(f"signatures and other manifests about these: {loaded.signatures}")
     if dry_run:
         say("dry run: the bundle is valid, and nothing was sent")
     elif extract is None:

@@ -11,10 +11,6 @@ from packager.cli.cluster_arguments import ClusterOptions, open_target, seconds
 from packager.cli.console import Output, emit_output, say
 from packager.cluster import delete as use_case
 from packager.cluster.delete import Deleted
-from packager.kubernetes.pods import RELEASED
-
-_MOST_PODS = 10
-"""The most pods that are listed."""
 
 
 def delete(
@@ -30,9 +26,8 @@ def delete(
 ) -> None:
     """Delete what the package has applied, and wait until it is deleted. Objects that no longer exist are no error.
 
-    Objects of other owners are listed and kept, with exit code 7, and so are pods that their controllers have
-    released because a webhook or a policy has changed their labels. It asks before it deletes what another person
-    has deployed, or another build.
+    Objects of other owners are listed and kept, with exit code 7. It asks before it deletes what another person has
+    deployed, or another build.
     """
     longest = seconds(timeout)
     timeout_error = TimedOutError(
@@ -60,18 +55,12 @@ def delete(
 
 
 def report(deleted: Deleted) -> None:
-    """Print the result of the delete, and exit with 7 if pods of the package were left."""
+    """Print the result of the delete. Raises ClusterError if objects of others were left."""
     how = "deleted" if deleted.is_gone else "being deleted"
     say(*(f"{workload} does not exist" for workload in deleted.missing))
-    if deleted.released:
-        listed = ", ".join(deleted.released[:_MOST_PODS])
-        more = f" and {len(deleted.released) - _MOST_PODS} more" if len(deleted.released) > _MOST_PODS else ""
-        say(f"left: {listed}{more}: {RELEASED}; delete such pods with kubectl")
     if deleted.others:
         what = f"{deleted.left}; everything else is {how}" if deleted.objects else deleted.left
         raise ClusterError(f"not deleted, because it does not belong to the package alone: {what}")
     workloads = [name for name in deleted.workload.split(", ") if name not in deleted.missing]
     names = workloads or deleted.objects
     say(f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} {how}" if names else "nothing was deleted")
-    if deleted.released:
-        raise typer.Exit(7)

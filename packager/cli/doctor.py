@@ -2,11 +2,12 @@
 
 import typer
 
+from packager.base.values import as_plain
 from packager.cli.arguments import AcceptOptions, OverlayOption, PackageToRead
 from packager.cli.cluster_arguments import ClusterOptions, open_target
 from packager.cli.console import Output, emit, emit_output, say
 from packager.cli.registry_arguments import SignatureOptions, local_package
-from packager.cluster.doctor import Examination, case
+from packager.cluster.doctor import case, exit_code
 from packager.cluster.doctor import doctor as examine
 
 
@@ -33,12 +34,12 @@ def doctor(
                 emit(f"{line}; fix: {finding.fix}" if finding.fix else line)
         names = [workload.shown for workload in target.per_workload]
         next_step = target.command("deploy", *accept.arguments)
-    examination = Examination(tuple(findings))
-    emit_output(examination.as_json(), names, output, ())
-    if examination.failures:
-        say(f"{examination.failures} of these would make it fail")
-    elif examination.exit_code:
+    code, failures = exit_code(findings), sum(finding.state is case.CheckState.FAILS for finding in findings)
+    emit_output({"findings": as_plain(findings), "exit_code": code}, names, output, ())
+    if failures:
+        say(f"{failures} of these would make it fail")
+    elif code:
         say("no failure is known, but not everything could be checked")
     else:
         say(f"next: {next_step}")
-    raise typer.Exit(examination.exit_code)
+    raise typer.Exit(code)

@@ -15,8 +15,8 @@ from packager.cli.console import printable
 class Draw(Protocol):
     """Replaces a picture."""
 
-    def __call__(self, head: str, rows: Sequence[Sequence[str]], notes: Sequence[str], log: str) -> None:
-        """Show a title, a table with a heading, notes, and a line of a log, which is cut at the terminal's width."""
+    def __call__(self, head: str, rows: Sequence[Sequence[str]], notes: Sequence[str]) -> None:
+        """Show a title, a table with a heading, and notes."""
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def picture() -> Iterator[Draw]:
     """Give a function that draws a picture on stderr, which is shown while the block runs."""
     with Live(console=Console(stderr=True, highlight=False), transient=True, refresh_per_second=4) as live:
 
-        def draw(head: str, rows: Sequence[Sequence[str]], notes: Sequence[str], log: str) -> None:
+        def draw(head: str, rows: Sequence[Sequence[str]], notes: Sequence[str]) -> None:
             parts: list[Text | Table] = [Text(printable(head), style="bold")]
             if len(rows) > 1:
                 table = Table(box=None, padding=(0, 3, 0, 0))
@@ -34,8 +34,6 @@ def picture() -> Iterator[Draw]:
                     table.add_row(*(Text(printable(cell)) for cell in row))
                 parts.append(table)
             parts += [Text(printable(note), style="yellow") for note in notes]
-            if log:
-                parts.append(Text(printable(f"log: {log}"), style="dim", no_wrap=True, overflow="ellipsis"))
             live.update(Group(*parts, Text("Ctrl-C leaves it running", style="dim")), refresh=True)
 
         yield draw

@@ -22,15 +22,11 @@ def lock(
         str | None, typer.Option(metavar="HOST", help="Where the images are pulled from; it is set in the package.")
     ] = None,
     platform: Annotated[
-        str | None,
-        typer.Option(metavar="OS/ARCH", help="Lock the image of this platform, instead of all of them."),
+        str | None, typer.Option(metavar="OS/ARCH", help="Lock the image of this platform, instead of all of them.")
     ] = None,
     check: Annotated[
         bool,
-        typer.Option(
-            "--check",
-            help="Change nothing; exit code 5 if an image is not locked, or its tag has another digest now.",
-        ),
+        typer.Option("--check", help="Change nothing; exit code 5 if an image is not locked, or its tag has moved."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the digests.")] = False,
     destination: Annotated[

@@ -23,9 +23,6 @@ def logs(
     all_pods: Annotated[
         bool, typer.Option("--all", help="The logs of all pods, each line with the pod's name.")
     ] = False,
-    container: Annotated[
-        str | None, typer.Option("-c", "--container", help="A container; by default the main one of each pod.")
-    ] = None,
     tail: Annotated[
         int | None, typer.Option(metavar="N", min=0, max=1_000_000, help="Only the last lines of each pod.")
     ] = None,
@@ -33,10 +30,10 @@ def logs(
     """Print the log of the main pod (the launcher, or the only pod) from its first line.
 
     Of a Job with an index for each pod, the logs of all pods. `kubectl logs POD` has options for a part by
-    its time, and for the log before a restart.
+    its time, for the log before a restart, and for other containers.
     """
     if worker is not None and all_pods:
         raise UsageError("--worker and --all cannot be combined")
     with open_target(package, overlay, at.client(), workload=workload) as target:
-        feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods, container), tail)
+        feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods), tail)
         print_parts(use_case.follow(feed) if follow else use_case.logs(feed))

@@ -26,13 +26,9 @@ def pull(
     at: RegistryOptions,
     reference: Annotated[
         str,
-        typer.Argument(
-            metavar="REFERENCE", help="The package in a registry: oci://HOST/REPOSITORY:TAG, or @sha256:… for :TAG."
-        ),
+        typer.Argument(metavar="REFERENCE", help="A package in a registry: oci://HOST/REPOSITORY:TAG, or @sha256:…"),
     ],
-    destination: Annotated[
-        Path, typer.Option("-d", "--destination", metavar="DIR", help="The folder to write to.")
-    ] = Path(),
+    destination: Annotated[Path, typer.Option("-d", "--destination", metavar="DIR", help="Where to write.")] = Path(),
     extract: Annotated[bool, typer.Option("--extract", help="Write the package as a folder.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
     output: Output = None,

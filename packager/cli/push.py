@@ -1,7 +1,7 @@
 """`mlpack push` and `mlpack key new`: push a package to a registry, and make the keys that sign it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,35 +18,19 @@ from packager.publish.push import push as push_package
 from packager.publish.reference import parse
 from packager.verify import Checks
 
-if TYPE_CHECKING:
-    from packager.publish.keys import Signer
-
 
 def push(
     accept: AcceptOptions,
     at: RegistryOptions,
     package: PackagePath,
-    reference: Annotated[
-        str,
-        typer.Argument(metavar="REFERENCE", help="Where to push it: oci://HOST/REPOSITORY:TAG."),
-    ],
+    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="Where to push it: oci://HOST/REPOSITORY:TAG.")],
     tag: Annotated[list[str], typer.Option(metavar="TAG", help="One more tag. Repeatable.")] = [],
     source: Annotated[str | None, typer.Option(metavar="URL", help="The address of the sources, for others.")] = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="The revision of the sources, such as main@sha1:…."),
-    ] = None,
+    revision: Annotated[str | None, typer.Option(metavar="TEXT", help="Their revision, such as main@sha1:….")] = None,
     annotation: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="One more annotation. Repeatable.")] = [],
-    sign_key: Annotated[
-        list[Path],
-        typer.Option(metavar="FILE", help="Sign it with this private key. Repeatable."),
-    ] = [],
-    platform: Annotated[
-        str, typer.Option(metavar="OS/ARCH", help="The platform that the artefact names.")
-    ] = "linux/amd64",
-    verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Push only a package that `verify` accepts.")
-    ] = True,
+    sign_key: Annotated[list[Path], typer.Option(metavar="FILE", help="Sign it with this key. Repeatable.")] = [],
+    platform: Annotated[str, typer.Option(metavar="OS/ARCH", help="The artefact's platform.")] = "linux/amd64",
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Push only what `verify` accepts.")] = True,
     force: Annotated[bool, typer.Option("--force", help="Also move tags that name another artefact.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Send nothing; show the digests, and with -o json also the manifest.")
@@ -73,17 +57,11 @@ def push(
         verify=verify,
         force=force,
         dry_run=dry_run,
-        signers=_signers(sign_key),
+        signers=_keys("--sign-key").signers(sign_key, password_of, say) if sign_key else (),
     )
     pushed = push_package(request, at.access(), tell=say, progress=progress)
     emit_output(pushed.as_json(), [pushed.pinned], output)
     _explain(pushed)
-
-
-def _signers(files: list[Path]) -> "tuple[Signer, ...]":
-    """Return the private keys in files. Raises ToolError if the extra `sign` is missing."""
-    signers: tuple[Signer, ...] = _keys("--sign-key").signers(files, password_of, say) if files else ()
-    return signers
 
 
 def _keys(what: str) -> Any:
@@ -113,8 +91,7 @@ def _explain(pushed: PushedPackage) -> None:
 def new(
     name: Annotated[Path, typer.Argument(metavar="NAME", help="The path of both files, without .key and .pub.")],
     no_password: Annotated[
-        bool,
-        typer.Option("--no-password", help="Leave the private key unencrypted: anyone who can read it can sign."),
+        bool, typer.Option("--no-password", help="Leave the private key unencrypted: anyone who can read it can sign.")
     ] = False,
     output: Output = None,
 ) -> None:

@@ -7,9 +7,9 @@ import typer
 
 from packager.cli.arguments import OverlayOption, PackageToRead
 from packager.cli.cluster_arguments import ClusterOptions, OneWorkload, Worker, open_target, seconds
-from packager.cli.console import Form, Output, emit_output, say
+from packager.cli.console import Output, emit_output, say
 from packager.cli.printing import print_results
-from packager.cluster.results import Results, ResultsCopy
+from packager.cluster.results import ResultsCopy
 
 
 def results(
@@ -32,18 +32,9 @@ def results(
     """
     patience = seconds(timeout)
     with open_target(package, overlay, at.client(), workload=workload) as target:
-        copy, has_copied = ResultsCopy(target, folder, patience, say), False
-        for answer in copy.by_index() if worker is None else ():
-            _print(answer, output)
-            has_copied = True
-        if not has_copied:
-            with copy.of_worker(worker) as answer:
-                _print(answer, output)
-
-
-def _print(answer: Results, output: Form | None) -> None:
-    """Print what was copied. Raises ClusterError if the copy is incomplete."""
-    error = print_results(answer)
-    emit_output(answer.as_json(), [answer.folder], output, ())
-    if error:
+        errors = []
+        for answer in ResultsCopy(target, folder, patience, say).copies(worker):
+            errors.append(print_results(answer))
+            emit_output(answer.as_json(), [answer.folder], output, ())
+    for error in filter(None, errors):
         raise error

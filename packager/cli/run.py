@@ -1,6 +1,5 @@
 """`mlpack run`: runs overlays of a package one after the other, and stops at the first that fails."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,12 +9,10 @@ from typing import Annotated, Literal
 import typer
 
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UsageError
-from packager.base.paths import argument
 from packager.cli.arguments import SiteFile, VariantOptions, announced_site
 from packager.cli.asking import Limit, has_terminal, limited, require_yes
 from packager.cli.cluster_arguments import ClusterOptions, DeployOptions, seconds
-from packager.cli.commands import context
-from packager.cli.console import Form, emit_data, emit_json, print_error, progress, say
+from packager.cli.console import Form, emit_data, emit_json, progress, say
 from packager.cli.deploy import delete_existing, not_ended_error, print_dry_run, warn_of_lost_results
 from packager.cli.host import host
 from packager.cli.printing import print_deployed, print_finding
@@ -63,7 +60,6 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Skip what has succeeded already with the same build.")
     ] = False,
-    keep_going: Annotated[bool, typer.Option("--keep-going", help="Go on after a task has failed.")] = False,
     output: Annotated[
         Form | None,
         typer.Option("-o", "--output", help="json: a line for each task, at its end. name, yaml: what was applied."),
@@ -109,17 +105,7 @@ def run(
                 for one in targets:
                     print_dry_run(one, options, output)
                 return
-            again = [*_again(target), *(["--task", ",".join(one.overlay for one in targets)] if names else [])]
-            session = RunSession(
-                options,
-                targets,
-                shlex.join([*again, "--resume"]),
-                clock,
-                deadline,
-                output,
-                resume=resume,
-                keep_going=keep_going,
-            )
+            session = RunSession(options, targets, clock, deadline, output, resume=resume)
             session.ask([use_case.task(one, hold) for one in targets], package)
             _create_claims(targets, claim_size, claim_class, claim_access or "ReadWriteOnce")
             session.run()
@@ -147,27 +133,7 @@ def _names(text: str | None) -> list[str] | None:
     return names
 
 
-_NOT_AGAIN = (
-    *("target", "task", "resume", "replace", "yes", "timeout", "output", "follow", "verbose", "dry_run"),
-    *("claim_size", "claim_class", "claim_access"),
-)
-
-
-def _again(target: Path) -> list[str]:
-    """Return the command line of the same run, without its tasks and the options that apply to this run only."""
-    command = ["mlpack", "run", argument(target)]
-    here = context()
-    for option in here.command.params:
-        value = here.params.get(option.name or "")
-        if option.name in _NOT_AGAIN or value is None or value == option.get_default(here):
-            continue
-        if isinstance(value, bool):
-            command.append((option.opts if value else option.secondary_opts)[0])
-            continue
-        flag = max(option.opts, key=len)
-        for item in value if isinstance(value, list | tuple) else [value]:
-            command += [flag, str(item)]
-    return command
+_GO_ON = "the same command with --resume skips what has succeeded"
 
 
 @dataclass
@@ -176,12 +142,10 @@ class RunSession:
 
     options: DeployOptions
     targets: Sequence[Target]  # the tasks, in order
-    again: str  # the command line that continues this run
     clock: Limit  # holds the error of the timeout
     deadline: float | None  # the end of the timeout, by the runner's clock
     output: Form | None  # the form of the results on stdout; None for nothing
     resume: bool  # whether tasks that have succeeded are skipped
-    keep_going: bool  # whether the remaining tasks are run after one has failed
     _current: Target | None = None
     _is_applied: bool = False
     _may_delete: set[str] = field(default_factory=set)
@@ -222,17 +186,15 @@ class RunSession:
         """
         hold = self.options.hold_seconds
         try:
-            for result in use_case.run(
-                self.targets, self._execute, resume=self.resume, keep_going=self.keep_going, hold=hold
-            ):
+            for result in use_case.run(self.targets, self._execute, resume=self.resume, hold=hold):
                 self._report(result)
                 self._results.append(result)
             self._raise_failure()
         except MlpackError as error:
-            # The tasks that were not run, and the command that continues, are part of the error.
+            # The tasks that were not run, and how to continue, are part of the error.
             if rest := self._rest():
                 error.args = (f"{error}; not run: {', '.join(rest)}",)
-            error.hint = "; ".join(part for part in (error.hint, f"go on with: {self.again}") if part)
+            error.hint = "; ".join(filter(None, (error.hint, _GO_ON)))
             if self.output == "json":
                 emit_json({"error": error.as_json()}, indent=None)
             raise
@@ -279,18 +241,14 @@ class RunSession:
         for one, verdict in result.verdicts if result.is_good else ():
             say(f"{one.shown} serves: {verdict.summary}" if one.manifests.kind.serves else f"{one.shown} has succeeded")
             say(f"  its log: {one.command('logs')}")
-        if self.keep_going and result.has_failed:
-            print_error(_error(result))
 
     def _raise_failure(self) -> None:
-        """Raise an error that names the failed tasks, if there are any."""
-        failed = [result for result in self._results if result.has_failed]
-        if failed and not self.keep_going:
-            raise _error(failed[0])
-        if failed:
-            have = "has" if len(failed) == 1 else "have"
-            names = ", ".join(result.task for result in failed)
-            raise ClusterError(f"{len(failed)} of {len(self._results)} tasks {have} failed: {names}")
+        """Raise the error of the task that has failed, if one has."""
+        for result in self._results:
+            if result.error is not None:
+                raise ClusterError(f"{result.task}: {result.error}", hint=result.error.hint)
+            if result.has_failed:
+                raise bad_end(*result.verdicts[0])
 
     def _rest(self) -> list[str]:
         """Return the tasks that have not been started."""
@@ -314,14 +272,7 @@ class RunSession:
             "",
             state,
             *([f"  not run:    {', '.join(rest)}"] if rest else ()),
-            f"  go on:      {self.again}",
+            f"  go on:      {_GO_ON}",
             f"  look at it: {target.command('status')}",
             f"  delete it:  {target.command('delete')}",
         )
-
-
-def _error(result: TaskResult) -> ClusterError:
-    """Return the error of a task that has failed."""
-    if result.error is not None:
-        return ClusterError(f"{result.task}: {result.error}", hint=result.error.hint)
-    return bad_end(*result.verdicts[0])

@@ -135,6 +135,7 @@ def check(where: DatabaseOptions, output: Output = None) -> None:
     service, settings = _service(), where.settings()
     service.signing_secrets(settings)
     service.client(settings, service.issuer(settings))
+    service.permissions.of_settings(settings, "of the kubeconfig")
     say(*service.confinement_gaps())
     store = where.store()
     problems = store.database.check()

@@ -34,7 +34,6 @@ GROUPS = {
         "show": Verb("models", "Show a model: its variants, overlays and parameters."),
         "lint": Verb("models", "Check specs, and print one line for each problem."),
         "build": Verb("build", "Build the package of a model: a tarball for kubectl alone."),
-        "render": Verb("render", "Print the manifests of one overlay, as kubectl renders."),
         "import": Verb("importing", "Make a model of a workload of another system."),
         "schema": Verb("others", "Print the JSON Schema of specs."),
         "image": Verb("image", "Build or push a package's image."),
@@ -227,7 +226,6 @@ import mxjob: mlpack import mxjob job.yaml  # a job of an MXNet operator
 import mlcube: mlpack import mlcube ./mnist --claim workspace  # with a claim that exists
 import intel: mlpack import intel models/tools/docker/specs -o zoo  # every spec of a checkout
 lint: mlpack lint my-model/spec.yaml  # all problems, with line and column
-render: mlpack render llm-finetune multi-node | kubectl diff -f -  # what would change in the cluster
 schema: mlpack schema > spec.schema.json  # for an editor
 verify: mlpack verify -v hello-mpi.tar.gz  # all checks, with what was checked
 verify: mlpack verify hello-mpi --expect sha256:…  # is it the package that its sender meant?

@@ -9,7 +9,6 @@ from packager.cli.cluster_arguments import DeployOptions, seconds
 from packager.cli.console import can_draw, say
 from packager.cli.printing import (
     counted,
-    curve_lines,
     finding_lines,
     log_lines,
     next_try,
@@ -19,7 +18,7 @@ from packager.cli.printing import (
     print_results,
 )
 from packager.cluster.logreader import with_log_end
-from packager.cluster.logs import Feed, NewestLine, command_for_log
+from packager.cluster.logs import Feed, command_for_log
 from packager.cluster.record import RunRecords
 from packager.cluster.results import has_lasting_results
 from packager.cluster.status import pods
@@ -28,8 +27,8 @@ from packager.cluster.workload_watch import Update, follow, verdicts
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 
 Verdicts = tuple[tuple[Target, Verdict], ...]
-Show = Callable[[Update, str | None], None]
-"""Shows an update, and the newest line of the main pod's log, if there is one."""
+Show = Callable[[Update], None]
+"""Shows an update."""
 
 QUIET_SECONDS = 60.0
 """Seconds without data after which the copy of results is given up, as with `mlpack results`."""
@@ -56,30 +55,25 @@ def watch_and_record(
     target = replace(target, kubectl=replace(target.kubectl, deadline=deadline))
     waiting = replace(target, kubectl=target.kubectl.within(timeout))
     with ExitStack() as stack:
-        records = feed = newest = patience = rendered = None
+        records = feed = patience = rendered = None
         if options and options.results:
             records = stack.enter_context(RunRecords(waiting, options.results, patience=QUIET_SECONDS, tell=say))
         if options and options.follow:
             feed = Feed(waiting, also=records.begin if records else None)
             stack.enter_context(feed.streams)
-        elif can_draw():
-            newest = NewestLine(waiting)
-            stack.enter_context(newest.streams)
         if options:
             patience, rendered = seconds(options.patience), target.manifests.digest
         watch = feed.watch if feed else records.watch if records else None
         updates = follow(target, rendered=rendered, timeout=timeout, patience=patience, watch=watch)
-        with picture(target) if newest else nullcontext(Lines(target).show) as show:
-            update = _show(updates, show, feed, newest, records)
+        with picture(target) if can_draw() and not feed else nullcontext(Lines(target).show) as show:
+            update = _show(updates, show, feed, records)
             ended = verdicts(waiting, update)
         if records:
             return ended, _finish_records(records)
     return ended, None
 
 
-def _show(
-    updates: Iterator[Update], show: Show, feed: Feed | None, newest: NewestLine | None, records: RunRecords | None
-) -> Update:
+def _show(updates: Iterator[Update], show: Show, feed: Feed | None, records: RunRecords | None) -> Update:
     """Show updates and logs, record the run, and return the last update."""
     has_noted = False
     for update in updates:
@@ -90,7 +84,7 @@ def _show(
             print_parts(feed.read(update.main.snapshot))
         if records:
             records.read(update)
-        show(update, newest.read(update.main) if newest else None)
+        show(update)
     if feed:
         print_parts(feed.finish())
         if feed.error:
@@ -103,8 +97,7 @@ def _finish_records(records: RunRecords) -> MlpackError | None:
     errors: list[MlpackError] = []
     for record in records.finish():
         errors += [error for copied in record.results if (error := print_results(copied))]
-        errors += [error for error in (record.no_results, record.no_logs) if error]
-        say(*(curve_lines(record.curves) if record.curves else ()))
+        errors += record.errors
         say(f"recorded in {record.folder}: {counted(record.logs, 'log')}, manifests, mlops.env, verdict")
     return errors[0] if errors else None
 
@@ -120,7 +113,7 @@ class Lines:
         self._shown: set[str] = {""}
         self._lost = ""
 
-    def show(self, update: Update, _newest: str | None) -> None:
+    def show(self, update: Update) -> None:
         """Print the changes since the last update."""
         if update.silence:
             what = "answer" if isinstance(update.error, UnreachableError) else "report the state"
@@ -173,12 +166,10 @@ def picture(target: Target) -> Iterator[Show]:
     from packager.cli.drawing import picture as drawn
 
     clock = target.kubectl.runner.clock
-    begin, last = clock(), ""
+    begin = clock()
     with drawn() as draw:
 
-        def show(update: Update, newest: str | None) -> None:
-            nonlocal last
-            last = newest or last
+        def show(update: Update) -> None:
             one = target.per_workload[update.index]
             head = f"{one.shown}  {update.verdict.phase}  {_elapsed(clock() - begin)}"
             notes = [line for finding in update.verdict.findings for line in finding_lines(finding, log=False)]
@@ -186,7 +177,7 @@ def picture(target: Target) -> Iterator[Show]:
                 how = "answered" if isinstance(update.error, UnreachableError) else "reported the state"
                 why = "" if how == "answered" else f" ({update.error})"
                 notes.insert(0, f"the cluster has not {how} for {update.silence:.0f} s{why}; retrying until it does")
-            draw(head, pod_rows(pods(one, update.snapshot)) if update.snapshot else (), notes, last)
+            draw(head, pod_rows(pods(one, update.snapshot)) if update.snapshot else (), notes)
 
         yield show
 

@@ -86,7 +86,7 @@ def push(
         raise UsageError(f"{target} is not an MLCube: name the local folder")
     with how.opened(at, source) as session:
         pushed = workspace.push(session, directory, force=how.force, dry_run=how.dry_run, progress=progress)
-    _show_copied(pushed, how, "push", f"{directory} to {pushed.place.path}")
+    _show_copied(pushed, how, "push", f"{directory} to {pushed.storage.path}")
 
 
 def ls(how: StorageOptions, at: ClusterOptions, target: TargetPath) -> None:
@@ -99,7 +99,7 @@ def ls(how: StorageOptions, at: ClusterOptions, target: TargetPath) -> None:
     print_names("a name that is not allowed here", listing.skipped, listing.unnamed)
     print_names("not read", listing.unread)
     size = sum(entry.size for entry in listing.entries)
-    say(f"{counted(len(listing.files))}, {size:,} bytes, in {listed.place.path} on {listed.place.storage.words}")
+    say(f"{counted(len(listing.files))}, {size:,} bytes, in {listed.storage.path} on {listed.storage.words}")
     _require_complete(listing.unread)
 
 
@@ -123,7 +123,7 @@ def pull(
     print_names("skipped: not a plain file, or a name that is not allowed here", listing.odd, listing.unnamed)
     print_names("not read", unread)
     print_names("changed or deleted while it was read", pulled.changed)
-    _show_copied(pulled, how, "pull", f"{pulled.place.path} to {directory}")
+    _show_copied(pulled, how, "pull", f"{pulled.storage.path} to {directory}")
     _require_complete(unread, pulled.changed)
 
 

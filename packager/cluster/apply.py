@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from packager.base import workfolder
-from packager.base.errors import ClusterError, ConflictError, UnreachableError
+from packager.base.errors import ConflictError, UnreachableError
 from packager.base.process import Finished
 from packager.cluster.manifests import Manifests, as_list
 from packager.cluster.observe import if_allowed
@@ -18,7 +18,6 @@ from packager.cluster.ownership import (
     Key,
     foreign_objects,
     key,
-    look_up,
     refuse_foreign,
     sets,
 )
@@ -26,7 +25,7 @@ from packager.cluster.removal import remove
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.messages import NO_KIND
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import Object, annotation, is_being_deleted, shown
+from packager.kubernetes.objects import Object, annotation, is_being_deleted
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds
 
@@ -179,13 +178,6 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
     except UnreachableError as error:
         message = f"{error}; it is not known whether it was applied"
         raise UnreachableError(message, hint="deploy again to complete it") from None
-    except ClusterError as error:
-        before_failure = _applied_before_failure(kubectl, manifests, live)
-        raise (
-            ClusterError(f"{error}; applied before that: {before_failure}", hint=error.hint)
-            if before_failure
-            else error
-        ) from None
     if taken := foreign_objects(applied, live):
         # An apply that contains no fields removes the applied ones from objects of others.
         apply(kubectl, as_list([_bare(item) for item in taken]))
@@ -217,16 +209,6 @@ def _handed_over(manifests: Manifests, live: Mapping[Key, Object]) -> Iterator[O
 
 def _bare(item: Object) -> Object:
     return {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": {"name": item["metadata"]["name"]}}
-
-
-def _applied_before_failure(kubectl: Kubectl, manifests: Manifests, live: Mapping[Key, Object]) -> str:
-    """Return the names of the objects that a refused deploy has created, as a list in a sentence."""
-    try:
-        live_now = look_up(kubectl, manifests.objects)
-    except ClusterError:
-        return ""
-    made = (item for named, item in live_now.items() if named not in live)
-    return ", ".join(shown(item) for item in made if annotation(item, RENDERED) == manifests.digest)
 
 
 def _objects(printed: str) -> list[Object]:

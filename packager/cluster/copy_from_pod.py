@@ -68,16 +68,9 @@ def compare_for_pull(remote: RemoteFolder, folder: Path, *, force: bool) -> Pull
     seen, _ = remote.digests({path: files[path].size for path, digest in local.items() if digest})
     unchanged = {path for path, digest in seen.items() if digest == local[path]}
     pending = [path for path in files if path not in unchanged]
-    links = {path for path in folder.rglob("*") if path.is_symlink()} if folder.is_dir() else set()
-    written = (*pending, *(entry.path for entry in listing.entries if entry.kind == "folder"))
-    behind = {step for path in written for step in (folder / path, *(folder / path).parents)} & links
-    if problems := [Problem(str(link), 0, 0, "it is a link, and nothing is written through it") for link in behind]:
-        problems.sort(key=str)
-        raise ClusterError(f"{folder} cannot be written; nothing was pulled", problems=problems[:MOST_PROBLEMS])
-    for place in (folder / path for path in pending):
-        if os.path.lexists(place) and not (force and place.is_file()):
-            message = "it exists with another content" if place.is_file() else "it exists and is not a file"
-            problems.append(Problem(str(place), 0, 0, message))
+    there = [] if force else [folder / path for path in pending if os.path.lexists(folder / path)]
+    words = {True: "it exists with another content", False: "it exists and is not a file"}
+    problems = [Problem(str(path), 0, 0, words[path.is_file()]) for path in there]
     if problems:
         count = f"{len(problems)} file{'s' if len(problems) > 1 else ''}"
         message = f"{count} in {folder} would be replaced; nothing was pulled"
@@ -184,7 +177,7 @@ def _put(part: Path, entry: StoredEntry, folder: Path) -> None:
 def _local_digest(path: Path, size: int) -> str | None:
     """Return the SHA-256 of a local file of this size; None if there is no such file."""
     try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size != size:
+        if not path.is_file() or path.stat().st_size != size:
             return None
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

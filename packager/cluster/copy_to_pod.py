@@ -10,7 +10,7 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from packager.base.errors import ClusterError, UsageError, reason
 from packager.base.problems import Problem
@@ -155,35 +155,29 @@ def compare_for_push(remote: RemoteFolder, local: LocalFolder, *, force: bool) -
     entries = {entry.path: entry for entry in listing.entries}
     empty = tuple(path for path in local.empty if path not in entries or entries[path].kind != "folder")
     paths = [file.path for file in parts.values()]
-    blocked = conflicts(paths, empty, entries)
-    different = {path: "it exists with another content" for path in paths if path in files and not force}
-    count = f"{len(different)} file{'s' if len(different) > 1 else ''}"
-    for problems, message, hint in (
-        (blocked, f"files cannot be written to {remote.path}; nothing was pushed", None),
-        (different, f"{count} in {remote.path} would be replaced; nothing was pushed", "--force replaces them"),
-    ):
-        if problems:
-            listed = [Problem(f"{remote.path}/{path}", 0, 0, why) for path, why in problems.items()]
-            raise ClusterError(message, hint=hint, problems=listed[:MOST_PROBLEMS])
+    reasons = dict([*_conflicts("file", paths, entries), *_conflicts("folder", empty, entries)])
+    message, hint = f"files cannot be written to {remote.path}; nothing was pushed", None
+    if not reasons and not force:
+        reasons = {path: "it exists with another content" for path in paths if path in files}
+        count = f"{len(reasons)} file{'s' if len(reasons) > 1 else ''}"
+        message, hint = f"{count} in {remote.path} would be replaced; nothing was pushed", "--force replaces them"
+    if reasons:
+        problems = [Problem(f"{remote.path}/{path}", 0, 0, why) for path, why in reasons.items()]
+        raise ClusterError(message, hint=hint, problems=problems[:MOST_PROBLEMS])
     return Push(parts, empty, tuple(unchanged))
 
 
 _WORDS = {"file": "a file", "folder": "a folder", "link": "a link", "other": "neither a file nor a folder"}
 
 
-def conflicts(files: Iterable[str], folders: Iterable[str], entries: Mapping[str, StoredEntry]) -> dict[str, str]:
-    """Return the reasons why files and folders cannot be created beside `entries`, by path."""
-    reasons = {}
-    for kind, path in (*(("file", path) for path in files), *(("folder", path) for path in folders)):
-        steps = path.split("/")
-        above = [entries.get("/".join(steps[:count])) for count in range(1, len(steps))]
-        blocking = next((entry for entry in above if entry is not None and entry.kind != "folder"), None)
-        entry = entries.get(path)
-        if blocking is not None:
-            reasons[path] = f"{blocking.path} is {_WORDS[blocking.kind]}"
-        elif entry is not None and entry.kind != kind:
-            reasons[path] = f"it exists and is {_WORDS[entry.kind]}"
-    return reasons
+def _conflicts(kind: str, paths: Iterable[str], entries: Mapping[str, StoredEntry]) -> Iterator[tuple[str, str]]:
+    """Yield each path that cannot become a file or a folder beside `entries`, with the reason."""
+    for path in paths:
+        above = [step for step in map(str, PurePosixPath(path).parents) if step in entries]
+        if blocking := next((entries[step] for step in above if entries[step].kind != "folder"), None):
+            yield path, f"{blocking.path} is {_WORDS[blocking.kind]}"
+        elif path in entries and entries[path].kind != kind:
+            yield path, f"it exists and is {_WORDS[entries[path].kind]}"
 
 
 def send(remote: RemoteFolder, work: Push, advance: Callable[[int], object] = lambda _size: None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from packager.base.errors import DeniedError
 from packager.cluster.manifests import Manifests
-from packager.cluster.observe import released_pods, selector_flag
+from packager.cluster.observe import selector_flag
 from packager.cluster.ownership import MANAGED_BY, PACKAGE, Identity, described, foreign_data, key, look_up, owner
 from packager.cluster.removal import await_stragglers, remove
 from packager.cluster.target import Target
@@ -56,8 +56,6 @@ class Deleted:
     others: tuple[tuple[Object, str], ...]
     missing: tuple[str, ...]  # the workloads that did not exist, each as a name for kubectl
     is_gone: bool = False  # whether the delete waited until all objects were gone
-    # the pods that were left because their controllers have released them, each as a name for kubectl
-    released: tuple[str, ...] = ()
 
     @property
     def left(self) -> str:
@@ -73,7 +71,6 @@ class Deleted:
             "others": [{"object": shown(item), "owner": owner} for item, owner in self.others],
             "gone": self.is_gone,
             "missing": list(self.missing),
-            "released": list(self.released),
         }
 
 
@@ -102,7 +99,7 @@ def prepare(target: Target, *, keep_results: bool = False) -> PreparedDelete:
 
 
 def planned(prepared: PreparedDelete) -> Deleted:
-    """Return the result of a delete, without deleting anything; `released` is not known before."""
+    """Return the result of a delete, without deleting anything."""
     target = prepared.target
     objects = tuple(shown(item) for item in (*prepared.workloads, *prepared.rest))
     existing = {shown(item) for item in (*prepared.workloads, *(item for item, _ in prepared.others))}
@@ -116,13 +113,11 @@ def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
     # The workloads first: their pods must not lose their ConfigMaps while they run.
     for items in workloads, prepared.rest:
         remove(kubectl, items, timeout=timeout)
-    released: list[str] = []
     for workload in workloads:
-        kind = kinds()[workload["kind"]]
-        if timeout is not None:
-            await_stragglers(kubectl, kind, workload, timeout=timeout)
-        released += map(shown, released_pods(kubectl, kind, name(workload)))
-    return replace(planned(prepared), is_gone=timeout is not None, released=tuple(released))
+        if timeout is None:
+            break
+        await_stragglers(kubectl, kinds()[workload["kind"]], workload, timeout=timeout)
+    return replace(planned(prepared), is_gone=timeout is not None)
 
 
 def switched_off(kubectl: Kubectl, manifests: Manifests, identity: Identity) -> list[Object]:

@@ -103,9 +103,6 @@ class Deployed:
 
     workload: str  # the workload's name for kubectl, such as `mpijob/name`; all names, if there are several
     namespace: str  # the workload's namespace
-    digest: str  # the digest of the package that was applied
-    deployed_by: str  # the user who has deployed it
-    objects: tuple[str, ...]  # all objects that were applied, each as a name for kubectl
     # the objects that were deleted because the overlay no longer contains them, as names for kubectl
     removed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()  # the warnings of the server about the objects
@@ -179,17 +176,14 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
 
     Objects of site options that are now off are deleted after the dry run has succeeded.
     """
-    target, author, surplus = prepared.target, prepared.author, prepared.surplus
-    stamped = target.stamped(author)
+    target, surplus = prepared.target, prepared.surplus
+    stamped = target.stamped(prepared.author)
     warnings = deploy.apply_all(
         target.kubectl, target.manifests, stamped, prepared.live, surplus=surplus, force_conflicts=force_conflicts
     )
     return Deployed(
         target.shown_all,
         prepared.namespace,
-        target.package.digest,
-        author,
-        _resources(target),
         tuple(map(shown, surplus)),
         warnings,
     )
@@ -197,8 +191,5 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
 
 def printed(target: Target, form: str) -> str:
     """Return the applied objects as they are in the cluster, in a form of kubectl's: json, name or yaml."""
-    return target.kubectl.run("get", *_resources(target), "--ignore-not-found", f"--output={form}").stdout
-
-
-def _resources(target: Target) -> tuple[str, ...]:
-    return tuple(resource(item) for item in target.manifests.objects)
+    names = map(resource, target.manifests.objects)
+    return target.kubectl.run("get", *names, "--ignore-not-found", f"--output={form}").stdout

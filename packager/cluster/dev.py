@@ -183,7 +183,7 @@ def prepare(target: Target, source: Path, code: ModelCode) -> PreparedDev:
     live = look_up(target.kubectl, target.manifests.objects)
     refuse_taken(live, target.identity)
     existing = [live.get(key(item)) for item in target.manifests.workloads]
-    prepared = PreparedDev(target, source, code, not any(existing))
+    prepared = PreparedDev(target, source, code, not all(existing))
     hint = f"this deletes it: {prepared.stop_command}"
     for item, manifest in zip(existing, target.manifests.workloads, strict=True):
         if item is None:
@@ -194,22 +194,17 @@ def prepare(target: Target, source: Path, code: ModelCode) -> PreparedDev:
         if annotation(item, DEV) != annotation(manifest, DEV):
             message = f"{shown(item)} differs from what would be deployed now in more than its code"
             raise ClusterError(message, hint=hint)
-    if any(existing) and not all(existing):
-        raise ClusterError(f"only a part of {target.shown_all} exists", hint=hint)
     return prepared
 
 
-def _require_session(target: Target, item: Object, *, is_deletion: bool = False) -> None:
+def _require_session(target: Target, item: Object) -> None:
     """Raise ClusterError for a workload that was not deployed by a session of this person."""
-    by, nothing = annotation(item, DEPLOYED_BY), "nothing was deleted" if is_deletion else "nothing was changed"
+    by = annotation(item, DEPLOYED_BY)
     if not target.identity.owns(item) or annotation(item, DEV) is None:
-        if is_deletion:
-            message = f"{shown(item)} was not deployed by `mlpack dev`; {nothing}"
-            raise ClusterError(message, hint=target.command("delete"))
-        message = f"{shown(item)} already exists, and was not deployed by `mlpack dev`"
+        message = f"{shown(item)} exists, and was not deployed by `mlpack dev`; nothing was changed"
         raise ClusterError(message, hint=f"delete it first: {target.command('delete')}")
     if by != target.person:
-        raise ClusterError(f"{shown(item)} belongs to a session of {shown_path(str(by))}; {nothing}")
+        raise ClusterError(f"{shown(item)} belongs to a session of {shown_path(str(by))}; nothing was changed")
 
 
 def deploy(prepared: PreparedDev) -> Deployed:
@@ -220,7 +215,7 @@ def deploy(prepared: PreparedDev) -> Deployed:
 def stop(target: Target) -> Deleted:
     """Delete everything that a session has deployed, except claims, whose data stays."""
     for item in look_up(target.kubectl, target.manifests.workloads).values():
-        _require_session(target, item, is_deletion=True)
+        _require_session(target, item)
     return deleting.delete(deleting.prepare(target, keep_results=True), timeout=_REMOVAL_SECONDS)
 
 
@@ -299,7 +294,7 @@ class DevLoop:
 
     def _ask(self, pod: DevPod, script: str, *words: str, given: bytes = b"") -> bytes:
         pod_name, container = name(pod.pod), main_container(pod.pod)
-        shell = ContainerShell(self._target.kubectl, pod_name, container, _SECONDS, lambda _text: None)
+        shell = ContainerShell(self._target.kubectl, pod_name, container, _SECONDS)
         try:
             return shell.ask(script, *words, given=[given] if given else ())
         except ScriptError as error:

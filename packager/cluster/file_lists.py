@@ -5,12 +5,15 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import TypeVar
 
 from packager.base.errors import ClusterError, VerificationError
 from packager.base.process import Tell
 from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.package.path_checks import ContentError, normalized, shown
+
+Result = TypeVar("Result")
 
 PARTS = ".mlpack-parts"
 """The remote folder for files that arrive, in the folder that they are pushed to."""
@@ -188,23 +191,22 @@ def _listing(answer: bytes) -> Listing:
 
 def with_retries(
     kubectl: Kubectl,
-    attempt: Callable[[], object],
+    attempt: Callable[[], Result],
     tell: Tell,
     what: str,
     may_continue: Callable[[], bool] = lambda: True,
-) -> None:
-    """Call `attempt`, and call it again after a broken connection, as long as it may go on where it has ended.
+) -> Result:
+    """Return what `attempt` returns; call it again after a broken connection: what has arrived is not copied again.
 
     Raises:
         BrokenOffError: All TRIES attempts have broken off, or no other makes sense.
     """
-    for number in range(2, TRIES + 2):
+    for number in range(2, TRIES + 1):
         try:
-            attempt()
+            return attempt()
         except BrokenOffError as error:
-            if number > TRIES or not may_continue():
+            if not may_continue():
                 raise
             tell(f"{what}: {error}; continuing (attempt {number} of {TRIES})")
             kubectl.runner.sleep(PAUSE)
-        else:
-            return
+    return attempt()

@@ -1,16 +1,16 @@
 """Reads the logs of a deployed package's pods as they are written."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from packager.base.errors import ClusterError, UnreachableError, UsageError
+from packager.base.errors import ClusterError, UnreachableError
 from packager.cluster.logreader import ContainerLog, LogPart, LogStreams, Prefixes, read_once
 from packager.cluster.podwatch import Begin, PodWatch
 from packager.cluster.target import Target, pods_by_index
-from packager.cluster.workload_watch import Update, follow_one
+from packager.cluster.workload_watch import follow_one
 from packager.kubernetes.manifest import Manifest, listing, mapping
-from packager.kubernetes.objects import Object, container_names, created, name, uid
-from packager.kubernetes.pods import after_carriage_return
+from packager.kubernetes.objects import Object, created, name, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Verdict
 from packager.workloads.structures import pods as groups_of
@@ -24,8 +24,6 @@ UNANSWERED_SECONDS = 300.0
 _FIRST_SECONDS = 1.0
 """Seconds in which the first lines of a new log arrive; others are shown with the next look at the pods."""
 
-_LINE_BYTES = 4 << 10
-
 Part = bytes | str
 """Bytes of a log, or a remark for a person on what comes before or after them."""
 
@@ -36,7 +34,6 @@ class PodSelection:
 
     worker: int | None = None  # the index of the worker or pod; None for the main pod, or for all if there is none
     all_pods: bool = False  # whether to read every pod; each line then begins with the name of its pod
-    container: str | None = None  # None for the main one of each pod; pods without it are left out
 
 
 MAIN = PodSelection()
@@ -69,27 +66,17 @@ class Feed:
         has_indexes = bool(target.manifests.kind.indexes(target.manifests.workload))
         self._is_of_all = selection.all_pods or (selection.worker is None and has_indexes)
 
-    def select(self, snapshot: Snapshot) -> Sequence[Object]:
-        """Return the pods whose logs are read. Raises UsageError if there is no such worker or container."""
-        kind, worker, container = self.target.manifests.kind, self.selection.worker, self.selection.container
+    def select(self, snapshot: Snapshot) -> list[Object]:
+        """Return the pods whose logs are read. Raises UsageError if there is no such worker."""
         self._workload = snapshot.workload
-        if worker is not None:
-            pods_by_index(kind, snapshot.workload, snapshot.pods, worker)
-        pods = self._selected(snapshot.workload, snapshot.pods)
-        if container is None:
-            return pods
-        having = [pod for pod in pods if container in container_names(pod)]
-        if pods and not having:
-            names = ", ".join(dict.fromkeys(name for pod in pods for name in container_names(pod)))
-            raise UsageError(f"container {container} not found", hint=f"there are {names}")
-        return having
+        return self._selected(snapshot.workload, snapshot.pods, self.selection.worker)
 
-    def _selected(self, workload: Object, pods: Sequence[Object]) -> list[Object]:
-        """Return those pods of an attempt whose logs are read, as far as they exist."""
+    def _selected(self, workload: Object, pods: Sequence[Object], wanted: int | None = None) -> list[Object]:
+        """Return those pods of an attempt whose logs are read, as far as they exist; `wanted` is required to exist."""
         kind, worker = self.target.manifests.kind, self.selection.worker
         if self._is_of_all:
             return kind.listed(pods)
-        pod = kind.main(pods) if worker is None else pods_by_index(kind, workload, pods).get(worker)
+        pod = kind.main(pods) if worker is None else pods_by_index(kind, workload, pods, wanted).get(worker)
         return [pod] if pod else []
 
     def _begin(self, pods: Sequence[Object]) -> None:
@@ -101,7 +88,7 @@ class Feed:
             self._follow(self._selected(workload, [pod for pod in pods if created(pod) >= created(workload)]))
 
     def _follow(self, pods: Iterable[Object]) -> bool:
-        followed = [self.streams.follow(pod, self.selection.container, self.tail) for pod in pods]
+        followed = [self.streams.follow(pod, None, self.tail) for pod in pods]
         return all(followed)
 
     def missing(self, pods: Sequence[Object]) -> Iterator[str]:
@@ -120,7 +107,7 @@ class Feed:
         if self.selection.worker is None:
             for pod in self.watch.pods_since(created(snapshot.workload)):
                 if uid(pod) not in living and self._selected(snapshot.workload, [pod]):
-                    self.streams.follow(pod, self.selection.container, self.tail, is_deleted=True)
+                    self.streams.follow(pod, None, self.tail, is_deleted=True)
         if not self._follow(pods):
             many = "too many pods run at the same time: logs of some are printed when others have ended"
             yield from self._say_once(many)
@@ -172,7 +159,7 @@ def logs(feed: Feed) -> Iterator[Part]:
         raise ClusterError(f"{target.shown} not found", hint=target.command("deploy"))
     pods = feed.select(snapshot)
     yield from feed.missing(pods)
-    logs = [ContainerLog(target.kubectl, pod, feed.selection.container, feed.tail) for pod in pods]
+    logs = [ContainerLog(target.kubectl, pod, tail=feed.tail) for pod in pods]
     problem: ClusterError | None = None
     for log in logs:
         try:
@@ -199,20 +186,19 @@ def _nothing_written(target: Target, logs: Sequence[ContainerLog]) -> ClusterErr
 
 def follow(feed: Feed) -> Iterator[Part]:
     """Yield the logs of the pods of `feed` as they are written, until the workload has ended."""
-    target, lost = feed.target, ""
+    target, is_lost = feed.target, False
     with feed.streams:
         for update in follow_one(target, keep_following=True, watch=feed.watch):
             if update.silence:
                 is_unreachable = isinstance(update.error, UnreachableError)
-                trouble = "does not answer" if is_unreachable else "does not report the state"
-                if trouble != lost:
-                    why = "" if is_unreachable else f": {update.error}"
-                    yield f"the cluster {trouble}; the log continues when it does{why}"
-                lost = trouble
+                trouble = "does not answer" if is_unreachable else f"does not report the state: {update.error}"
+                if not is_lost:
+                    yield f"the cluster {trouble}; the log continues when it does"
+                is_lost = True
                 continue
-            if lost:
+            if is_lost:
                 yield "the cluster is reachable again"
-                lost = ""
+                is_lost = False
             if update.snapshot is None:
                 raise ClusterError(f"{target.shown}: {update.verdict.summary}", hint=target.command("deploy"))
             yield from feed.read(update.snapshot)
@@ -233,32 +219,6 @@ def command_for_log(target: Target, verdict: Verdict) -> str:
     pod = finding.subject.removeprefix("pod/") if finding else ""
     groups = groups_of(Manifest(target.manifests.workload))
     init = {str(mapping(one).get("name")) for group in groups for one in listing(group.spec.get("initContainers"))}
-    container = ("--container", str(finding.container)) if finding and finding.container in init else ()
-    return target.command("logs", *(("--all",) if kind.role(name, pod) == "worker" else ()), *container)
-
-
-class NewestLine:
-    """The newest line of the main pod's log, for displays that show a single line, until the block ends."""
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self.streams = LogStreams(target.kubectl)
-        self._pod = ""
-        self._line = b""
-        self._newest: str | None = None
-
-    def read(self, update: Update) -> str | None:
-        """Return the newest line; None if there is none or the log cannot be read."""
-        pod = self.target.manifests.kind.main(update.snapshot.pods) if update.snapshot else None
-        if pod is None or update.silence:
-            return self._newest
-        self._pod = uid(pod)
-        self.streams.follow(pod, None, 1)
-        self.streams.wait(_FIRST_SECONDS)
-        for part in self.streams.parts():
-            if isinstance(part.content, bytes) and uid(part.log.pod) == self._pod:
-                lines = (self._line + part.content)[-_LINE_BYTES:].splitlines(keepends=True)
-                shown = [after_carriage_return(line.decode(errors="replace")) for line in lines]
-                self._newest = next((line for line in reversed(shown) if line), self._newest)
-                self._line = b"" if part.content.endswith(b"\n") else lines[-1]
-        return self._newest
+    if finding and finding.container in init:
+        return shlex.join(target.kubectl.argv("logs", pod, f"--container={finding.container}"))
+    return target.command("logs", *(("--all",) if kind.role(name, pod) == "worker" else ()))

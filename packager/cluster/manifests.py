@@ -55,16 +55,11 @@ class Manifests:
         )
 
     def about(self, workload: str) -> "Manifests":
-        """Return the manifests with the workload of this name, or `kind/name`, selected."""
-        pairs = [(name(item), f"{item['kind'].lower()}/{name(item)}") for item in self.workloads]
-        matching = [index for index, words in enumerate(pairs) if workload in words]
-        if len(matching) != 1:
-            listed = ", ".join(self.words)
-            if matching:
-                raise UsageError(f"{len(matching)} workloads have the name {workload!r}", hint=f"use one of {listed}")
-            message = f"there is no workload {workload!r}; there are: {listed}"
+        """Return the manifests with the workload of this name selected; see `words`."""
+        if workload not in self.words:
+            message = f"there is no workload {workload!r}; there are: {', '.join(self.words)}"
             raise UsageError(message, hint=similar(workload, self.words))
-        return replace(self, index=matching[0])
+        return replace(self, index=self.words.index(workload))
 
     @property
     def name(self) -> str:

@@ -73,20 +73,6 @@ def _queueing(kubectl: Kubectl, workload: Object, pods: Sequence[Object]) -> Que
     return if_allowed(read, None)
 
 
-def released_pods(kubectl: Kubectl, kind: Workload, workload: str) -> tuple[Object, ...]:
-    """Return the pods that a controller created for the workload and has released since; none if the user may not list.
-
-    A controller takes its reference from a pod whose labels a webhook or a policy has changed, so that nothing deletes
-    this pod with its workload. It is known by its generated name, and has no owner (pkg/controller: ReleasePod).
-    """
-    try:
-        pods = kubectl.items("pods")
-    except DeniedError:
-        return ()
-    orphans = (pod for pod in pods if pod["metadata"].get("generateName") and not owners(pod))
-    return tuple(pod for pod in orphans if kind.role(workload, name(pod)) and not is_being_deleted(pod))
-
-
 def _workload(kubectl: Kubectl, kind: Workload, name: str) -> tuple[list[Object], str | None]:
     """Return the workload with its children, or only the workload and the refusal if the user may not see these."""
     workload = f"{kind.resource}/{name}"

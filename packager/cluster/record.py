@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Self
 
 from packager.base import atomic, yamlio
 from packager.base.errors import ClusterError, MlpackError, ToolError, reason
@@ -20,10 +20,9 @@ from packager.cluster.hold import HeldResults
 from packager.cluster.logreader import ContainerLog, LogPart, LogStreams, read_once
 from packager.cluster.podwatch import PodWatch
 from packager.cluster.results import Results, ResultsCopy
-from packager.cluster.status import curves_of, status_from
+from packager.cluster.status import status_from
 from packager.cluster.target import Target
 from packager.cluster.workload_watch import Update
-from packager.diagnosis.curves.points import Curve
 from packager.kubernetes.objects import Object, container_statuses, created, name, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Verdict
@@ -38,7 +37,6 @@ _MOST_BYTES = 1 << 30
 _LOGS = "logs"
 _TIME = "%Y%m%dT%H%M%SZ"
 _MAX_ENV_BYTES = 1 << 20
-_CHUNK = 1 << 20
 
 # Names of pods and containers are DNS names (RFC 1123); others would not come from Kubernetes.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -50,10 +48,8 @@ class Recorded:
 
     folder: Path
     logs: int  # their number
-    curves: tuple[Curve, ...]  # the numbers in the logs
     results: tuple[Results, ...]  # those that were copied
-    no_results: MlpackError | None = None  # why none were copied; None if they were, or the workload has none
-    no_logs: MlpackError | None = None  # why logs are incomplete; None if all were read
+    errors: tuple[MlpackError, ...]  # why results or logs are missing
 
 
 def _logs_of(target: Target, pods: Sequence[Object]) -> Iterator[ContainerLog]:
@@ -69,42 +65,57 @@ def _logs_of(target: Target, pods: Sequence[Object]) -> Iterator[ContainerLog]:
 class RunRecord:
     """The record of one run, which grows while the run is followed; `copy` is to the folder of all records."""
 
-    def __init__(self, copy: ResultsCopy, snapshot: Snapshot) -> None:
-        """Write the manifests and the values. Raises OSError."""
+    def __init__(self, copy: ResultsCopy) -> None:
         self.streams = LogStreams(copy.target.kubectl)
         self._target = copy.target
-        self._folder = _folder_of(copy.folder, copy.target, snapshot)
-        self._copy = replace(copy, folder=self._folder / "output")
-        self._held = HeldResults(self._copy)
+        self._copy = copy
+        self._folder = copy.folder
+        self._held: HeldResults | None = None  # None until the workload was seen
+        self._last: tuple[Snapshot, Verdict] | None = None
         self._files: dict[tuple[str, str], Path] = {}  # of the logs, by the uid of the pod and the container
-        _write_files(self._folder, _inputs_of(copy.target))
 
     def begin(self, pods: Sequence[Object]) -> None:
         """Begin with the logs of pods that the watch has seen."""
-        for pod in self._target.manifests.kind.listed(pods):
+        for pod in self._target.manifests.kind.listed(pods) if self._held else ():
             if _NAME.fullmatch(name(pod)):
                 self.streams.follow(pod)
 
-    def read(self, snapshot: Snapshot) -> None:
-        """Save new lines of the logs, and the results of held pods."""
+    def read(self, snapshot: Snapshot, verdict: Verdict) -> None:
+        """Save new lines of the logs, and the results of held pods; first the manifests and the values."""
         with _explained(self._folder):
+            if self._held is None:
+                self._folder /= f"{self._target.manifests.name}/{created(snapshot.workload).strftime(_TIME)}"
+                self._copy = replace(self._copy, folder=self._folder / "output")
+                self._held = HeldResults(self._copy)
+                _write_files(self._folder, _inputs_of(self._target))
+            self._last = snapshot, verdict
             self._follow(snapshot)
             self._save(self.streams.parts())
             self._held.read(snapshot)
 
-    def finish(self, snapshot: Snapshot, verdict: Verdict) -> Recorded:
-        """Save the rest of the logs, copy the results, and write the verdict."""
-        self.read(snapshot)
+    def finish(self) -> Recorded | None:
+        """Save the rest of the logs, copy the results, and write the verdict; None if the workload was not seen."""
+        if self._last is None or self._held is None:
+            return None
+        snapshot, verdict = self._last
+        self.read(snapshot, verdict)
         with _explained(self._folder):
             no_logs = self._finish_logs(snapshot)
-        results, no_results = self._copy_results()
+        results, no_results = self._copy_results(self._held)
+        errors = tuple(error for error in (no_results, no_logs) if error)
+        answer = {
+            "package": self._target.package.name,
+            "version": self._target.package.version,
+            **status_from(self._target, snapshot, verdict).as_json(),
+            "created": created(snapshot.workload).isoformat(),
+            "recorded": snapshot.now.isoformat(),
+            "results": [result.as_json() for result in results],
+            "missing": list(map(str, errors)),
+        }
         with _explained(self._folder):
-            files = self._files.values()
-            curves = curves_of((path.parent.name, _chunks(path)) for path in files)
-            missing = [str(error) for error in (no_results, no_logs) if error]
-            extra = {"results": [answer.as_json() for answer in results], "missing": missing}
-            _write_verdict(self._folder, self._target, snapshot, verdict, extra)
-        return Recorded(self._folder, len(files), curves, results, no_results, no_logs)
+            text = json.dumps(answer, indent=2, ensure_ascii=False)
+            _write_files(self._folder, {VERDICT: f"{text}\n".encode()})
+        return Recorded(self._folder, len(self._files), results, errors)
 
     def _follow(self, snapshot: Snapshot) -> None:
         for log in _logs_of(self._target, snapshot.pods):
@@ -144,17 +155,14 @@ class RunRecord:
             self._files[key] = path
         return self._files[key]
 
-    def _copy_results(self) -> tuple[tuple[Results, ...], MlpackError | None]:
+    def _copy_results(self, held: HeldResults) -> tuple[tuple[Results, ...], MlpackError | None]:
         """Copy the results unless held pods had them, and return the copies, or the reason why there are none."""
         if self._target.manifests.kind.serves:
             return (), None
-        if self._held.copies or self._held.error:
-            return tuple(self._held.copies.values()), self._held.error
+        if held.copies or held.error:
+            return tuple(held.copies.values()), held.error
         try:
-            if copies := tuple(self._copy.by_index()):
-                return copies, None
-            with self._copy.of_worker() as answer:
-                return (answer,), None
+            return tuple(self._copy.copies()), None
         except ClusterError as error:
             return (), error
 
@@ -163,43 +171,26 @@ class RunRecords:
     """The records of all workloads of an overlay, whose logs are read until the block ends; see `RunRecord`."""
 
     def __init__(self, target: Target, folder: Path, *, patience: float, tell: Tell) -> None:
-        self._copies = [ResultsCopy(one, folder, patience, tell) for one in target.per_workload]
-        self._records: dict[int, RunRecord] = {}
-        self._last: dict[int, tuple[Snapshot, Verdict]] = {}
-        self.watch = PodWatch(target.kubectl, self.begin)  # a watch of the main workload that begins with its logs
-
-    def begin(self, pods: Sequence[Object]) -> None:
-        """Begin with the logs of pods of the main workload that a watch has seen, if its record has begun."""
-        if main := self._records.get(0):
-            main.begin(pods)
+        self._records = [RunRecord(ResultsCopy(one, folder, patience, tell)) for one in target.per_workload]
+        self.begin = self._records[0].begin  # with logs of the main workload's pods that a watch has seen
+        self.watch = PodWatch(target.kubectl, self.begin)
 
     def read(self, update: Update) -> None:
         """Save what is new in an update on the workloads."""
-        parts = update.per_workload or (update,)
-        for index, (copy, part) in enumerate(zip(self._copies, parts, strict=True)):
-            if part.snapshot is None or part.silence:
-                continue
-            if index not in self._records:
-                with _explained(copy.folder):
-                    self._records[index] = RunRecord(copy, part.snapshot)
-            self._records[index].read(part.snapshot)
-            self._last[index] = part.snapshot, part.verdict
+        for record, part in zip(self._records, update.per_workload or (update,), strict=True):
+            if part.snapshot is not None and not part.silence:
+                record.read(part.snapshot, part.verdict)
 
     def finish(self) -> Iterator[Recorded]:
         """Finish the record of each workload that was seen; see `RunRecord.finish`."""
-        for index, (snapshot, verdict) in self._last.items():
-            yield self._records[index].finish(snapshot, verdict)
+        yield from filter(None, (record.finish() for record in self._records))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        for record in self._records.values():
+        for record in self._records:
             record.streams.__exit__()
-
-
-def _folder_of(records: Path, target: Target, snapshot: Snapshot) -> Path:
-    return records / target.manifests.name / created(snapshot.workload).strftime(_TIME)
 
 
 def _inputs_of(target: Target) -> dict[str, bytes]:
@@ -218,24 +209,6 @@ def _write_files(folder: Path, files: dict[str, bytes]) -> None:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         with atomic.file(folder / path) as file:
             file.write(content)
-
-
-def _write_verdict(folder: Path, target: Target, snapshot: Snapshot, verdict: Verdict, extra: dict[str, Any]) -> None:
-    answer = {
-        "package": target.package.name,
-        "version": target.package.version,
-        **status_from(target, snapshot, verdict).as_json(),
-        "created": created(snapshot.workload).isoformat(),
-        "recorded": snapshot.now.isoformat(),
-        **extra,
-    }
-    _write_files(folder, {VERDICT: f"{json.dumps(answer, indent=2, ensure_ascii=False)}\n".encode()})
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            yield chunk
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Deletes objects by their uid, so that a new object with the same name stays. Tests: cluster/test_ownership.py."""
 
 import json
-import shlex
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,23 +11,17 @@ from packager.cluster.ownership import resource
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.messages import NO_OBJECT, UID_CHANGED
 from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import Object, is_being_deleted, name, owners, shown, uid
+from packager.kubernetes.objects import Object, name, owners, shown, uid
 from packager.workloads.kinds import Workload
 
 _AT_ONCE = 4
 _INTERVAL = 0.5
 
 _LOOK_SECONDS = 2.0
-"""Seconds before kubectl's deadline at which the wait ends, so that the cause can still be looked up."""
+"""Seconds before kubectl's deadline at which the wait ends, so that this error comes first."""
 
 _REFUSED_SECONDS = 15.0
 """Seconds after which a refusal counts, since a restarted API server may forbid everything for a moment."""
-
-_FOREGROUND = "foregroundDeletion"
-"""The garbage collector's own finalizer, which only says that a dependent still exists, such as a lost pod."""
-
-_DEPENDENTS = ("jobs.batch", "replicasets.apps", "pods")
-_MOST_HELD = 3
 
 
 def remove(kubectl: Kubectl, items: Sequence[Object], *, timeout: float | None) -> None:
@@ -90,43 +83,10 @@ def _await_gone(
         if not left:
             return
         if runner.clock() - begin >= longest:
-            held = _held(kubectl, left)
             message = f"{', '.join(map(shown, left))}: {what} after {timeout:.3g} s"
-            raise (
-                _held_error(message, held) if held else TimedOutError(message, hint="run it again to continue waiting")
-            )
+            what = f"kubectl get {resource(left[0])} -o yaml shows its finalizers, which its pods may have too"
+            raise TimedOutError(message, hint=f"run it again to continue waiting; {what}")
         runner.sleep(_INTERVAL)
-
-
-def _held(kubectl: Kubectl, items: Sequence[Object]) -> list[Object]:
-    """Return the objects that keep deleted `items` in the cluster by finalizers, as far as the user may list them."""
-    try:
-        uids = set(map(uid, items))
-        found = [item for item in kubectl.items(*map(resource, items)) if uid(item) in uids]
-        are_waiting = any(_FOREGROUND in (item["metadata"].get("finalizers") or ()) for item in found)
-        candidates = [item for kind in _DEPENDENTS for item in kubectl.items(kind)] if are_waiting else []
-    except ClusterError:
-        return []
-    while new := [item for item in candidates if owners(item) & uids and uid(item) not in uids]:
-        found = [*new, *found]
-        uids |= set(map(uid, new))
-    return [item for item in found if is_being_deleted(item) and _finalizers(item)]
-
-
-def _held_error(message: str, held: Sequence[Object]) -> TimedOutError:
-    """Return the error that names the finalizers, with the command that removes those of the first object."""
-    parts = [f"{shown(item)} is held by {', '.join(_finalizers(item))}" for item in held[:_MOST_HELD]]
-    more = [f"{len(held) - len(parts)} more objects are held"] if len(held) > len(parts) else []
-    patch = shlex.quote('{"metadata":{"finalizers":null}}')
-    namespace = held[0]["metadata"].get("namespace")
-    where = f" -n {shlex.quote(namespace)}" if namespace else ""
-    command = f"kubectl patch {resource(held[0])}{where} --type=merge -p {patch}"
-    hint = f"run it again to continue waiting; if nothing will remove the finalizer any more: {command}"
-    return TimedOutError(f"{message}: {'; '.join([*parts, *more])}", hint=hint)
-
-
-def _finalizers(item: Object) -> list[str]:
-    return [str(entry) for entry in item["metadata"].get("finalizers") or () if entry != _FOREGROUND]
 
 
 def _delete(kubectl: Kubectl, item: Object, path: str) -> None:

@@ -3,7 +3,6 @@
 import errno
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -149,11 +148,11 @@ class ResultsCopy:
     patience: float  # the longest wait in seconds without receiving data; 0 for no limit
     tell: Tell  # receives messages for the user
 
-    @contextmanager
-    def of_worker(self, worker: int | None = None) -> Iterator[Results]:
+    def copies(self, worker: int | None = None) -> Iterator[Results]:
         """Copy from the worker of this index; by default from worker 0, or from any running one that shares a storage.
 
-        A temporary pod that reads a storage is deleted when the block ends; an error of this deletion is reported last.
+        Of a workload with indexes whose pods share no storage, each running index is copied into a subfolder named
+        after it. A temporary pod that reads a storage is deleted when the next result is asked for.
         """
         target, tell, kind = self.target, self.tell, self.target.manifests.kind
         if kind.serves:
@@ -161,9 +160,19 @@ class ResultsCopy:
         snapshot = target.observe(events=False)
         template = kind.pod_template(snapshot.workload if snapshot else target.manifests.workload)
         output = output_of(template, target.manifests.objects)
-        pod = _running_pod(target, snapshot, output, worker) if snapshot else None
-        if pod:
-            yield self._copy(name(pod), str(output.container["name"]), output, self.folder)
+        container = str(output.container["name"])
+        if worker is None and snapshot and kind.indexes(snapshot.workload) and not output.outlives_pods:
+            pods = kind.indexed(snapshot.pods)
+            if ended := [str(index) for index, pod in pods.items() if has_ended(pod)]:
+                tell(f"no results of the indexes that have ended: {', '.join(ended)}")
+            running = {index: pod for index, pod in pods.items() if is_running(pod)}
+            for index, pod in running.items():
+                yield self._copy(name(pod), container, output, self.folder / str(index))
+            if running:
+                return
+        chosen = _running_pod(target, snapshot, output, worker) if snapshot else None
+        if chosen:
+            yield self._copy(name(chosen), container, output, self.folder)
         elif output.volume is None or not output.outlives_pods:
             raise _gone_error(target, snapshot, output)
         else:
@@ -171,24 +180,6 @@ class ResultsCopy:
             words, mounts, volume = "the pod that reads the results", output.mounts, output.volume
             with temporary_pod(target, template, "results", words, mounts=mounts, volume=volume, tell=tell) as reader:
                 yield self._copy(reader, CONTAINER, output, self.folder)
-
-    def by_index(self) -> Iterator[Results]:
-        """Copy from each running index into a subfolder named after it, and yield each result.
-
-        Nothing is yielded for a workload without indexes, and for one whose pods share a storage.
-        """
-        kind, snapshot = self.target.manifests.kind, self.target.observe(events=False)
-        if snapshot is None or not kind.indexes(snapshot.workload):
-            return
-        output = output_of(kind.pod_template(snapshot.workload), self.target.manifests.objects)
-        if output.outlives_pods:
-            return
-        pods = kind.indexed(snapshot.pods)
-        if ended := [str(index) for index, pod in pods.items() if has_ended(pod)]:
-            self.tell(f"no results of the indexes that have ended: {', '.join(ended)}")
-        container = str(output.container["name"])
-        for index, pod in [(index, pod) for index, pod in pods.items() if is_running(pod)]:
-            yield self._copy(name(pod), container, output, self.folder / str(index))
 
     def of_held(self, snapshot: Snapshot, pod: Object) -> Results | None:
         """Copy while a pod is held: one with results, or a launcher, whose workers have them.
@@ -210,19 +201,18 @@ class ResultsCopy:
     def _copy(self, pod: str, container: str, output: Output, folder: Path) -> Results:
         """Copy a folder of a container; after a broken connection, continue with the files that are missing."""
         kubectl, path = self.target.kubectl, output.path
-        remote = RemoteFolder(ContainerShell(kubectl, pod, container, self.patience, self.tell), path, path, path)
-        work: Pull | None = None
+        remote = RemoteFolder(ContainerShell(kubectl, pod, container, self.patience), path, path, path)
 
-        def attempt() -> None:
-            nonlocal work
-            work = work or compare_for_pull(remote, folder, force=True)
+        def attempt() -> Pull:
+            work = compare_for_pull(remote, folder, force=True)
             pull(remote, work, folder)
+            return work
 
         def may_continue() -> bool:
             return not pod_end(kubectl, pod)
 
         try:
-            with_retries(kubectl, attempt, self.tell, "the copy was interrupted", may_continue)
+            work = with_retries(kubectl, attempt, self.tell, "the copy was interrupted", may_continue)
         except BrokenOffError as error:
             hint = "run it again; the files copied so far are kept"
             raise ClusterError(f"the copy was interrupted: {error}", hint=hint) from None
@@ -230,7 +220,6 @@ class ResultsCopy:
             is_full = error.errno == errno.ENOSPC
             how = "the files copied so far are kept; free some space and run it again" if is_full else None
             raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=how) from None
-        assert work is not None
         return Results(
             *(pod, path, str(folder), len(work.arrived), work.size_of(work.arrived), len(work.unchanged)),
             *(work.listing.odd, work.listing.unnamed, work.unread, work.changed, work.gone),

@@ -178,25 +178,20 @@ def task(target: Target, hold: float = 0) -> Task:
 
 
 def run(
-    all_targets: Sequence[Target],
-    execute: Execute,
-    *,
-    resume: bool = False,
-    keep_going: bool = False,
-    hold: float = 0,
+    all_targets: Sequence[Target], execute: Execute, *, resume: bool = False, hold: float = 0
 ) -> Iterator[TaskResult]:
-    """Run tasks one after the other, and yield the result of each.
+    """Run tasks one after the other until one fails, and yield the result of each; see `task` for `hold`.
 
-    `resume` skips tasks that have succeeded with the same build, `keep_going` runs those after a failed one.
+    `resume` skips tasks that have succeeded with the same build.
     """
-    is_stopped = False
+    has_failed = False
     for target in all_targets:
-        if is_stopped:
+        if has_failed:
             yield TaskResult(target, NOT_RUN, "a task before it has failed")
             continue
         result = _run(target, execute, resume=resume, hold=hold)
         yield result
-        is_stopped = result.has_failed and not keep_going
+        has_failed = result.has_failed
 
 
 def _run(target: Target, execute: Execute, *, resume: bool, hold: float) -> TaskResult:

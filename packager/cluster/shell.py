@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
@@ -17,9 +17,6 @@ from packager.kubernetes.pods import failure
 
 MAX_ANSWER = 64 << 20
 """The largest output of a script in bytes: the names and digests of half a million files."""
-
-QUIET_SECONDS = 8.0
-"""Seconds without data after which the silence is reported."""
 
 _CHUNK = 1 << 16
 
@@ -65,7 +62,6 @@ class ContainerShell:
     pod: str  # the pod
     container: str  # the container
     patience: float  # seconds without data in either direction after which a script is given up; 0 for never
-    tell: Callable[[str], object]  # called with a message when no data is sent or received
 
     def ask(self, script: str, *arguments: str, given: Iterable[bytes] = (), longer: float = 0) -> bytes:
         """Run a script, and return its stdout; see `run` for the arguments and errors."""
@@ -95,7 +91,7 @@ class ContainerShell:
         mark = secrets.token_hex(16)
         words = ["sh", "-c", _FRAME % script, "sh", mark, *arguments]
         command = ["exec", "--stdin", self.pod, f"--container={self.container}", "--", *words]
-        clock = _Clock(self, longer)
+        clock = _Clock(self.pod, self.patience and self.patience + longer)
         too_much = "the pod sends more than the disk can hold"
         if room is None:
             room, too_much = MAX_ANSWER, f"{self.pod} answers with more than {MAX_ANSWER >> 20} MiB"
@@ -173,30 +169,22 @@ class Marked:
 
 
 class _Clock:
-    """Measures the time in which neither side has sent data."""
+    """Ends a script when neither side has sent data for `patience` seconds."""
 
-    def __init__(self, shell: ContainerShell, longer: float) -> None:
+    def __init__(self, pod: str, patience: float) -> None:
         self.running: Running | None = None
-        self._shell = shell
-        self._patience = shell.patience and shell.patience + longer
+        self._pod, self._patience = pod, patience
         self._fed = 0
         self._since = 0.0
-        self._has_told = False
 
     def idle(self, seconds: float) -> None:
         fed = self.running.fed if self.running else 0
         if fed != self._fed or seconds < self._since:
-            self._fed, self._since, self._has_told = fed, seconds, False
+            self._fed, self._since = fed, seconds
         quiet = seconds - self._since
-        pod = self._shell.pod
         if self._patience and quiet >= self._patience:
-            raise TimedOutError(
-                f"nothing was sent to or received from pod/{pod} for {quiet:g} s", hint="kubectl get nodes"
-            )
-        if quiet >= QUIET_SECONDS and not self._has_told and self._patience == self._shell.patience:
-            self._has_told = True
-            until = f" until it is {self._patience:g} s" if self._patience else ""
-            self._shell.tell(f"nothing was sent to or received from pod/{pod} for {quiet:g} s; waiting{until}")
+            message = f"nothing was sent to or received from pod/{self._pod} for {quiet:g} s"
+            raise TimedOutError(message, hint="kubectl get nodes")
 
 
 def pod_end(kubectl: Kubectl, pod_name: str) -> str | None:

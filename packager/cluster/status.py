@@ -1,6 +1,6 @@
-"""Reports the state of a deployed package, the reasons for it, and the curves in its log; lists what is deployed."""
+"""Reports the state of a deployed package, and the reasons for it; lists what is deployed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -8,13 +8,12 @@ from typing import Any
 from packager.base.errors import ClusterError, DeniedError, NotServedError
 from packager.base.values import Value, as_plain
 from packager.cluster.logreader import ContainerLog, read_once
-from packager.cluster.observe import absent, released_pods, selector_flag
+from packager.cluster.observe import absent, selector_flag
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION, key, look_up
 from packager.cluster.podwatch import LogKeeper
 from packager.cluster.target import Target
-from packager.diagnosis.curves.figure import number
 from packager.diagnosis.curves.points import Curve, added, lines_of
-from packager.diagnosis.diagnose import diagnose, released
+from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import (
@@ -32,11 +31,9 @@ from packager.kubernetes.objects import (
 from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.pods import Container, containers, state
 from packager.kubernetes.snapshot import Snapshot
-from packager.kubernetes.verdict import Phase, Verdict, grouped
+from packager.kubernetes.verdict import Phase, Verdict
 from packager.workloads.kinds import Role, kinds
 from packager.workloads.structures import structures
-
-__all__ = ["Status", "number", "status"]
 
 _NOT_DEPLOYED = Verdict(Phase.ABSENT, "not found")
 
@@ -106,12 +103,9 @@ def status(target: Target, *, with_curves: bool = False) -> Status:
     # Only the logs show which pod has failed first; `deploy` reads them too.
     snapshot = LogKeeper(target.observe, target.kubectl, target.manifests.kind)(events=True)
     if snapshot is None:
-        verdict = absent(target.kubectl, _NOT_DEPLOYED)
-        pods_left = released_pods(target.kubectl, target.manifests.kind, name(target.manifests.workload))
-        return Status(target.shown, replace(verdict, findings=grouped(released(pods_left))))
+        return Status(target.shown, absent(target.kubectl, _NOT_DEPLOYED))
     answer = status_from(target, snapshot, diagnose(target.manifests.kind, snapshot))
-    read = curves(target) if with_curves else None
-    return replace(answer, beside=_beside(target), curves=read)
+    return replace(answer, beside=_beside(target), curves=curves(target) if with_curves else None)
 
 
 def status_from(target: Target, snapshot: Snapshot | None, verdict: Verdict) -> Status:
@@ -145,22 +139,16 @@ def pods(target: Target, snapshot: Snapshot) -> tuple[PodStatus, ...]:
     )
 
 
-MOST_PODS = 8
+_MOST_PODS = 8
 """The maximum number of pods whose logs are read, the main one first."""
 
 
 def curves(target: Target) -> tuple[Curve, ...]:
     """Return the curves in the logs of the workload's main containers; none while it does not exist."""
     snapshot = target.observe(events=False)
-    pods = target.manifests.kind.listed(snapshot.pods)[:MOST_PODS] if snapshot else ()
-    return curves_of((name(pod), read_once(ContainerLog(target.kubectl, pod))) for pod in pods)
-
-
-def curves_of(logs: Iterable[tuple[str, Iterator[bytes]]]) -> tuple[Curve, ...]:
-    """Return the curves in logs, each with the name of its pod."""
     result: dict[tuple[str, str], Curve] = {}
-    for pod, log in logs:
-        result = added(result, pod, lines_of(log))
+    for pod in target.manifests.kind.listed(snapshot.pods)[:_MOST_PODS] if snapshot else ():
+        result = added(result, name(pod), lines_of(read_once(ContainerLog(target.kubectl, pod))))
     return tuple(result.values())
 
 

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 
 from packager.base.errors import ClusterError, MlpackError, TimedOutError
 from packager.cluster.apply import create
-from packager.cluster.observe import events_of, if_allowed, selector_flag
+from packager.cluster.observe import events_of, if_allowed
 from packager.cluster.target import Target
 from packager.diagnosis.obstacles import obstacles
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import error_from, explained_error
 from packager.kubernetes.manifest import mapping
-from packager.kubernetes.objects import Object, name, status
+from packager.kubernetes.objects import Object, status
 from packager.kubernetes.pods import failure
 
 CONTAINER = "files"
@@ -62,7 +62,6 @@ def temporary_pod(  # noqa: PLR0913 - what it mounts, and what the user sees
     """
     kubectl, main = target.kubectl, pod_spec["containers"][0]
     labels = {"app.kubernetes.io/managed-by": "mlpack", "app.kubernetes.io/component": purpose}
-    _sweep(kubectl, labels)
     _check_claim(kubectl, volume)
     pod_name = f"{target.manifests.name[:45]}-{purpose}-{secrets.token_hex(3)}"
     container = {
@@ -92,16 +91,6 @@ def temporary_pod(  # noqa: PLR0913 - what it mounts, and what the user sees
         yield pod_name
     finally:
         _remove(kubectl, pod_name, tell)
-
-
-def _sweep(kubectl: Kubectl, labels: dict[str, str]) -> None:
-    """Delete ended pods with these labels, such as those left by a crash."""
-    try:
-        pods = kubectl.items("pods", selector_flag(labels))
-    except ClusterError:  # a user who may not list pods may still create one
-        return
-    if ended := [name(pod) for pod in pods if status(pod).get("phase") in ("Succeeded", "Failed")]:
-        kubectl.run("delete", "pod", *ended, "--ignore-not-found", "--wait=false", timeout=_SECONDS)
 
 
 def _check_claim(kubectl: Kubectl, volume: Object) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,7 +12,7 @@ from packager.cluster.claims import create_workspace, missing_claims
 from packager.cluster.copy_from_pod import Pull, compare_for_pull
 from packager.cluster.copy_from_pod import pull as pull_files
 from packager.cluster.copy_to_pod import Push, commit, compare_for_push, local_folder, send
-from packager.cluster.file_lists import TRIES, Listing, RemoteFolder, with_retries
+from packager.cluster.file_lists import TRIES, Listing, RemoteFolder, Result, with_retries
 from packager.cluster.results import storage_of
 from packager.cluster.shell import BrokenOffError, ContainerShell
 from packager.cluster.target import Target
@@ -26,33 +26,15 @@ from packager.workloads.pods import outlives_pods
 class LastingStorage:
     """A volume that outlives the pods, and its mount."""
 
-    path: str  # the mount path
+    root: str  # the mount path
     mount: Object  # the container's mount of the volume
     volume: Object
+    path: str  # of the folder in it that is used, in the pods
 
     @property
     def words(self) -> str:
         """The name of the storage in messages: `the folder resnet50 of the claim results`."""
         return storage_of(self.volume, self.mount)
-
-    def writable(self) -> "LastingStorage":
-        """Return the storage with a mount for a pod that writes to it."""
-        mount, volume = deepcopy(self.mount), deepcopy(self.volume)
-        for part in (mount, *(source for source in volume.values() if isinstance(source, dict))):
-            part.pop("readOnly", None)
-        return LastingStorage(self.path, mount, volume)
-
-    def read_only(self) -> "LastingStorage":
-        """Return the storage with a mount for a pod that only reads."""
-        return LastingStorage(self.path, {**self.mount, "readOnly": True}, self.volume)
-
-
-@dataclass(frozen=True, slots=True)
-class StoragePlace:
-    """A folder of a storage."""
-
-    storage: LastingStorage
-    path: str  # in the pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +42,7 @@ class Session:
     """The storage and the options of a push, a pull or a listing."""
 
     target: Target  # the opened overlay whose pods use the storage
-    place: StoragePlace
+    storage: LastingStorage
     patience: float  # the longest wait in seconds without receiving data; 0 for no limit
     image: str | None  # the image of the temporary pod; None for the workload's image
     tell: Tell
@@ -70,7 +52,7 @@ class Session:
 class Copied:
     """The result of a push or a pull."""
 
-    place: StoragePlace
+    storage: LastingStorage
     folder: Path  # the local folder
     files: tuple[str, ...]  # the paths that were copied; in a dry run, those that would be
     size: int  # the total size of these files in bytes
@@ -86,8 +68,8 @@ class Copied:
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
         answer = {
-            "storage": self.place.storage.words,
-            "path": self.place.path,
+            "storage": self.storage.words,
+            "path": self.storage.path,
             "folder": str(self.folder),
             "files": list(self.files),
             "bytes": self.size,
@@ -105,14 +87,14 @@ class Copied:
 class Listed:
     """The content of a folder on a storage."""
 
-    place: StoragePlace
+    storage: LastingStorage
     listing: Listing
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
         return {
-            "storage": self.place.storage.words,
-            "path": self.place.path,
+            "storage": self.storage.words,
+            "path": self.storage.path,
             "entries": [
                 {"path": entry.path, "type": entry.kind, "bytes": entry.size, "modified": entry.modified}
                 for entry in self.listing.entries
@@ -136,78 +118,71 @@ def session(target: Target, folder: str | None, *, patience: float, image: str |
 def push(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Copied:
     """Copy a local folder's files to the storage; files with other contents are replaced only with `force`."""
     local = local_folder(folder)
-    claim = mapping(session.place.storage.volume.get("persistentVolumeClaim")).get("claimName")
+    claim = mapping(session.storage.volume.get("persistentVolumeClaim")).get("claimName")
     is_own = claim and claim == session.target.package.workspace
     if is_own and not dry_run and claim in missing_claims([session.target]):
         create_workspace(session.target, session.tell)
-    work: Push | None = None
-    is_committing = False
 
-    def attempt(remote: RemoteFolder) -> None:
-        nonlocal work, is_committing
-        if work is None:
-            work = compare_for_push(remote, local, force=force)
-        elif is_committing:  # the connection ended here: some files may already have their final names
-            left = compare_for_push(remote, local, force=True).parts
-            work = Push({name: file for name, file in work.parts.items() if name in left}, work.empty, work.unchanged)
+    def attempt(remote: RemoteFolder) -> Push:
+        work = compare_for_push(remote, local, force=force)
         if (work.parts or work.empty) and not dry_run:
             with progress("pushing", work.size, unit="bytes") as advance:
                 send(remote, work, advance)
-            is_committing = True
             commit(remote, work, force=force)
+        return work
 
-    _in_pods(session, attempt, writes=not dry_run)
-    assert work is not None
+    work = _in_pod(session, attempt, writes=not dry_run)
     unchanged = set(work.unchanged)
     files = [file for file in local.files if file.path not in unchanged]
     paths, size = tuple(file.path for file in files), sum(file.size for file in files)
-    return Copied(session.place, folder, paths, size, work.unchanged, dry_run)
+    return Copied(session.storage, folder, paths, size, work.unchanged, dry_run)
 
 
 def pull(session: Session, folder: Path, *, force: bool, dry_run: bool, progress: Progress) -> Copied:
     """Copy files from the storage to a local folder, which is created if missing."""
-    work: Pull | None = None
 
-    def attempt(remote: RemoteFolder) -> None:
-        nonlocal work
-        work = work or compare_for_pull(remote, folder, force=force)
+    def attempt(remote: RemoteFolder) -> Pull:
+        work = compare_for_pull(remote, folder, force=force)
         if not dry_run:
             with progress("pulling", work.size_of(work.pending), unit="bytes") as advance:
                 pull_files(remote, work, folder, advance)
+        return work
 
     try:
-        _in_pods(session, attempt, writes=False)
+        work = _in_pod(session, attempt, writes=False)
     except OSError as error:
         hint = "what has arrived is kept: pull again to continue"
         raise ToolError(f"{folder} cannot be written: {reason(error)}", hint=hint) from None
-    assert work is not None
     files = tuple(work.pending) if dry_run else tuple(work.arrived)
-    return Copied(session.place, folder, files, work.size_of(files), work.unchanged, dry_run, work)
+    return Copied(session.storage, folder, files, work.size_of(files), work.unchanged, dry_run, work)
 
 
 def ls(session: Session) -> Listed:
     """Return the content of the session's folder. Raises ClusterError, TimedOutError and VerificationError."""
-    listing: list[Listing] = []
-    _in_pods(session, lambda remote: listing.append(remote.entries()), writes=False)
-    return Listed(session.place, listing[-1])
+    return Listed(session.storage, _in_pod(session, RemoteFolder.entries, writes=False))
 
 
-def _in_pods(session: Session, work: Callable[[RemoteFolder], object], *, writes: bool) -> None:
-    """Call `work` with the folder in a temporary pod; after a broken connection, again with another pod."""
-    target, where, tell = session.target, session.place, session.tell
-    storage = where.storage.writable() if writes else where.storage.read_only()
+def _in_pod(session: Session, work: Callable[[RemoteFolder], Result], *, writes: bool) -> Result:
+    """Return what `work` returns for the folder in a temporary pod; after a broken connection, in another pod."""
+    target, storage, tell = session.target, session.storage, session.tell
     pod_spec = target.manifests.kind.pod_template(target.manifests.workload)
-    mounts, volume, words = (storage.mount,), storage.volume, "the temporary pod"
+    mount, volume = deepcopy(storage.mount), deepcopy(storage.volume)
+    if writes:
+        for part in (mount, *(source for source in volume.values() if isinstance(source, dict))):
+            part.pop("readOnly", None)
+    else:
+        mount["readOnly"] = True
+    words, image = "the temporary pod", session.image
 
-    def attempt() -> None:
+    def attempt() -> Result:
         with temporary_pod(
-            target, pod_spec, "workspace", words, mounts=mounts, volume=volume, tell=tell, image=session.image
+            target, pod_spec, "workspace", words, mounts=(mount,), volume=volume, tell=tell, image=image
         ) as pod:
-            shell = ContainerShell(target.kubectl, pod, CONTAINER, session.patience, tell)
-            work(RemoteFolder(shell, where.storage.path, where.path, where.storage.words))
+            shell = ContainerShell(target.kubectl, pod, CONTAINER, session.patience)
+            return work(RemoteFolder(shell, storage.root, storage.path, storage.words))
 
     try:
-        with_retries(target.kubectl, attempt, tell, "the connection broke off")
+        return with_retries(target.kubectl, attempt, tell, "the connection broke off")
     except BrokenOffError as error:
         hint = "run it again: what has arrived is kept"
         raise ClusterError(f"the connection broke off {TRIES} times: {error}", hint=hint) from None
@@ -219,16 +194,17 @@ def storages(pod_spec: Object) -> tuple[LastingStorage, ...]:
     If mounts of one volume are nested, only the outermost is returned.
     """
     volumes = {volume["name"]: volume for volume in pod_spec.get("volumes") or ()}
-    kept = [
-        LastingStorage(_absolute(mount["mountPath"]), mount, volumes[mount["name"]])
+    mounts = [
+        (_absolute(mount["mountPath"]), mount, volumes[mount["name"]])
         for mount in pod_spec["containers"][0].get("volumeMounts") or ()
-        if mount["name"] in volumes and outlives_pods(volumes[mount["name"]])
+        if mount["name"] in volumes
     ]
+    kept = [LastingStorage(path, mount, volume, path) for path, mount, volume in mounts if outlives_pods(volume)]
     return tuple(storage for storage in kept if not any(_is_part(storage, other) for other in kept))
 
 
-def place(folder: str | None, available: Sequence[LastingStorage], environment: Mapping[str, str]) -> StoragePlace:
-    """Return the storage and path of the folder that the user named.
+def place(folder: str | None, available: Sequence[LastingStorage], environment: Mapping[str, str]) -> LastingStorage:
+    """Return the storage of the folder that the user named, with that folder.
 
     Args:
         folder: The folder's path in the pods; a path below the only storage; or a key of mlops.env, such as
@@ -236,27 +212,27 @@ def place(folder: str | None, available: Sequence[LastingStorage], environment: 
         available: The storages.
         environment: The values of mlops.env.
     """
-    hint = ", ".join(f"{storage.path} ({storage.words})" for storage in available)
+    hint = ", ".join(f"{storage.root} ({storage.words})" for storage in available)
     if not available:
         message = "the package uses no storage that outlives its pods"
         raise UsageError(message, hint="switch a storage option on: mlpack configure PACKAGE --storage pvc")
     if folder is None:
         if len(available) > 1:
             raise UsageError("the package uses several storages: choose one with --folder", hint=f"there are: {hint}")
-        return StoragePlace(available[0], available[0].path)
+        return available[0]
     path = environment.get(folder, folder) if "/" not in folder else folder
     if folder not in environment and not path.startswith("/"):
         if len(available) > 1:
             message = f"--folder: expected an absolute path or a key of mlops.env, found {folder!r}"
             raise UsageError(message, hint=f"there are: {hint}")
-        path = f"{available[0].path}/{path}"
+        path = f"{available[0].root}/{path}"
     path = _absolute(path)
     if ".." in path.split("/") or not path.isprintable():
         raise UsageError(f"--folder: expected a path without '..', found {folder!r}")
-    covering = [storage for storage in available if PurePosixPath(path).is_relative_to(storage.path)]
+    covering = [storage for storage in available if PurePosixPath(path).is_relative_to(storage.root)]
     if not covering:
         raise UsageError(f"{path} is on no storage that outlives the pods", hint=f"there are: {hint}")
-    return StoragePlace(max(covering, key=lambda storage: len(storage.path)), path)
+    return replace(max(covering, key=lambda storage: len(storage.root)), path=path)
 
 
 def _absolute(path: str) -> str:
@@ -266,4 +242,4 @@ def _absolute(path: str) -> str:
 def _is_part(storage: LastingStorage, other: LastingStorage) -> bool:
     if storage is other or storage.volume["name"] != other.volume["name"]:
         return False
-    return storage.path != other.path and PurePosixPath(storage.path).is_relative_to(other.path)
+    return storage.root != other.root and PurePosixPath(storage.root).is_relative_to(other.root)

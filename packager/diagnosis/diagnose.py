@@ -18,7 +18,7 @@ from packager.kubernetes.objects import (
     name,
     shown,
 )
-from packager.kubernetes.pods import RELEASED, broken, crashed, failure, killed_process, memory_limit, state
+from packager.kubernetes.pods import broken, crashed, failure, killed_process, memory_limit, state
 from packager.kubernetes.remedy import RUN_AGAIN, Action, Remedy
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict, grouped
 from packager.workloads.structures import pods as pods_of
@@ -227,9 +227,3 @@ def _images(spec: Object) -> Iterator[tuple[str, str]]:
         for container in map(mapping, listing(spec.get(key))):
             if container.get("image"):
                 yield str(container.get("name")), str(container["image"])
-
-
-def released(pods: Iterable[Object]) -> Iterator[Finding]:
-    """Yield a finding for each pod that its controller has released, and that outlives its workload."""
-    for pod in pods:
-        yield Finding("Relabelled", shown(pod), RELEASED, Remedy.of(Action.DELETE_RELABELLED_PODS), blocks=False)

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 LAST_LINES = 12
 
-RELEASED = "its controller has released it, because its labels were changed, and nothing deletes it"
-"""The message about a pod that outlives its workload."""
 
 # Exit codes that mean something by convention: POSIX shells, and 128 + the signal's number (signal(7)).
 _EXIT_CODES = {

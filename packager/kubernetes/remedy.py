@@ -7,7 +7,6 @@ from enum import Enum, unique
 from shlex import quote
 
 _RAISE_MEMORY = "raise the memory limit in mlops.env, or reduce the memory use"
-_MUTATIONS = "kubectl get mutatingwebhookconfigurations"
 
 
 @unique
@@ -33,14 +32,13 @@ class Action(Enum):
     CORRECT_WORKLOAD = "correct the job in the overlay, then deploy it with --replace"
     CREATE_OBJECT = "create the {kind} {name} in this namespace"
     CREATE_SERVICE_ACCOUNT = "kubectl create serviceaccount {name}"
-    DELETE_RELABELLED_PODS = f"{_MUTATIONS}; delete such pods with kubectl"
     EXPORT_FOLDER = "the folder must exist on the server and be exported to the nodes"
     GET_PERMISSION = "this needs permission to {verb} {resource}: ask the cluster administrator"
     GROW_CLUSTER = "request less in the overlay's resources, or have a larger group of nodes made"
     INSPECT_CLAIMS = "kubectl describe persistentvolumeclaims"
     INSPECT_DEVICES = "wait for room; kubectl get resourceslices shows the devices of the nodes"
     INSPECT_LABELS = "kubectl get nodes --show-labels; kubectl describe nodes | grep Taints"
-    INSPECT_MUTATIONS = _MUTATIONS
+    INSPECT_MUTATIONS = "kubectl get mutatingwebhookconfigurations"
     INSPECT_NODES = "kubectl get nodes"
     INSPECT_OBJECT = "kubectl describe {object}"
     INSTALL_NFS_CLIENT = "its node has no NFS client: install one on all nodes, such as nfs-common"

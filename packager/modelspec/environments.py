@@ -90,7 +90,6 @@ def _secrets(spec: Spec) -> Iterator[Fault]:
 
 def _of_overlays(spec: Spec) -> Iterator[Fault]:
     """Names that the kind of an overlay keeps for itself, each place once; a folder that only some overlays have."""
-    seen: set[Location] = set()
     for index, name in spec.pairs():
         variant, overlay = spec.variants[index], spec.overlays[name]
         environments = {
@@ -103,8 +102,7 @@ def _of_overlays(spec: Spec) -> Iterator[Fault]:
             reason = _refusal(spec, variant, name, key)
             if key == CHOICE and overlay.run(variant.run).is_choice:
                 reason = "it says which of the `scripts` runs; as built, the first of them"
-            if reason and place not in seen:
-                seen.add(place)
+            if reason:
                 message = f"{key} cannot be set for the overlay {name!r}"
                 yield Fault(place, message, reason, at_key=True)
         above = {**spec.environment, **variant.environment}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from packager.base import atomic, paths, yamlio
 from packager.base.errors import ClusterError, MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
-from packager.base.values import Value
-from packager.modelspec.importers import kubeflow, mlcube, mxjob, specfile, zoo
-from packager.modelspec.importers.source import decided, invalid
+from packager.base.values import Value, replace
+from packager.modelspec.importers import kubeflow, mlcube, specfile, zoo
+from packager.modelspec.importers.source import decided, invalid, read_bytes
 from packager.modelspec.load import load
 from packager.package.layout import SPEC
 from packager.package.options import KEYS
@@ -38,7 +38,6 @@ class Imported(Value, frozen=True):
     findings: tuple[Problem, ...]  # the parts of the source that were not imported, each with its place
     options: tuple[str, ...]  # that a build needs, for `--with`
     site: tuple[tuple[str, str], ...]  # the values of these options, for `--site`
-    records: bool = False  # the build must record digests of downloads
     namespace: str | None = None  # that the source names
     site_file: Path | None = None  # with the site's defaults, that the user has named; None for the nearest one
     # The size that the workspace's claim requests by default; None if the source or a site names one, or without one.
@@ -49,11 +48,10 @@ class Imported(Value, frozen=True):
         """The command that builds the model."""
         folder = str(self.folder) if self.folder.is_absolute() else f"./{self.folder}"
         options = [word for option in self.options for word in ("--with", option)]
-        record = ["--record"] if self.records else []
         defaults = ["--site-file", str(self.site_file)] if self.site_file else []
         site = (*self.site, *([(_SIZE, self.usual_size)] if self.usual_size else ()))
         values = [f"--site={key}={value}" for key, value in site]
-        return ["mlpack", "build", folder, *record, *defaults, *options, *values]
+        return ["mlpack", "build", folder, *defaults, *options, *values]
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -76,7 +74,9 @@ class ModelDestination(Value, frozen=True):
 
 def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None = None) -> Imported:
     """Import the MxJob in the file `path`; `image` replaces its image. Raises SpecError if it cannot be imported."""
-    return write(mxjob.read(path, str(path), image), destination)
+    found = kubeflow.find(read_bytes(path, str(path)), str(path), "mxjob")
+    others = (*found[0].others, *found[1:])
+    return write(kubeflow.read(replace(found[0], others=others), image), destination)
 
 
 def import_mlcube(path: Path, destination: ModelDestination, choices: mlcube.Choices) -> Imported:
@@ -88,21 +88,20 @@ def import_intel(
     path: Path,
     destination: ModelDestination,
     *,
-    models: Path | None = None,
     image: str | None = None,
     downloads: bool = False,
 ) -> Iterator[Imported | MlpackError]:
     """Import a spec of Intel's Model Zoo, or all specs of a folder; yield each, or the error that prevented it."""
-    choices = zoo.ZooChoices(models, image, downloads)
+    choices = zoo.ZooChoices(image, downloads)
     files = zoo.spec_files(path, str(path))
     return _write_each((partial(zoo.read, file, name, choices) for file, name in files), destination)
 
 
 def import_jobs(
-    text: bytes, name: str, destination: ModelDestination, *, image: str | None = None, sets: bool = False
+    text: bytes, name: str, destination: ModelDestination, *, image: str | None = None, verb: str = "kubeflow"
 ) -> Iterator[Imported | MlpackError]:
     """Import each job of Kubeflow, or each JobSet, of a file; yield each model, or the error that prevented it."""
-    found = kubeflow.find(text, name, sets=sets)
+    found = kubeflow.find(text, name, verb)
     return _write_each((partial(kubeflow.read, job, image) for job in found), destination)
 
 
@@ -168,7 +167,6 @@ def write(draft: Draft, destination: ModelDestination) -> Imported:
         tuple(ordered(draft.findings)),
         tuple(draft.options),
         tuple(draft.site.items()),
-        records=any("sha256" not in download for download in draft.data.get("downloads", ())),
         namespace=draft.namespace,
         site_file=destination.site_file,
         usual_size=None if has_size else KEYS[_SIZE].example,

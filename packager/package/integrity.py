@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.base.values import Value, field, replace
-from packager.package import inventory, layout, path_checks, placement, tree
+from packager.package import layout, path_checks, placement, tree
 from packager.package.layout import INVENTORY, is_editable
 from packager.package.options import BY_NAME
 
@@ -61,13 +60,11 @@ def check(package: Package, limits: Limits) -> Checked:
     sealed = package.inventory["files"]
     edits: list[str] = []
     unread: list[ToolError] = []
-    lines = _inventory_lines(package)
     for path in sealed:
         if not layout.is_part(path):
             problems.append(Problem(package.shown(path), 0, 0, "no build makes a file at this place of a package"))
         if path not in entries:
-            message = f"{path} is listed here but missing"
-            problems.append(Problem(package.shown(INVENTORY), lines.get(path, 1), 5, message))
+            problems.append(Problem(package.shown(path), 0, 0, "a file of the package is missing"))
             continue
         try:
             problems += _content_problems(package, entries[path], edits)
@@ -78,7 +75,7 @@ def check(package: Package, limits: Limits) -> Checked:
     for path, text in package.inventory["editable"].items():
         if hashlib.sha256("\n".join(text).encode(errors="surrogatepass")).hexdigest() != sealed[path]["sha256"]:
             message = f"the lines of {path_checks.shown(path)} here do not match its digest"
-            problems.append(Problem(package.shown(INVENTORY), lines.get(path, 1), 5, message))
+            problems.append(Problem(package.shown(INVENTORY), 0, 0, message))
     problems += _overlooked_kustomizations(package, entries)
     problems += _values_component(package)
     received = None if problems or unread else received_digest(package, edits)
@@ -216,10 +213,3 @@ def _values_component(package: Package) -> Iterator[Problem]:
         for file, content in overlay.extras(package.name):
             if file.name == layout.KUSTOMIZATION and (not file.is_file() or file.read_bytes() != content):
                 yield Problem(str(file), 0, 0, "it is not as `mlpack overlay` writes it", overlay.carry_over)
-
-
-def _inventory_lines(package: Package) -> dict[str, int]:
-    """Return the line of each file in the inventory, as far as it has lines."""
-    text = inventory.content(package.folder).decode("utf-8", "replace")
-    matches = [re.fullmatch(r'\s*"([^"\\]+)": \{.*', line) for line in text.splitlines()]
-    return {match[1]: number for number, match in enumerate(matches, start=1) if match}

@@ -75,7 +75,7 @@ def content(folder: Path) -> bytes:
 def parsed(content: bytes, folder: Path) -> dict[str, Any]:
     """Return the content of an inventory. Raises VerificationError when it is not in the form that `seal` writes."""
     try:
-        values = json.loads(content, object_pairs_hook=_unique)
+        values = json.loads(content)
         if isinstance(values, dict) and values.get("manifest") != 1:
             raise ValueError(f"expected version 1, found {values.get('manifest')!r}")  # noqa: TRY301
         _check(convert(values, _Inventory))
@@ -96,10 +96,3 @@ def _check(inventory: _Inventory) -> None:
         raise ContentError("expected different names of overlays at 'sequence'")
     if inventory.workspace is not None and not is_label(inventory.workspace):
         raise ContentError("expected the name of a claim at 'workspace'")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    together = dict(pairs)
-    if len(together) < len(pairs):
-        raise ValueError("duplicate key")
-    return together

@@ -536,7 +536,6 @@ PACKAGE_VOLUME = "package-volume"
 GITOPS = "gitops"
 GANG_OPTION = "gang"
 PLACEMENT = "placement"
-DEVICE_CLAIM = "device-claim"
 GPU = "gpu"
 
 BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}

@@ -236,11 +236,6 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         scripts += [((*place, "script"), role.script) for place, role in self.role_keys.values()]
         yield from ((place, script) for place, script in scripts if script is not None)
 
-    def executed(self, run: Run) -> Iterator[str]:
-        """Yield the scripts of `run` that are executed, and so need an interpreter line."""
-        runs = [self.run_of(role, run) for role in self.role_keys] or [run]
-        yield from () if self.starter else dict.fromkeys(script for one in runs for script in one.scripts)
-
     def workdirs(self) -> Iterator[tuple[Location, str]]:
         """Yield the folders in which programs start, and where the overlay names them."""
         for place, workdir in [((), self.workdir), *((place, role.workdir) for place, role in self.role_keys.values())]:

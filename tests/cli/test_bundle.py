@@ -152,17 +152,6 @@ def test_bundle_and_load_require_the_signature(
     assert (loaded.code, "signature by prod " in loaded.stderr) == (0, True)
 
 
-def test_bundle_of_an_unsigned_file_is_refused_if_a_signature_is_required(
-    mlpack: Mlpack, pushed: str, archive: Path
-) -> None:
-    assert pushed
-    done = mlpack("bundle", archive, "--no-images", "--key", "prod.pub")
-    assert (done.code, "is not signed by prod" in done.stderr) == (5, True)
-    assert mlpack("bundle", archive, "--no-images").code == 0
-    refused = mlpack("load", "hello-mpi.bundle.tar", "--registry", "localhost:1", "--dry-run", "--key", "prod.pub")
-    assert (refused.code, "hello-mpi is not signed by prod" in refused.stderr) == (5, True)
-
-
 def test_load_moves_a_tag_only_with_force(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
     assert mlpack("bundle", pushed).code == 0
     image(other, IMAGE, "x")
@@ -252,12 +241,6 @@ def test_hostile_bundle_is_refused(tmp_path: Path, members: list[tuple[str, byte
     path.write_bytes(tar(members))
     with pytest.raises(VerificationError, match=message):
         layout.read(path)
-
-
-def test_manifest_without_values_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "bundle.tar"
-    path.write_bytes(tar(changed(annotations=None, artifactType="")))
-    assert layout.read(path).roots
 
 
 @pytest.mark.parametrize("disguise", ["subject", "config"])
@@ -395,15 +378,6 @@ def test_image_of_this_machine_comes_from_an_archive(
     assert (loaded.code, f"{other.host}/{IMAGE}:openmpi@{digest}\n" in loaded.stdout) == (0, True)
     env = Path("out/hello-mpi/quickstart/k8s/mlops/single-node/mlops.env").read_text()
     assert f"REGISTRY={other.host}\n" in env
-
-
-@pytest.mark.thorough
-def test_archive_of_another_image_is_not_used(mlpack: Mlpack, archive: Path, pushed: str) -> None:
-    assert pushed
-    assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
-    saved_image(Path("image.tar"), "localhost/other:openmpi")
-    done = mlpack("bundle", "local.tar.gz", "--image-archive", "image.tar")
-    assert (done.code, "has no registry: localhost is this machine" in done.stderr) == (2, True)
 
 
 @pytest.mark.thorough

@@ -46,7 +46,7 @@ def test_dev_refuses_workload_of_an_ordinary_deploy(mlpack: Mlpack, life: Life) 
     life.deploy()
     refused = mlpack(*DEV)
     assert refused.code == 7
-    assert f"mpijob/{JOB} already exists, and was not deployed by `mlpack dev`\n" in refused.stderr
+    assert f"mpijob/{JOB} exists, and was not deployed by `mlpack dev`; nothing was changed\n" in refused.stderr
 
 
 @pytest.mark.usefixtures("life")

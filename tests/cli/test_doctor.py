@@ -181,7 +181,7 @@ CASES = {
         *({"admission": "fails"}, "admission", "the pods of launcher and worker are rejected: admission webhook"),
     ),
     "a small quota": Case(
-        adding(quota({"requests.cpu": "1"}, {"requests.cpu": "900m"})),
+        adding(quota({"services": "9", "requests.cpu": "1"}, {"requests.cpu": "900m"})),
         *({"quota": "fails"}, "quota", "and 100m of 1 is left", "kubectl describe resourcequota tight -n team"),
     ),
     "a full quota": Case(

@@ -97,19 +97,6 @@ def test_pull_skips_and_lists_links_devices_and_odd_names(pod: LocalPod, tmp_pat
     assert work.listing.unnamed == 1
 
 
-def test_pull_writes_through_no_link_in_the_local_folder(pod: LocalPod, tmp_path: Path) -> None:
-    pod.put({"sub/a": b"a", "b": b"b"})
-    elsewhere = write(tmp_path / "elsewhere", {})
-    here = write(tmp_path / "here", {})
-    (here / "sub").symlink_to(elsewhere)
-    with pytest.raises(ClusterError) as refused:
-        compare_for_pull(pod.remote, here, force=True)
-    assert {str(problem) for problem in refused.value.problems} == {
-        f"{here}/sub: it is a link, and nothing is written through it"
-    }
-    assert read(elsewhere) == {}
-
-
 def test_pull_reports_changed_and_deleted_files_and_reads_the_others(pod: LocalPod, tmp_path: Path) -> None:
     pod.put({"a": b"1", "b": b"b", "c": b"c"})
     work = compare_for_pull(pod.remote, tmp_path / "here", force=True)

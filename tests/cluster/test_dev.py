@@ -50,7 +50,7 @@ def test_workload_of_an_ordinary_deploy_is_refused(target: Target, life: Life) -
     with pytest.raises(ClusterError, match="was not deployed by `mlpack dev`") as refused:
         prepare(target)
     assert refused.value.hint == f"delete it first: mlpack delete {target.package.source} -n team"
-    with pytest.raises(ClusterError, match="nothing was deleted"):
+    with pytest.raises(ClusterError, match="nothing was changed"):
         dev.stop(target)
     assert life.find("MPIJob", JOB)
 

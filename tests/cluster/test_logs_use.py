@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from packager.base.errors import UsageError
-from packager.cluster.logs import Feed, PodSelection, follow, logs
+from packager.cluster.logs import Feed, follow, logs
 from packager.cluster.target import Target
 from tests.life import JOB, Life, launcher
 
@@ -54,14 +53,6 @@ def test_follow_reports_missing_permission_to_watch_pods(target: Target, running
     refused = "you may not watch pods: logs of pods that are deleted within seconds may be missing"
     running.moments = [lambda: None, lambda: None, running.end]
     assert list(follow(feed)) == [refused, b"one\n"]
-
-
-def test_logs_of_a_missing_container_report_the_names(target: Target, life: Life) -> None:
-    life.deploy()
-    life.start()
-    with pytest.raises(UsageError) as refused:
-        list(logs(Feed(target, PodSelection(all_pods=True, container="sidecar"))))
-    assert (str(refused.value), refused.value.hint) == ("container sidecar not found", "there are launcher, worker")
 
 
 def test_empty_part_of_a_log_is_accepted(target: Target, running: Life) -> None:

@@ -73,16 +73,6 @@ def test_a_record_contains_logs_manifests_values_results_and_verdict(mlpack: Mlp
     assert f"recorded in runs/{JOB}/{made.name}: 3 logs" in done.stderr
 
 
-@pytest.mark.usefixtures("run")
-def test_numbers_of_the_log_are_a_table(mlpack: Mlpack) -> None:
-    done = mlpack(*DEPLOY)
-    table = [line.split() for line in done.stderr.splitlines() if line.startswith(("NAME", "loss"))]
-    assert table == [
-        ["NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST"],
-        ["loss", f"{JOB}-launcher-0", "3", "1.5", "1.5", "3"],
-    ]
-
-
 def test_missing_results_are_reported_after_the_end(mlpack: Mlpack, life: Life, tmp_path: Path) -> None:
     life.moments += [lambda: None, life.end_pod]
     life.logs = {POD: "hello\n"}

@@ -50,8 +50,7 @@ def test_copied_returns_result_as_value(target: Target, life: Life, tmp_path: Pa
     life.deploy()
     life.start()
     life.output = write(tmp_path / "pod", {"a.txt": b"hello"})
-    with ResultsCopy(target, tmp_path / "here", 60, pytest.fail).of_worker() as results:
-        pass
+    (results,) = ResultsCopy(target, tmp_path / "here", 60, pytest.fail).copies()
     assert results.as_json() == {
         "pod": f"{JOB}-worker-0",
         "path": "/ROOT/hello-mpi/output",

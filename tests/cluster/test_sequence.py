@@ -91,7 +91,7 @@ def test_run_reports_unanswered_question_as_failure(targets: tuple[Target, ...])
 def test_run_ends_when_cluster_does_not_answer(targets: tuple[Target, ...], life: Life) -> None:
     life.go_silent()
     with pytest.raises(UnreachableError):
-        list(run(targets, execute, keep_going=True))
+        list(run(targets, execute))
 
 
 def test_open_tasks_selects_tasks_by_name_sequence_or_default(life: Life, tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ def test_status_of_missing_workload_is_absent(target: Target) -> None:
         "findings": [],
         "unseen": None,
         "beside": [],
-        "curves": None,
     }
 
 

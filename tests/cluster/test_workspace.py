@@ -43,20 +43,11 @@ ONE = SEVERAL[1:2]
 
 
 def test_storages_are_the_outermost_mounts_of_lasting_volumes() -> None:
-    assert [(storage.path, storage.words) for storage in SEVERAL] == [
+    assert [(storage.root, storage.words) for storage in SEVERAL] == [
         ("/data", "the claim dataset"),
         ("/mnt/cube", "the claim cube"),
         ("/ROOT/out", "nfs"),
     ]
-
-
-def test_writable_storage_drops_read_only_and_read_only_adds_it() -> None:
-    data = SEVERAL[0].writable()
-    assert (data.mount, data.volume) == (
-        {"name": "data", "mountPath": "/data"},
-        {"name": "data", "persistentVolumeClaim": {"claimName": "dataset"}},
-    )
-    assert data.read_only().mount["readOnly"] is True
 
 
 def test_place_resolves_the_folder_of_the_user() -> None:
@@ -69,7 +60,7 @@ def test_place_resolves_the_folder_of_the_user() -> None:
         ("OUTPUT_DIR", SEVERAL, "/ROOT/out", "nfs"),
     ]:
         chosen = place(folder, available, {"OUTPUT_DIR": "ROOT/out"})
-        assert (chosen.path, chosen.storage.words) == (path, words)
+        assert (chosen.path, chosen.words) == (path, words)
 
 
 HINT = "there are: /data (the claim dataset), /mnt/cube (the claim cube), /ROOT/out (nfs)"

@@ -28,7 +28,7 @@ def test_value_of_wrong_type_is_found() -> None:
         ("workingDir", "7", "expected text, found the number 7", 'quote it: "7"'),
         ("workingDir", "true", "expected text, found true", 'quote it: "true"'),
         ("args", "all", "expected a list, found the text 'all'", None),
-        ("securityContext", "[]", "expected a mapping, found a list", None),
+        ("securityContext", "[]", "expected a mapping, found an empty list", None),
     ]:
         spec = f"{{containers: [{{name: main, {field}: {value}}}]}}"
         text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {spec}\n"

@@ -3,11 +3,10 @@
 Tests: cli/test_doctor.py.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from shlex import quote
-from typing import Any
 
 from packager.base import values
 from packager.base.errors import ClusterError, DeniedError, MlpackError, ToolError, UnreachableError
@@ -33,27 +32,12 @@ CHECKS: dict[str, Callable[[Case], Iterator[CheckResult]]] = {
 _AT_ONCE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
-    """The results of all checks."""
-
-    findings: tuple[CheckResult, ...]  # the result of each check
-
-    @property
-    def failures(self) -> int:
-        """The number of findings that would make the package fail."""
-        return sum(finding.state is CheckState.FAILS for finding in self.findings)
-
-    @property
-    def exit_code(self) -> int:
-        """1 when a check failed, 6 when none failed but one could not be made, else 0."""
-        if self.failures:
-            return MlpackError.exit_code
-        return ToolError.exit_code if any(finding.state is CheckState.UNKNOWN for finding in self.findings) else 0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        return {"findings": values.as_plain(list(self.findings)), "exit_code": self.exit_code}
+def exit_code(findings: Sequence[CheckResult]) -> int:
+    """Return 1 when a check failed, 6 when none failed but one could not be made, else 0."""
+    states = {finding.state for finding in findings}
+    if CheckState.FAILS in states:
+        return MlpackError.exit_code
+    return ToolError.exit_code if CheckState.UNKNOWN in states else 0
 
 
 def doctor(target: Target, allowed: frozenset[str], level: Level | None) -> Iterator[CheckResult]:

@@ -71,7 +71,7 @@ async def healthz() -> Health:
 @get("/readyz", opt={ANONYMOUS: True}, responses={503: document.answer(Health, "Not ready")})
 async def readyz(server: ServerDependency) -> Response[Health]:
     """Return whether the database and the cluster answer; the cause of a failure is in the log of the server."""
-    is_ready = await server.readiness.is_ready()
+    is_ready = not server.readiness.problems
     return Response(Health(status="ok" if is_ready else "not ready"), status_code=200 if is_ready else 503)
 
 

@@ -25,9 +25,10 @@ from packager.service.api.access import (
     request_key,
 )
 from packager.service.api.incoming import MOST_BYTES
+from packager.service.jobs.kube import LogOptions
 from packager.service.registry import rendering
 from packager.service.store.store import JobQuery
-from packager.service.use import answers
+from packager.service.use import answers, logs
 from packager.service.use.answers import (
     CallbackList,
     EventList,
@@ -38,7 +39,6 @@ from packager.service.use.answers import (
     JobPreview,
     MetricList,
 )
-from packager.service.use.logs import LogQuery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -203,8 +203,8 @@ class JobRoutes(Controller):
         """
         if follow:
             door_of(state).begin_stream(request)
-        query = LogQuery(pod, container, tail, since, previous, follow, timestamps)
-        log = await server.logs.open(partial(caller_of, request), release, query)
+        options = LogOptions(container, tail, logs.moment(since), previous, follow, timestamps)
+        log = await server.logs.open(partial(caller_of, request), release, pod, options)
         headers = {"X-Mlpack-Log": "archived"} if log.is_archived else {}
         return Stream(log.lines, media_type="text/plain", headers=headers)
 

@@ -11,8 +11,6 @@ import json
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -54,7 +52,6 @@ _LONGEST_WISH = 3_600.0
 _LOOK_SECONDS = 5.0
 _STOP_SECONDS = 10.0
 _RANDOM = random.SystemRandom()
-_GONE = 410
 
 
 class Reply(Value, frozen=True):
@@ -107,14 +104,8 @@ class Transport:
 
 
 def _retry_after(text: str) -> float | None:
-    """Return the seconds in a header Retry-After, which may contain a date; None if the header is invalid."""
-    if text.isascii() and text.isdecimal() and len(text) < 10:
-        return float(text)
-    try:
-        date = parsedate_to_datetime(text)
-        return max(0.0, (date.astimezone(UTC) - datetime.now(UTC)).total_seconds())
-    except (ValueError, OverflowError):
-        return None
+    """Return the seconds in a header Retry-After; None for another text, such as a date."""
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 class Courier:
@@ -131,7 +122,6 @@ class Courier:
         log: Callable[[str], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         part: Callable[[], float] = _RANDOM.random,
-        attempted: Callable[[str, float], None] = lambda _outcome, _seconds: None,
     ) -> None:
         self._outbox = outbox
         self._sealer = sealer
@@ -141,7 +131,6 @@ class Courier:
         self._log = log
         self._clock = clock
         self._part = part
-        self._attempted = attempted
         self._wake = asyncio.Event()
         self._under_way: dict[tuple[str, int], str] = {}  # the host of the callback to each endpoint of a job
         self._tasks: set[asyncio.Task[None]] = set()
@@ -194,10 +183,8 @@ class Courier:
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:
-            begun = monotonic()
             answer = await self._transport.post(delivery.url, *self._request(delivery))
             tried = self._tried(delivery, answer)
-            self._attempted(tried.state, monotonic() - begun)
             await asyncio.to_thread(self._outbox.settle, tried)
             if tried.state != "delivered":
                 self._log(f"{tried.release}: callback {tried.id}: {tried.error}; {tried.state}")
@@ -232,8 +219,6 @@ class Courier:
         if answer.code is not None and 200 <= answer.code < 300:
             return replace(tried, state="delivered", error=None)
         error = answer.error or f"the endpoint has answered {answer.code}"
-        if answer.code == _GONE:
-            return replace(tried, state="gone", error=error)
         if attempts > len(SCHEDULE):
             return replace(tried, state="given-up", error=error)
         pause = max(SCHEDULE[attempts - 1] * self._part(), min(answer.retry_after or 0.0, _LONGEST_WISH))

@@ -11,10 +11,10 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from packager.base import jsonio
-from packager.base.errors import ClusterError, UnreachableError
+from packager.base.errors import UnreachableError
 from packager.base.problems import similar
 from packager.base.values import Value, replace
-from packager.kubernetes.manifest import Manifest, mapping
+from packager.kubernetes.manifest import Manifest
 from packager.service.access import permissions
 from packager.service.callbacks import endpoints
 from packager.service.failures import RETRY_SECONDS, Complaint, Failure, counted, over_limit
@@ -66,7 +66,7 @@ class Prepared(Value, frozen=True):
 
     job: StoredJob
     objects: tuple[Object, ...]  # with secrets
-    warnings: Sequence[str] = ()  # about things that the job needs and this cluster lacks
+    warning: str | None = None  # about a cluster that does not answer
 
 
 class Room:
@@ -128,7 +128,7 @@ class Tasks:
 
         Args:
             filled: The values.
-            dry_run: Whether to warn about things that the cluster lacks, and about a cluster that does not answer.
+            dry_run: Whether to warn about a cluster that does not answer.
 
         Raises:
             Failure: The values, the template, the policy or the cluster refuse the job; or, without a dry run, the
@@ -137,13 +137,13 @@ class Tasks:
         prepared = await self._work.run(Owner(filled.caller.key), partial(self._made, filled))
         try:
             await apply.try_objects(self._cluster, prepared.objects, filled.project.namespace)
-            return replace(prepared, warnings=await self._lacks(prepared.objects)) if dry_run else prepared
         except RefusedError as error:
             raise Failure("cluster-refused", str(error)) from None
         except UnreachableError as error:
             if not dry_run:
                 raise Failure("cluster-unreachable", str(error)) from None
-            return replace(prepared, warnings=[f"not checked against the cluster: {error}"])
+            return replace(prepared, warning=f"not checked against the cluster: {error}")
+        return prepared
 
     def _made(self, request: Filled) -> Prepared:
         """Return the job for filled values. Raises Failure."""
@@ -231,50 +231,14 @@ class Tasks:
             if gpus.uncounted:
                 yield f"it cannot be counted how many GPUs {', '.join(gpus.uncounted)} are: {own}"
 
-    async def warnings(self, row: StoredDefinition, trial: Accepted) -> list[str]:
-        """Return the warnings about a definition: values in code, projects that refuse its example, and this cluster.
-
-        If the cluster does not answer, a warning reports this.
-        """
+    def warnings(self, row: StoredDefinition, trial: Accepted) -> list[str]:
+        """Return the warnings about a definition: values in code, and projects that refuse its example."""
         one = self._projects.get(row.project or "")
         places = [one] if one else list(self._projects.values())
         refused = [
             f"jobs of {item.name} are refused: {text}" for item in places for text in self.excesses(trial.objects, item)
         ]
-        if len(places) > 1:
-            refused += await self._work.run(Owner(row.author), partial(self._catalog.refused_in, row))
-        messages = [*trial.remarks, *refused]
-        try:
-            return [*messages, *await self._lacks(trial.objects)]
-        except ClusterError as error:
-            return [*messages, f"not checked against the cluster: {error}"]
-
-    async def _lacks(self, objects: Sequence[Object]) -> list[str]:
-        """Return messages about the storage classes and nodes that objects need and this cluster lacks."""
-        lacks = [
-            f"the cluster has no storage class {name!r}: map it in storage_classes of the server"
-            for name in policy.storage_classes(objects)
-            if await self._unless_hidden("StorageClass", name) == []
-        ]
-        selectors = policy.node_selectors(objects)
-        nodes = await self._unless_hidden("Node") if selectors else None
-        for selector in selectors if nodes is not None else ():
-            if not any(selector.items() <= mapping(node["metadata"].get("labels")).items() for node in nodes or ()):
-                labels = ", ".join(f"{key}={value}" for key, value in selector.items())
-                lacks.append(f"no node has the labels {labels}: map them in node_selectors of the server")
-        return lacks
-
-    async def _unless_hidden(self, kind: str, name: str | None = None) -> list[Object] | None:
-        """Return the objects of a kind, or only the one with a name; None if the server may not read them."""
-        try:
-            if name is None:
-                return (await self._cluster.list(kind))[0]
-            item = await self._cluster.get(kind, name)
-        except RefusedError as error:
-            if error.code == 403:
-                return None
-            raise
-        return [] if item is None else [item]
+        return [*trial.remarks, *refused, *(self._catalog.refused_in(row) if len(places) > 1 else ())]
 
     async def create(self, filled: Filled, key: RequestKey | None = None) -> StoredJob:
         """Prepare and store a job, which is applied soon; return the job of an earlier request with the same key.

@@ -47,7 +47,6 @@ HINTS: Mapping[Action, str] = MappingProxyType(
         Action.CREATE_SERVICE_ACCOUNT: (
             f"the service account {{name}} is missing in the namespace of the project: {_ADMINISTRATOR} to create it"
         ),
-        Action.DELETE_RELABELLED_PODS: f"{_ADMINISTRATOR}: a webhook or a policy changes the labels of the pods",
         Action.EXPORT_FOLDER: "the folder must exist on the server and be exported to the nodes",
         Action.GET_PERMISSION: f"the server lacks the permission to {{verb}} {{resource}}: {_ADMINISTRATOR}",
         Action.GROW_CLUSTER: f"request less {{in_resources}}, or {_ADMINISTRATOR} for a larger group of nodes",

@@ -168,8 +168,7 @@ async def respond(
 ) -> Response[str]:
     """Return a view for a caller: `template`, filled in with `values`."""
     server = server_of(request.app.state)
-    away = await server.readiness.away()
-    shown = {"caller": caller, "open": server.trusted is not None, "away": away, **values}
+    shown = {"caller": caller, "open": server.trusted is not None, "away": server.readiness.away, **values}
     # A long view, such as one of many manifests, takes seconds: the requests of others must not wait for it.
     return await server.work.run(Owner(caller.key), partial(_filled, server, template, status, **shown))
 

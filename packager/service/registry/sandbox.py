@@ -127,10 +127,6 @@ def _to_json(value: object) -> str:
     return jsonio.compact(value, sort_keys=True)
 
 
-def _quoted(value: object) -> str:
-    return shlex.quote(value if isinstance(value, str) else _to_json(value))
-
-
 def _environment() -> jinja2.Environment:
     environment = ImmutableSandboxedEnvironment(
         autoescape=False,  # YAML, whose structure no value can change
@@ -142,7 +138,7 @@ def _environment() -> jinja2.Environment:
     environment.filters = {
         **{name: filters.FILTERS[name] for name in _FILTERS},
         "tojson": _to_json,
-        "sh": _quoted,
+        "sh": lambda value: shlex.quote(value if isinstance(value, str) else _to_json(value)),
     }
     environment.globals = {"range": environment.globals["range"]}
     return environment

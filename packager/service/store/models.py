@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from packager.base.values import Value, as_dict, from_json, replace
+from packager.base.values import Value, from_json, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -231,7 +231,7 @@ class Delivery(Value, frozen=True, kw_only=True):
     host: str
     body: str
     secrets: bytes  # the headers of the job, encrypted
-    state: str = "waiting"  # waiting, delivered, given-up or gone
+    state: str = "waiting"  # waiting, delivered or given-up
     attempts: int = 0
     code: int | None = None  # the HTTP status of the last answer
     error: str | None = None
@@ -261,14 +261,12 @@ class StoredCurves(Value, frozen=True, kw_only=True):
 
 
 class Usage(Value, frozen=True, kw_only=True):
-    """The numbers of jobs of a project with a status, and of their GPUs; also by owner, with a name of each."""
+    """The numbers of jobs of a project with a status, and of their GPUs."""
 
     project: str
     status: str
     jobs: int
     gpus: int
-    owner: str = ""
-    creator: str = ""
 
 
 class RequestKey(Value, frozen=True):
@@ -336,11 +334,6 @@ def read(connection: Connection, kind: type[Row], statement: Executable, **value
     names = tuple(result.keys())
     # All rows at once: between two of them, other threads would compute.
     return [kind(**dict(zip(names, row, strict=True))) for row in result.all()]
-
-
-def columns(row: Value) -> dict[str, object]:
-    """Return the columns of a row, by name."""
-    return as_dict(row)
 
 
 _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")

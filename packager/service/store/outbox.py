@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, delete, func, insert, or_, select, tuple_, update
 
 from packager.base import jsonio
-from packager.base.values import replace
+from packager.base.values import as_dict, replace
 from packager.kubernetes.manifest import listing, mapping
-from packager.service.store.models import Delivery, columns, deliveries, jobs
+from packager.service.store.models import Delivery, deliveries, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -57,18 +57,13 @@ def announce(connection: Connection, job: StoredJob, event: NewEvent, before: st
     ]
     if not new:
         return
-    gone = select(deliveries.c.endpoint).where(deliveries.c.release == job.release, deliveries.c.state == "gone")
-    left = {int(row[0]) for row in connection.execute(gone)}
     waits = select(deliveries.c.endpoint, func.max(deliveries.c.next_try)).where(
         deliveries.c.release == job.release, deliveries.c.state == "waiting"
     )
     times = {int(index): str(time or "") for index, time in connection.execute(waits.group_by(deliveries.c.endpoint))}
     for delivery in new:
-        if delivery.endpoint in left:
-            changed = replace(delivery, state="gone", next_try=None)
-        else:
-            changed = replace(delivery, next_try=max(event.time, times.get(delivery.endpoint, "")))
-        connection.execute(insert(deliveries).values(columns(changed)))
+        changed = replace(delivery, next_try=max(event.time, times.get(delivery.endpoint, "")))
+        connection.execute(insert(deliveries).values(as_dict(changed)))
 
 
 def _endpoints(job: StoredJob) -> Iterator[tuple[int, str, list[Json]]]:
@@ -156,18 +151,14 @@ class Outbox:
     def settle(self, changed: Delivery) -> None:
         """Store the result of an attempt, and remove finished callbacks of a deleted job.
 
-        Args:
-            changed: The callback after the attempt. The state `gone` applies to all waiting callbacks of the endpoint.
+        Callbacks of the endpoint behind it are not due before it.
         """
         same = and_(deliveries.c.release == changed.release, deliveries.c.endpoint == changed.endpoint)
         has_job = select(jobs.c.release).where(jobs.c.release == deliveries.c.release).exists()
         with self._database.writing() as connection:
-            connection.execute(update(deliveries).where(deliveries.c.id == changed.id).values(columns(changed)))
+            connection.execute(update(deliveries).where(deliveries.c.id == changed.id).values(as_dict(changed)))
             others = update(deliveries).where(same, deliveries.c.state == "waiting")
-            if changed.state == "gone":
-                connection.execute(others.values(state="gone", next_try=None))
-            else:  # callbacks behind this one are not due before it
-                connection.execute(others.values(next_try=changed.next_try or changed.last_try))
+            connection.execute(others.values(next_try=changed.next_try or changed.last_try))
             if changed.state != "waiting":
                 connection.execute(delete(deliveries).where(same, deliveries.c.state != "waiting", ~has_job))
 

@@ -48,11 +48,6 @@ class JobEvents:
         items = [_event(event) for event in stored]
         return EventList(items=items, next=items[-1].id if len(items) == _MOST else None)
 
-    async def latest(self, caller: Caller, release: str, limit: int) -> list[JobEvent]:
-        """Return the newest events of a job, the oldest first. Raises Failure if the caller may not see the job."""
-        await self._projects(caller, release)
-        return [_event(event) for event in await asyncio.to_thread(self._store.last_events, release, limit)]
-
     async def follow(
         self, authenticate: Authenticate, release: str | None, after: str | None = None
     ) -> AsyncIterator[Sequence[JobEvent]]:

@@ -74,7 +74,7 @@ class Jobs:
         return JobPreview(
             release=prepared.job.release,
             manifests=apply.redacted(prepared.objects),
-            warnings=list(prepared.warnings),
+            warnings=[prepared.warning] if prepared.warning else [],
         )
 
     async def rerun(self, caller: Caller, release: str, *, is_pinned: bool, key: RequestKey | None = None) -> Job:

@@ -358,12 +358,6 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         """Return the reason why the environment may not set a variable of the rendezvous."""
         return "it is the image of a role" if key in self.images else self.way.refused(key)
 
-    def executed(self, run: Run) -> Iterator[str]:
-        """Yield the scripts of all roles that are started themselves; torchrun starts Python for its own."""
-        for script in super().executed(run):
-            if self.rendezvous != "torch" or not script.endswith(".py"):
-                yield script
-
     def variables_of(self, role: str) -> Collection[str]:
         """Return the names of the variables of a role's pods, besides those of mlops.env."""
         is_plain = self.command is not None or self.roles[role].command is not None

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from packager.diagnosis.curves.points import LONGEST_LINE, MOST_CURVES, MOST_POINTS, Curve, added, lines_of, measured
+from packager.diagnosis.curves.points import MOST_CURVES, MOST_POINTS, Curve, added, measured
 
 
 def line(step: object, **values: object) -> str:
@@ -83,16 +83,3 @@ def test_number_of_curves_is_limited() -> None:
     assert len(curves) == MOST_CURVES
     assert added(curves, "second", [line(1, loss=1)]) == curves
     assert curves["first", "v0"].drawn == ((1, 0.0), (2, 0.0))
-
-
-def test_lines_are_read_from_pieces_of_any_size() -> None:
-    for size in [1, 3, 1000]:
-        log = b'one\n{"step": 1}\ntwo step\n{"step": 2}'
-        pieces = [log[at : at + size] for at in range(0, len(log), size)]
-        assert list(lines_of(pieces)) == ['{"step": 1}', "two step", '{"step": 2}']
-
-
-def test_lines_of_unlimited_length_are_left_out() -> None:
-    pieces = [b'{"step": 1}\n', *[b"step" * 1024] * 100, b"\n", b'{"step": 2}\n']
-    assert list(lines_of(pieces)) == ['{"step": 1}', '{"step": 2}']
-    assert list(lines_of([b"step" * LONGEST_LINE])) == []

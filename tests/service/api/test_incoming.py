@@ -118,20 +118,6 @@ def test_complaints_are_capped_and_counted(shared: Service) -> None:
     assert len(answer.content) < 32_000
 
 
-def test_openapi_document_is_made_once_and_has_an_entity_tag(shared: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = shared.get("/openapi.json", None)
-    assert first.headers["content-type"].startswith("application/json")
-
-    def fail(*_: object) -> None:
-        raise AssertionError("it is made again")
-
-    monkeypatch.setattr("packager.service.api.document.document", fail)
-    again = shared.get("/openapi.json", None, headers={"If-None-Match": 'W/"other"'})
-    assert (again.status_code, again.content) == (200, first.content)
-    unchanged = shared.get("/openapi.json", None, headers={"If-None-Match": first.headers["etag"]})
-    assert (unchanged.status_code, unchanged.content) == (304, b"")
-
-
 def test_schema_paths_of_litestar_are_not_served(shared: Service) -> None:
     for path in ("", "/swagger", "/redoc", "/elements", "/rapidoc", "/openapi.json", "/openapi.yaml", "/x"):
         assert shared.get(f"/schema{path}", None).status_code == 404

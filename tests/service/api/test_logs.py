@@ -127,7 +127,7 @@ def test_follow_includes_pods_that_start_later(service: Service, monkeypatch: py
 @pytest.mark.parametrize(
     ("query", "status", "detail"),
     [
-        ("previous=true", 409, "no log of {pod} before a restart was kept"),
+        ("previous=true", 409, "no such log of {pod} was kept: the containers are none"),
         ("pod=other", 404, "pod 'other' not found: the pods are {pod}"),
         (
             "since=soon",
