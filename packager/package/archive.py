@@ -232,17 +232,16 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT_LIMITS) -> Non
         raise VerificationError(message, hint=_HINTS.get(str(error))) from None
 
 
-def tar_digest(archive: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[str, int]:
-    """Return the sha256 of the tar in an archive, in hex, and its size in bytes."""
-    hashed, size = hashlib.sha256(), 0
+def tar_digest(archive: Path) -> str:
+    """Return the sha256 of the tar in an archive, in hex."""
+    hashed = hashlib.sha256()
     try:
         with _open_archive(archive) as file:
-            for piece in _Source(file, archive, limits).pieces():
+            for piece in _Source(file, archive, DEFAULT_LIMITS).pieces():
                 hashed.update(piece)
-                size += len(piece)
     except (ContentError, zlib.error, EOFError) as error:
         raise VerificationError(f"{archive} is not a gzip archive, or is damaged: {error}") from None
-    return hashed.hexdigest(), size
+    return hashed.hexdigest()
 
 
 def _open_archive(path: Path) -> IO[bytes]:

@@ -18,7 +18,7 @@ from packager.cluster import manifests
 from packager.configure.settings import Files, value
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.package.opened import chosen_overlays, opened
-from packager.publish.images import check_pushable
+from packager.publish.reference import check_pushable
 from packager.rendering import render
 from packager.workloads import structures
 from packager.workloads.pods import BUILT_ELSEWHERE

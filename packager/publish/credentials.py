@@ -35,7 +35,6 @@ class Login(Value, frozen=True):
     username: str = ""  # the name of the user; empty with a token
     password: str = ""
     identity_token: str = ""  # a token that is exchanged for others (OAuth 2.0's refresh token)
-    registry_token: str = ""  # a token that the registry itself accepts
     source: str = ""  # the place where they come from, for messages
 
     def __repr__(self) -> str:
@@ -45,12 +44,6 @@ class Login(Value, frozen=True):
     def basic(self) -> str:
         """The user and the password as the header Authorization names them."""
         return f"Basic {base64.b64encode(f'{self.username}:{self.password}'.encode()).decode()}"
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """All texts that must not be shown."""
-        forms = (self.password, self.identity_token, self.registry_token, self.basic.partition(" ")[2])
-        return tuple(text for text in forms if text)
 
 
 def given(username: str, password: str) -> Login:
@@ -82,14 +75,13 @@ class _Entry(Value, frozen=True):
 
     auth: bytes = b""  # the user and the password
     identitytoken: str = ""
-    registrytoken: str = ""
     username: str = ""
     password: str = ""
 
     def login(self, source: str) -> Login | None:
         """Return the credentials; None if it has none."""
-        if self.identitytoken or self.registrytoken:
-            return Login(identity_token=self.identitytoken, registry_token=self.registrytoken, source=source)
+        if self.identitytoken:
+            return Login(identity_token=self.identitytoken, source=source)
         if self.auth:
             username, colon, password = self.auth.decode(errors="replace").partition(":")
             if not colon:

@@ -14,8 +14,7 @@ from packager.base.names import split_registry
 from packager.base.values import Value
 from packager.package.opened import opened
 from packager.publish import load
-from packager.publish.layout import BundledRepository
-from packager.publish.pull import read, warn_of_version
+from packager.publish.pull import warn_of_version
 from packager.publish.push import facts_of, images_of
 from packager.publish.reference import is_bundle, is_reference, parse
 from packager.publish.registry import Repository
@@ -115,22 +114,14 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
         return _on_disk(path, kubectl, runner)
     reference = parse(source)
     with Repository(reference, access) as registry:
-        remote = read(registry, reference)
+        remote = registry.stored(reference.version, str(reference))
         signatures = find(registry, remote.digest, trust.keys)
     trust.require(signatures, str(reference), lambda _: None)
     if remote.facts is None:
         message = f"{reference} has no description of a package: another program has pushed it"
         raise VerificationError(message, hint="mlpack pull shows whether it contains one")
-    warn_of_version(remote, remote.facts.version, tell)
-    described = remote.described
-    return Inspected(
-        remote.facts,
-        reference,
-        remote.digest,
-        described.layer.size,
-        described.created,
-        signatures=signatures,
-    )
+    warn_of_version(reference, remote, remote.facts.version, tell)
+    return Inspected(remote.facts, reference, remote.digest, remote.layer.size, remote.created, signatures)
 
 
 def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
@@ -142,16 +133,10 @@ def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
 
 def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
     contents = load.read(path, trust, progress=progress, tell=lambda _: None)
-    root = contents.package
-    facts, described = contents.packages[root.blob.digest], contents.described(root)
-    return Inspected(
-        facts,
-        digest=root.blob.digest,
-        size=described.layer.size,
-        created=described.created,
-        signatures=find(BundledRepository(contents.layout, root.repository), root.blob.digest, trust.keys),
-        bundle=contents,
-    )
+    stored = contents.packages[contents.package.blob.digest]
+    signatures = find(contents.layout, stored.digest, trust.keys)
+    facts = load.facts_in(stored)
+    return Inspected(facts, None, stored.digest, stored.layer.size, stored.created, signatures, contents)
 
 
 def _on_disk(path: Path, kubectl: str, runner: Runner) -> Inspected:

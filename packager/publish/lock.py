@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from packager.base.errors import RenderError, ToolError, VerificationError
-from packager.base.problems import Problem
+from packager.base.errors import RenderError, ToolError, UsageError, VerificationError
+from packager.base.problems import Problem, similar
 from packager.base.values import Value, as_plain, field
 from packager.configure import configure
 from packager.configure import lock as stage
@@ -17,12 +17,13 @@ from packager.configure.configure import Answers, PreparedEdits
 from packager.configure.lock import ImageLock
 from packager.package.image import bare
 from packager.package.opened import chosen_overlays
-from packager.publish.images import ImageManifest, check_platform, check_pushable, image_reference, look_up
+from packager.publish.artefact import Platform, read_manifest
+from packager.publish.reference import check_platform, check_pushable, image_reference, is_platform
 from packager.publish.registry import Repository
 from packager.rendering import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from packager.base.process import Runner
@@ -39,6 +40,41 @@ class LockRequest(Value, frozen=True):
     platform: str | None = None  # the platform whose manifest is locked, in place of an index of several
     destination: Path | None = None  # the new archive; None for a path beside the old one
     kubectl: str = "kubectl"  # the kubectl that renders
+
+
+class ImageManifest(Value, frozen=True):
+    """The manifest that a tag of an image has, or the index of those of several platforms."""
+
+    digest: str
+    platforms: Mapping[str, str]
+    """The digest of the manifest for each platform of an index, such as `linux/amd64`; empty without one."""
+
+    def digest_for(self, platform: str | None) -> str:
+        """Return the digest to pull by; for a platform, that of its own manifest."""
+        if platform is None or not self.platforms:
+            return self.digest
+        if platform not in self.platforms:
+            message = f"--platform {platform}: the image is for {', '.join(self.platforms)}"
+            raise UsageError(message, hint=similar(platform, self.platforms))
+        return self.platforms[platform]
+
+    def has(self, digest: str) -> bool:
+        """Whether a digest is that of the manifest or the index, or of a manifest in the index."""
+        return digest == self.digest or digest in self.platforms.values()
+
+
+def look_up(image: str, access: Access) -> ImageManifest:
+    """Return the manifest that an image has now; those for no platform, such as signatures, are left out."""
+    reference = image_reference(image)
+    with Repository(reference, access) as registry:
+        content, digest = registry.manifest(reference.version)
+    platforms = {}
+    for entry in read_manifest(content, str(reference)).manifests or ():
+        platform = entry.platform or Platform()
+        name = "/".join(part for part in (platform.os, platform.architecture, platform.variant) if part)
+        if is_platform(name) and "unknown" not in name:
+            platforms[name] = entry.digest
+    return ImageManifest(digest, platforms)
 
 
 class LockedImage(Value, frozen=True):
@@ -128,9 +164,7 @@ class _Lock:
     def _manifest(self, image: str) -> ImageManifest:
         if image not in self.manifests:
             check_pushable(image)
-            reference = image_reference(image)
-            with Repository(reference, self.access) as registry:
-                self.manifests[image] = look_up(registry, reference)
+            self.manifests[image] = look_up(image, self.access)
         return self.manifests[image]
 
     def _check(self, overlay: str) -> None:

@@ -12,10 +12,10 @@ import pytest
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError
 from packager.base.process import SYSTEM
 from packager.base.web import Network
-from packager.publish import upload
+from packager.publish import registry as client
+from packager.publish.artefact import MANIFEST, Descriptor
 from packager.publish.client import Access
 from packager.publish.credentials import Login
-from packager.publish.manifest import MANIFEST, Descriptor
 from packager.publish.pull import PullRequest, pull
 from packager.publish.push import PushRequest, push
 from packager.publish.reference import parse
@@ -156,7 +156,7 @@ def test_push_is_whole_or_the_tag_is_absent(
 ) -> None:
     if name == "silent":
         monkeypatch.setitem(WAITING, "silent", 0.1)
-        monkeypatch.setattr(upload, "_FINISH_SECONDS", 0.1)
+        monkeypatch.setattr(client, "_FINISH_SECONDS", 0.1)
     results = []
     for number, always in [*((number, False) for number in range(10)), (0, True), (6, True)]:
         with fake_registry.serving() as registry:
@@ -206,31 +206,14 @@ def test_download_continues_where_the_connection_broke(registry: FakeRegistry) -
     assert len(registry.requests) == 3
 
 
-@pytest.mark.parametrize("broken", [2, 4], ids=["first-piece", "last-piece"])
-def test_upload_in_pieces_continues_after_the_last_stored_piece(
-    registry: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: int
-) -> None:
-    monkeypatch.setattr(upload, "PIECE_BYTES", 400)
-    content = bytes(range(250)) * 5
-    (tmp_path / "blob").write_bytes(content)
-    registry.fault = at(broken, cut)
-    progress: list[int] = []
-    with repository(registry) as client:
-        assert client.upload(Descriptor(digest_of(content), len(content)), tmp_path / "blob", progress.append)
-    assert registry.blobs[digest_of(content)] == content
-    assert sum(progress) == len(content)
-    assert [method for method, _, _ in registry.requests].count("POST") == 1
-
-
 @pytest.mark.parametrize(
     ("kind", "login"),
     [
         ("basic", LOGIN),
         ("bearer", LOGIN),
         ("bearer", Login(identity_token=IDENTITY_TOKEN, source="test")),
-        ("bearer", Login(registry_token=fake_registry.REGISTRY_TOKEN, source="test")),
     ],
-    ids=["basic", "bearer", "identity-token", "registry-token"],
+    ids=["basic", "bearer", "identity-token"],
 )
 def test_push_and_pull_authenticate(
     registry: FakeRegistry, archive: Path, kubectl: Path, tmp_path: Path, kind: str, login: Login

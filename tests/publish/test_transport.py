@@ -12,8 +12,8 @@ import pytest
 from packager.base import rest, web
 from packager.base.errors import ToolError
 from packager.base.web import Network
+from packager.publish.artefact import Descriptor
 from packager.publish.client import Access
-from packager.publish.manifest import Descriptor
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
 from tests.publish.fake_registry import digest_of, status
