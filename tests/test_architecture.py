@@ -48,7 +48,7 @@ OWNERS = {
     "rich": {"cli/drawing.py"},
     "ruamel": {"modelspec/importers/specfile.py"},
     "select": {"base/process.py"},
-    "selectors": {"base/process.py", "service/registry/helpers.py"},
+    "selectors": {"service/registry/helpers.py"},
     "sqlalchemy": {"service/store/"},
     "subprocess": {"base/process.py", "service/registry/helpers.py"},
     "tarfile": {

@@ -9,7 +9,7 @@ import hashlib
 import http.client
 import io
 import math
-import re
+import os
 import ssl
 import time
 import urllib.parse
@@ -25,6 +25,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from packager import __version__
+from packager.base import workfolder
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.base.problems import show
 from packager.base.values import Value
@@ -55,7 +56,6 @@ _MOST_MOVES = 5
 _PORTS = {"http": 80, "https": 443}
 _LONGEST_URL = 8 << 10
 _FETCHED_BYTES = 16 << 20
-_TUNNEL = re.compile(r"Tunnel connection failed: ([0-9]{3}) ")
 
 _END: ContextVar[float] = ContextVar("end", default=math.inf)
 """The moment of `time.monotonic` at which the current request has to be answered."""
@@ -162,14 +162,13 @@ class Response:
 
     def __init__(self, response: urllib3.BaseHTTPResponse, url: Address) -> None:
         self.status = response.status
-        self.headers = {name.lower(): value for name, value in response.headers.items()}
         self.url = url  # the address that has sent it
         self.length: int | None = getattr(response, "length_remaining", None)  # of the body; None if not announced
         self._response = response
 
     def header(self, name: str) -> str:
         """Return a header; empty if there is none."""
-        return self.headers.get(name, "")
+        return self._response.headers.get(name, "")
 
     def pieces(self, size: int = PIECE) -> Iterator[bytes]:
         """Yield the body in pieces. Raises HttpError if it is cut off or comes too slowly."""
@@ -225,15 +224,9 @@ class HttpTransport:
     ) -> Iterator[Response]:
         """Send a request and yield the answer, whatever its status is.
 
-        Args:
-            method: The HTTP method.
-            url: The address.
-            headers: The headers beside those that every request has.
-            content: The body; None for none.
-            authorization: The header of this name, which is sent to the server at `url` and to no other.
-            follows: Whether redirects are followed.
-            size: The bytes that the answer may have, which its time depends on.
-            seconds: The seconds for the request and its answer, beside those for the bytes; None for SECONDS.
+        `authorization` is the header of this name, which is sent to the server at `url` and to no other. `follows`
+        follows redirects. `size` is of the bytes that the answer may have; its time depends on them, beside `seconds`,
+        SECONDS by default.
 
         Raises:
             TransientError: The connection broke, or the server was silent.
@@ -306,83 +299,67 @@ class HttpTransport:
 
 def fetch(url: str, sha256: str, *, hint: str | None = None) -> bytes:
     """Return the file at `url` if it has this digest, in hex."""
-    content = io.BytesIO()
-    _receive(url, content, _FETCHED_BYTES, hint=hint)
-    digest = hashlib.sha256(content.getvalue()).hexdigest()
-    if digest != sha256:
-        raise VerificationError(f"{url} has changed: expected sha256 {sha256}, found {digest}")
-    return content.getvalue()
+    with workfolder.temporary() as folder:
+        try:
+            download(url, folder / "file", sha256, limit=_FETCHED_BYTES)
+        except ToolError as error:
+            raise ToolError(str(error), hint=hint) from None
+        return (folder / "file").read_bytes()
 
 
-def download(url: str, part: Path, sha256: str | None, *, limit: int, progress: Progress) -> str:
+def download(
+    url: str, part: Path, sha256: str | None, *, limit: int, progress: Progress = lambda *_: nullcontext(lambda _: None)
+) -> str:
     """Fetch the file at `url` into the file `part`, and return its digest; `limit` is the most bytes to accept.
 
     The bytes in `part` are kept for the next attempt if the digest is known and the server continues after them.
     """
     if sha256 is None:
         part.unlink(missing_ok=True)
+    transport = HttpTransport(Network())
     try:
         with part.open("ab") as stream:
             begin = stream.tell()
-            _receive(url, stream, limit, progress, hint="try again: what has come is kept")
+            headers = {"Range": f"bytes={begin}-"} if begin else {}
+            with transport.opened("GET", address(url), headers, follows=True, size=limit) as answer:
+                if answer.status != 206:
+                    stream.truncate(0)
+                if answer.status != 416 or not begin:
+                    _receive(answer, stream, limit, partial(progress, url))
     except OSError as error:
         raise ToolError(f"{url} could not be fetched: {reason(error)}") from None
+    except ToolError as error:
+        why = error.why if isinstance(error, HttpError) else str(error)
+        hint = "try again: what has come is kept" if isinstance(error, TransientError) else error.hint
+        raise ToolError(f"{url} could not be fetched: {why}", hint=hint) from None
+    finally:
+        transport.close()
     digest = digest_of(part)
     if sha256 in (None, digest):
         return digest
     part.unlink()
     if begin:  # the beginning may be of something else
         return download(url, part, sha256, limit=limit, progress=progress)
-    raise VerificationError(f"{url} is not what the spec says: expected sha256 {sha256}, found {digest}")
+    raise VerificationError(f"{url} has changed: expected sha256 {sha256}, found {digest}")
 
 
 def _receive(
-    url: str, stream: IO[bytes], limit: int, progress: Progress | None = None, *, hint: str | None = None
-) -> None:
-    """Write the file at `url` to a stream at its end; if the stream has a beginning, only the rest, if that can be had.
-
-    `hint` is about errors that pass.
-    """
-    offset = stream.tell()
-    headers = {"Range": f"bytes={offset}-"} if offset else {}
-    transport = HttpTransport(Network())
-    try:
-        with transport.opened("GET", address(url), headers, follows=True, size=limit) as answer:
-            _write(answer, stream, limit, progress and partial(progress, url))
-    except ToolError as error:
-        why = error.why if isinstance(error, HttpError) else str(error)
-        passes = isinstance(error, TransientError) or progress is None
-        raise ToolError(f"{url} could not be fetched: {why}", hint=hint if passes else error.hint) from None
-    finally:
-        transport.close()
-
-
-def _write(
     answer: Response,
     stream: IO[bytes],
     limit: int,
-    progress: Callable[[int], AbstractContextManager[Callable[[int], None]]] | None,
+    progress: Callable[[int], AbstractContextManager[Callable[[int], None]]],
 ) -> None:
-    offset = stream.tell()
-    continues = answer.status == 206 and offset > 0
-    if continues and not answer.header("content-range").startswith(f"bytes {offset}-"):
-        stream.truncate(0)
-        raise ToolError("the server sent another part than was asked for", hint="try again")
-    if not continues:
-        stream.seek(0)
-        stream.truncate()
-    if answer.status == 416 and offset:
-        return  # the caller begins again
-    if answer.status != 200 and not continues:
+    """Write the body of an answer to the end of a file."""
+    if answer.status not in (200, 206):
         raise ToolError(f"{answer.status} {http.client.responses.get(answer.status, '')}".rstrip())
-    total = stream.tell() + (answer.length or 0)
-    if total > limit:
+    count = stream.seek(0, os.SEEK_END)
+    if count + (answer.length or 0) > limit:
         raise ToolError(f"it has more than {limit:,} bytes")
-    with progress(total) if progress else nullcontext(lambda _size: None) as advance:
-        advance(stream.tell())
+    with progress(count + (answer.length or 0)) as advance:
+        advance(count)
         for piece in answer.pieces():
-            stream.write(piece)
-            if stream.tell() > limit:
+            count += stream.write(piece)
+            if count > limit:
                 raise ToolError(f"it has more than {limit:,} bytes")
             advance(len(piece))
 
@@ -406,20 +383,9 @@ def trusted(ca_file: str | None) -> ssl.SSLContext:
 
 def _proxy(url: Address) -> str:
     """Return the proxy of the environment for an address; empty for a direct connection."""
-    if urllib.request.proxy_bypass(url.authority):
-        return ""
-    proxies = urllib.request.getproxies()
+    proxies = {} if urllib.request.proxy_bypass(url.authority) else urllib.request.getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all") or ""
-    proxy = proxy if not proxy or "://" in proxy else f"http://{proxy}"
-    try:
-        parts = urllib.parse.urlsplit(proxy)
-        is_valid = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if proxy and not is_valid:
-        message = f"the environment's proxy for {url.scheme} is not the address of a proxy of http"
-        raise ToolError(message, hint="such as http://proxy.example.com:3128")
-    return proxy
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
 class _Timed(io.RawIOBase):
@@ -490,18 +456,13 @@ def _translated(url: Address, *, is_new: bool = False) -> Iterator[None]:
 
 
 def _explained(error: Exception, url: Address, *, is_new: bool) -> HttpError:
-    proxy = ""
+    is_unreached = isinstance(error, (exceptions.ProxyError, exceptions.ConnectTimeoutError, ValueError))
     if isinstance(error, exceptions.ProxyError):
-        error, proxy = error.original_error, "the proxy "
-        if tunnel := _TUNNEL.match(str(error)):
-            why = f"the proxy has answered with status {tunnel[1]}"
-            return HttpError(url.authority, why, join=" cannot be reached: ")
+        error = error.original_error
     if isinstance(error, exceptions.SSLError):
         return _of_tls(error.args[0] if error.args else error, url, is_new=is_new)
     if isinstance(error, exceptions.TimeoutError) and time.monotonic() >= _END.get():
         return HttpError(url.shown, "the server has not sent everything in time")
-    if isinstance(error, exceptions.LocationValueError):
-        return HttpError(url.authority, "it is not the name of a host", join=" cannot be reached: ")
     cause: Any = error.args[1] if isinstance(error, exceptions.ProtocolError) and len(error.args) > 1 else error
     cause = cause.__cause__ if isinstance(cause, exceptions.ConnectTimeoutError) else cause
     if isinstance(cause, exceptions.ReadTimeoutError):
@@ -510,12 +471,16 @@ def _explained(error: Exception, url: Address, *, is_new: bool) -> HttpError:
         why = "the response was cut off"
     elif isinstance(cause, OSError):
         why = reason(cause)
+    elif is_unreached:
+        why = f"the name of the host or the proxy is not valid: {error}"
     else:
-        why = f"{proxy or 'the response '}{'has sent no valid response' if proxy else 'is not valid HTTP'}"
-    if proxy or isinstance(error, exceptions.ConnectTimeoutError):
-        kind = HttpError if is_new else TransientError
-        return kind(url.authority, why, join=" cannot be reached: ")
-    return TransientError(url.shown, why)
+        why = (
+            f"the name of the host or the proxy is not valid: {error}"
+            if is_unreached
+            else "the response is not valid HTTP"
+        )
+    kind = HttpError if is_unreached and is_new else TransientError
+    return kind(url.authority, why, join=" cannot be reached: ") if is_unreached else kind(url.shown, why)
 
 
 def _of_tls(error: Exception, url: Address, *, is_new: bool) -> HttpError:

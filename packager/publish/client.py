@@ -301,7 +301,7 @@ class _Error(Value, frozen=True):
 
 
 class _Errors(Value, frozen=True):
-    """What a registry says about a request that has failed."""
+    """The messages of a registry about a request that has failed."""
 
     errors: list[_Error]
 

@@ -207,7 +207,7 @@ def _index(layout: Layout, stream: IO[bytes], advance: Advance, *, is_ours: bool
 
 
 def _roots(content: bytes, path: Path, *, is_ours: bool) -> Iterator[Root]:
-    """Yield what an index lists; of another program's archive, with the names that it has given to its images."""
+    """Yield the entries of an index; of another program's archive, with the names that it has given to its images."""
     for entry in read_manifest(content, f"{path}: index.json").manifests or ():
         kind, texts = entry.media_type or MANIFEST, entry.annotations or {}
         if not is_ours:
