@@ -15,14 +15,11 @@ import time
 import urllib.parse
 import urllib.request
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import urllib3
 from urllib3 import exceptions
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from packager import __version__
 from packager.base import workfolder
@@ -31,7 +28,6 @@ from packager.base.problems import show
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -56,9 +52,6 @@ _MOST_MOVES = 5
 _PORTS = {"http": 80, "https": 443}
 _LONGEST_URL = 8 << 10
 _FETCHED_BYTES = 16 << 20
-
-_END: ContextVar[float] = ContextVar("end", default=math.inf)
-"""The moment of `time.monotonic` at which the current request has to be answered."""
 
 
 class HttpError(ToolError):
@@ -97,8 +90,8 @@ class Content(Value, frozen=True):
     start: int = 0  # the offset of the first byte in the file
     advance: Callable[[int], object] = lambda _size: None  # receives the number of bytes of each piece that was sent
 
-    def pieces(self) -> Iterator[bytes]:
-        """Yield the bytes. Raises ToolError if the file is shorter than it was, TimeoutError when time is over."""
+    def pieces(self, end: float = math.inf) -> Iterator[bytes]:
+        """Yield the bytes until `end`, of `time.monotonic`. Raises ToolError if the file is shorter than it was."""
         with io.BytesIO(self.source) if isinstance(self.source, bytes) else self.source.open("rb") as stream:
             stream.seek(self.start)
             left = self.size
@@ -106,8 +99,8 @@ class Content(Value, frozen=True):
                 piece = stream.read(min(left, PIECE))
                 if not piece:
                     raise ToolError(f"{self.source!s} became shorter while it was sent")
-                if time.monotonic() > _END.get():
-                    raise TimeoutError("timed out")
+                if time.monotonic() > end:
+                    raise TimeoutError
                 yield piece
                 left -= len(piece)
                 self.advance(len(piece))
@@ -160,11 +153,12 @@ def address(url: str, base: str = "") -> Address:
 class Response:
     """An answer whose body is read once."""
 
-    def __init__(self, response: urllib3.BaseHTTPResponse, url: Address) -> None:
+    def __init__(self, response: urllib3.BaseHTTPResponse, url: Address, end: float) -> None:
         self.status = response.status
         self.url = url  # the address that has sent it
         self.length: int | None = getattr(response, "length_remaining", None)  # of the body; None if not announced
         self._response = response
+        self._end = end
 
     def header(self, name: str) -> str:
         """Return a header; empty if there is none."""
@@ -172,8 +166,10 @@ class Response:
 
     def pieces(self, size: int = PIECE) -> Iterator[bytes]:
         """Yield the body in pieces. Raises HttpError if it is cut off or comes too slowly."""
-        with _translated(self.url):
+        with _translated(self.url, self._end):
             while piece := self._response.read1(size, decode_content=False):
+                if time.monotonic() > self._end:
+                    raise TimeoutError
                 yield piece
 
     def read(self, limit: int, what: str) -> bytes:
@@ -236,45 +232,44 @@ class HttpTransport:
         """
         end = time.monotonic() + (SECONDS if seconds is None else seconds)
         end += (size + (content.size if content else 0)) / _SLOWEST
-        token = _END.set(end)
-        try:
-            place = url
-            for _ in range(_MOST_MOVES + 1):
-                secret = {"Authorization": authorization} if authorization and place.origin == url.origin else {}
-                raw = self._sent(method, place, {**headers, **secret}, content)
-                try:
-                    response = Response(raw, place)
-                    if not follows or response.status not in _MOVED:
-                        yield response
-                        return
-                    place = response.location()
-                finally:
-                    if getattr(raw, "length_remaining", None) == 0:
-                        raw.read1(1)  # marks the body as read, so that the connection is kept
-                    raw.close()
-                    raw.release_conn()
-            raise HttpError(url.authority, f"redirects more than {_MOST_MOVES} times", join=" ")
-        finally:
-            _END.reset(token)
+        place = url
+        for _ in range(_MOST_MOVES + 1):
+            secret = {"Authorization": authorization} if authorization and place.origin == url.origin else {}
+            raw = self._sent(method, place, {**headers, **secret}, content, end)
+            try:
+                response = Response(raw, place, end)
+                if not follows or response.status not in _MOVED:
+                    yield response
+                    return
+                place = response.location()
+            finally:
+                if getattr(raw, "length_remaining", None) == 0:
+                    raw.read1(1)  # marks the body as read, so that the connection is kept
+                raw.close()
+                raw.release_conn()
+        raise HttpError(url.authority, f"redirects more than {_MOST_MOVES} times", join=" ")
 
     def _sent(
-        self, method: str, url: Address, headers: Mapping[str, str], content: Content | None
+        self, method: str, url: Address, headers: Mapping[str, str], content: Content | None, end: float
     ) -> urllib3.BaseHTTPResponse:
         every = {"User-Agent": f"mlpack/{__version__}", "Accept-Encoding": "identity", **headers}
         if content is not None:
             every["Content-Length"] = str(content.size)
-        left = _END.get() - time.monotonic()
-        if left <= 0:
-            raise HttpError(url.shown, "the server has not sent everything in time")
-        options: dict[str, Any] = {
-            "timeout": min(self._network.silent, left),
-            "retries": False,
-            "preload_content": False,
-        }
-        body = None if content is None else content.pieces()
-        with _translated(url, is_new=url.origin not in self._reached):
+        silent, left = self._network.silent, end - time.monotonic()
+        with _translated(url, end, is_new=url.origin not in self._reached):
+            if left <= 0:
+                raise TimeoutError
             manager = self._manager(url.scheme, _proxy(url) if url.scheme in self._network.proxies else "")
-            response = manager.urlopen(method, url.text, redirect=False, body=body, headers=every, **options)
+            response = manager.urlopen(
+                method,
+                url.text,
+                body=None if content is None else content.pieces(end),
+                headers=every,
+                redirect=False,
+                retries=False,
+                preload_content=False,
+                timeout=urllib3.Timeout(total=None if left == math.inf else left, connect=silent, read=silent),
+            )
         self._reached.add(url.origin)
         self._network.show(f"{method} {url.shown}: {response.status}")
         return response
@@ -292,7 +287,6 @@ class HttpTransport:
                 manager: urllib3.PoolManager = urllib3.ProxyManager(proxy, proxy_headers=login, **options)
             else:
                 manager = urllib3.PoolManager(**options)
-            manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
             self._managers[scheme, proxy] = manager
         return self._managers[scheme, proxy]
 
@@ -388,65 +382,13 @@ def _proxy(url: Address) -> str:
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
-class _Timed(io.RawIOBase):
-    """The bytes that a socket receives until `_END`; urllib3 limits the time of each step, but not of all."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        super().__init__()
-        self._socket = connected
-        self._raw: Any = connected.makefile("rb", buffering=0)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        left = _END.get() - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("timed out")
-        silent = self._socket.gettimeout()
-        self._socket.settimeout(left if silent is None else min(silent, left))
-        try:
-            return int(self._raw.readinto(buffer))
-        finally:
-            self._socket.settimeout(silent)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _Answer(http.client.HTTPResponse):
-    """An answer whose bytes, also those of its headers, come from `_Timed`."""
-
-    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
-        super().__init__(sock, *arguments, **options)
-        self.fp.close()
-        self.fp = io.BufferedReader(_Timed(sock))
-
-
-class _Connection(HTTPConnection):
-    response_class = _Answer
-
-
-class _SecureConnection(HTTPSConnection):
-    response_class = _Answer
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
-
-
 @contextmanager
-def _translated(url: Address, *, is_new: bool = False) -> Iterator[None]:
+def _translated(url: Address, end: float, *, is_new: bool = False) -> Iterator[None]:
     """Raise the errors of urllib3 as ours; `is_new` if nothing has come from the server before."""
     try:
         yield
     except exceptions.HTTPError as error:
-        raise _explained(error, url, is_new=is_new) from None
+        raise _explained(error, url, end, is_new=is_new) from None
     except (ValueError, OverflowError):  # a chunk's length that is no number, say
         raise TransientError(url.shown, "the response is not valid HTTP") from None
     except TimeoutError:
@@ -455,13 +397,13 @@ def _translated(url: Address, *, is_new: bool = False) -> Iterator[None]:
         raise TransientError(url.shown, reason(error)) from None
 
 
-def _explained(error: Exception, url: Address, *, is_new: bool) -> HttpError:
+def _explained(error: Exception, url: Address, end: float, *, is_new: bool) -> HttpError:
     is_unreached = isinstance(error, (exceptions.ProxyError, exceptions.ConnectTimeoutError, ValueError))
     if isinstance(error, exceptions.ProxyError):
         error = error.original_error
     if isinstance(error, exceptions.SSLError):
         return _of_tls(error.args[0] if error.args else error, url, is_new=is_new)
-    if isinstance(error, exceptions.TimeoutError) and time.monotonic() >= _END.get():
+    if isinstance(error, exceptions.TimeoutError) and time.monotonic() >= end:
         return HttpError(url.shown, "the server has not sent everything in time")
     cause: Any = error.args[1] if isinstance(error, exceptions.ProtocolError) and len(error.args) > 1 else error
     cause = cause.__cause__ if isinstance(cause, exceptions.ConnectTimeoutError) else cause

@@ -15,7 +15,6 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
-from packager.base.envfile import Weight
 from packager.base.problems import Problem, show, similar
 from packager.base.values import replace
 from packager.kubernetes import resources
@@ -193,11 +192,8 @@ class _Kustomization(Entries):
         if path is None:
             return
         env_file = self.sources.env_file(path)
-        for weight, problem in env_file.problems:
-            if weight is Weight.REFUSED:
-                self.sources.refuse(problem)
-            else:
-                (self.sources.notes if weight is Weight.DOUBT else self.sources.problems).append(problem)
+        for is_doubt, problem in env_file.problems:
+            (self.sources.notes if is_doubt else self.sources.problems).append(problem)
         yield from ((key, position, env_file.values[key]) for key, position in env_file.keys.items())
 
     def _patches(self) -> None:

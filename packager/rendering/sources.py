@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from packager.base.envfile import Weight
     from packager.base.yamlio import Document
     from packager.package.opened import Reader
     from packager.rendering.images import ImagesEntry
@@ -53,7 +52,7 @@ _MAX_NODES = 20_000
 class EnvFile(NamedTuple):
     """The problems of an env file, and the position and the value of each of its keys."""
 
-    problems: list[tuple[Weight, Problem]]
+    problems: list[tuple[bool, Problem]]
     keys: dict[str, Position]
     values: dict[str, str]
 
@@ -190,7 +189,7 @@ class Sources:
             problems = list(envfile.problems(text, name, self.declared.environment))
             if len(keys) > _MAX_KEYS:
                 message = f"expected at most {_MAX_KEYS:,} keys, found {len(keys):,}"
-                problems.append((envfile.Weight.REFUSED, Problem(name, 0, 0, message)))
+                self.refuse(Problem(name, 0, 0, message))
             self._env_files[path] = EnvFile(problems, keys, {line.key: line.value for line in lines})
         return self._env_files[path]
 
