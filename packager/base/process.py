@@ -15,7 +15,7 @@ import time
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from packager.base.errors import HungError, ToolError, reason
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 T = TypeVar("T")
+Tell: TypeAlias = "Callable[[str], object]"
+"""Receives a line of text for the user."""
 
 MAX_BYTES = 64 << 20
 """The bytes that a program may print to stdout before it is stopped; the answer of a large cluster takes a few MiB."""
@@ -386,13 +388,6 @@ class Runner:
 
 
 SYSTEM = Runner()
-
-
-class Tell(Protocol):
-    """Receives a line of text for the user."""
-
-    def __call__(self, text: str, /) -> None:
-        """Receive the line."""
 
 
 class Progress(Protocol):

@@ -47,7 +47,7 @@ def inspect(
         case "yaml":
             emit_data(yamlio.dump([inspected.as_json()]))
         case "cyclonedx":
-            emit_json(use_case.bill_of_materials(inspected), is_bounded=False)
+            emit_json(use_case.bill_of_materials(inspected.facts), is_bounded=False)
         case "name":
             emit(inspected.name)
         case "images":

@@ -12,7 +12,6 @@ from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions
 from packager.configure import configure
 from packager.publish import lock as use_case
-from packager.publish.lock import LockRequest
 
 
 def lock(
@@ -46,8 +45,16 @@ def lock(
     The digests come from the registry of each image. A folder is edited in place; for a tarball, a new one is written.
     Prints the paths of the written files.
     """
-    request = LockRequest(package, overlay, registry, platform, destination, kubectl)
-    with use_case.prepared(request, at.access(), host().runner) as locked:
+    with use_case.prepared(
+        package,
+        at.access(),
+        host().runner,
+        overlay=overlay,
+        registry=registry,
+        platform=platform,
+        destination=destination,
+        kubectl=kubectl,
+    ) as locked:
         names = [f"{item.image}@{item.digest}" for item in locked.images]
         emit_output(locked.as_json(), names, output, ())
         say(*(f"{image.overlay}: {image.image} is {image.digest}" for image in locked.images))
@@ -77,7 +84,14 @@ def lock_images(
     """
     destination = None if package.is_dir() else package
     program = kubectl or os.environ.get("KUBECTL", "kubectl")
-    request = LockRequest(package, overlay, registry, destination=destination, kubectl=program)
-    with use_case.prepared(request, RegistryOptions().access(), host().runner) as locked:
+    with use_case.prepared(
+        package,
+        RegistryOptions().access(),
+        host().runner,
+        overlay=overlay,
+        registry=registry,
+        destination=destination,
+        kubectl=program,
+    ) as locked:
         say(*(f"{image.overlay}: {image.image} is {image.digest}" for image in locked.images))
         list(configure.write(locked.edits, destination=destination, force=True, tell=say))

@@ -10,9 +10,9 @@ import typer
 
 from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.registry_arguments import RegistryOptions, SignatureOptions
-from packager.publish.pull import PullRequest
 from packager.publish.pull import pull as pull_package
 from packager.publish.reference import parse
+from packager.publish.registry import Repository
 
 
 def pull(
@@ -37,8 +37,12 @@ def pull(
     written to a file beside it, so `mlpack verify` can check them without the registry. Exit code 5 if something is
     wrong, or a required signature is missing: then nothing is written.
     """
-    request = PullRequest(parse(reference), destination, extract=extract, force=force, trust=signatures.trust())
-    pulled = pull_package(request, at.access(), progress=progress, tell=say)
+    name = parse(reference)
+    trust = signatures.trust()
+    with Repository(name, at.access()) as registry:
+        pulled = pull_package(
+            registry, name, destination, extract=extract, force=force, trust=trust, progress=progress, tell=say
+        )
     emit_output(pulled.as_json(), [pulled.path], output)
     say(pulled.reference.pinned(pulled.digest))
     say(" ".join(text for text in ("package", pulled.package, pulled.version, pulled.package_digest) if text))

@@ -12,7 +12,7 @@ from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions
 from packager.publish.artefact import chosen_annotations
-from packager.publish.push import PushedPackage, PushRequest
+from packager.publish.push import PushedPackage
 from packager.publish.push import push as push_package
 from packager.publish.reference import parse
 from packager.verify import Checks
@@ -61,20 +61,22 @@ def push(
     """
     allowed, level = accept.accepted(with_site=False)
     checks = Checks(kubectls=(kubectl,), level=level, allowed=allowed, has_notes=False, runner=host().runner)
-    request = PushRequest(
+    pushed = push_package(
         package,
         parse(reference),
+        at.access(),
         checks,
+        tell=say,
+        progress=progress,
         tags=tuple(tag),
         platform=platform,
         annotations=chosen_annotations(annotation, source, revision),
         created=source_date_epoch(),
-        verify=verify,
+        is_verified=not verify,
         force=force,
         dry_run=dry_run,
         signers=_signers(sign_key),
     )
-    pushed = push_package(request, at.access(), tell=say, progress=progress)
     emit_output(pushed.as_json(), [pushed.pinned], output, is_bounded=False)
     _explain(pushed)
 

@@ -195,11 +195,11 @@ class Source(ABC):
     def download(self, blob: Descriptor, stream: IO[bytes], advance: Callable[[int], object] = ...) -> None:
         """Write a blob to a stream, after or while its digest is checked. Raises OSError if that cannot be written."""
 
-    def manifest(self, version: str | None) -> tuple[bytes, str]:
+    def manifest(self, version: str) -> tuple[bytes, str]:
         """Return the manifest with a tag or a digest, and its digest. Raises ToolError without one."""
-        present = self.find_manifest(version or "")
+        present = self.find_manifest(version)
         if present is None:
-            raise ToolError(f"{self.shown(version or '')} not found")
+            raise ToolError(f"{self.shown(version)} not found")
         return present
 
     def content(self, blob: Descriptor) -> bytes:
@@ -232,6 +232,8 @@ class Source(ABC):
 
     def stored(self, version: str | None, shown: str) -> Stored:
         """Return the package with a tag or a digest, which messages call `shown`."""
+        if version is None:
+            raise UsageError(f"{shown} names neither a tag nor a digest", hint=f"for example {shown}:1.0")
         content, digest = self.manifest(version)
         found = read_manifest(content, shown)
         layer = only_layer(found, shown)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from packager.publish.artefact import ArtefactFacts, Source
     from packager.publish.client import Access
     from packager.publish.layout import Copy, Layout
+    from packager.publish.reference import PackageReference
     from packager.publish.signatures import Trust
     from packager.workloads.program import FetchedSource
 
@@ -47,21 +48,6 @@ SOURCES = "sources/"
 """How the repositories of the files that pods fetch begin."""
 
 _PLACE = re.compile(r"\$\((OUTPUT_DIR|DATASET_DIR|CHECKPOINT_DIR)\)((?:/(?!\.\.?(?:/|$))[^/\x00-\x1f]+)*/?)")
-
-
-class BundleRequest(Value, frozen=True):
-    """A package that is bundled, and the options."""
-
-    package: str  # a path, or a reference `oci://…`
-    destination: Path | None = None  # None for a file called like the package
-    with_images: bool = True
-    force: bool = False  # whether an existing bundle is replaced
-    archives: tuple[Path, ...] = ()  # of images that are in no registry, as podman, docker and buildah save them
-    created: int | None = None  # the time in seconds since 1970 for a package that is packed from a folder
-    kubectl: str = "kubectl"
-    trust: Trust | None = None  # None leaves signatures unread
-    with_sources: bool = True
-    secrets: tuple[str, ...] = ()  # the variables that may be sent to the servers of sources
 
 
 class Bundled(Value, frozen=True):
@@ -83,31 +69,55 @@ class Bundled(Value, frozen=True):
         }
 
 
-def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Progress, runner: Runner) -> Bundled:
-    """Write a package with its images, signatures and sources to one file."""
+def bundle(  # noqa: PLR0913 - an option each
+    source: str,
+    access: Access,
+    *,
+    destination: Path | None = None,  # None for a file called like the package
+    with_images: bool = True,
+    force: bool = False,
+    archives: tuple[Path, ...] = (),  # of images that are in no registry, as podman, docker and buildah save them
+    created: int | None = None,  # seconds since 1970, for a package that is packed from a folder
+    kubectl: str = "kubectl",
+    trust: Trust | None = None,
+    with_sources: bool = True,
+    secrets: tuple[str, ...] = (),  # the variables that may be sent to the servers of sources
+    tell: Tell,
+    progress: Progress,
+    runner: Runner,
+) -> Bundled:
+    """Write a package with its images, signatures and sources to one file.
+
+    `source` is a path, or a reference `oci://…`.
+    """
+    exists_hint = None if force else "--force replaces it"
     with ExitStack() as stack:
         content = _Content(access, stack)
-        add_package = _add_remote if is_reference(request.package) else _add_local
-        facts, tag = add_package(content, request, runner, tell)
-        path = request.destination or Path(f"{facts.package}.bundle.tar")
-        atomic.check_absent(path, None if request.force else "--force replaces it")
-        saved = [layout.read(archive, is_ours=False) for archive in request.archives]
+        if is_reference(source):
+            facts, tag = _add_remote(content, parse(source), trust, tell)
+        else:
+            if trust is not None:
+                check_file(Path(source), trust, tell=tell)
+            facts, tag = _add_local(content, Path(source), created, Checks((kubectl,), runner=runner))
+        path = destination or Path(f"{facts.package}.bundle.tar")
+        atomic.check_absent(path, exists_hint)
+        saved = [layout.read(archive, is_ours=False) for archive in archives]
         local = [image for image in facts.images if image.startswith("localhost/")]
-        for image in sorted(facts.images) if request.with_images else ():
+        for image in sorted(facts.images) if with_images else ():
             if not _add_saved(content, image, saved, is_only=local == [image]):
                 _add_image(content, image, tell)
         if facts.sealed is None:
             tell("note: the registry does not tell what the pods fetch: the bundle has no sources")
         sources = sources_of(facts.inventory)
-        for source in sources:
-            tell(f"fetching {source.address}" if request.with_sources else f"note: without {source.address}, a source")
-        if sources and request.with_sources:
+        for fetched in sources:
+            tell(f"fetching {fetched.address}" if with_sources else f"note: without {fetched.address}, a source")
+        if sources and with_sources:
             folder = stack.enter_context(workfolder.beside(path))
-            files = _fetch(sources, folder, request.secrets, runner)
+            files = _fetch(sources, folder, secrets, runner)
             content.add_files(files, folder / "sources.tar", f"{SOURCES}{facts.package}", tag)
         size = sum(blob.size for blob in content.blobs)
         with (
-            atomic.file(path, exists_hint=None if request.force else "--force replaces it") as stream,
+            atomic.file(path, exists_hint=exists_hint) as stream,
             progress(path.name, size, unit="bytes") as advance,
         ):
             layout.write(stream, content.roots, content.blobs, advance)
@@ -203,14 +213,13 @@ def _package_repository(name: str, images: tuple[str, ...]) -> str:
 
 
 def _add_remote(
-    content: _Content, request: BundleRequest, _runner: Runner, tell: Tell
+    content: _Content, reference: PackageReference, trust: Trust | None, tell: Tell
 ) -> tuple[ArtefactFacts, str | None]:
     """Add a package of a registry; return the facts about it, and its tag."""
-    reference = parse(request.package)
     registry = content.stack.enter_context(Repository(reference, content.access))
     stored = registry.stored(reference.version, str(reference))
-    if request.trust is not None and request.trust.is_asked:
-        request.trust.require(find(registry, stored.digest, request.trust.keys), stored.shown, tell)
+    if trust is not None and trust.is_asked:
+        trust.require(find(registry, stored.digest, trust.keys), stored.shown, tell)
     if stored.facts is None:
         raise VerificationError(f"{reference} is not a package that `mlpack push` has stored")
     name = _package_repository(reference.repository.rpartition("/")[2], stored.facts.images)
@@ -219,16 +228,13 @@ def _add_remote(
 
 
 def _add_local(
-    content: _Content, request: BundleRequest, runner: Runner, tell: Tell
+    content: _Content, source: Path, created: int | None, checks: Checks
 ) -> tuple[ArtefactFacts, str | None]:
     """Add a package on disk, as `mlpack push` would store it; return the facts about it, and its version."""
-    source = Path(request.package)
-    if request.trust is not None:
-        check_file(source, request.trust, tell=tell)
     package = content.stack.enter_context(opened(source))
-    facts = facts_of(package, images_of(package, Checks((request.kubectl,), runner=runner)))
-    path, layer = content.stack.enter_context(packed(package, request.created or 0))
-    made = artefact.compose(facts, layer, version=package.version, created=request.created)
+    facts = facts_of(package, images_of(package, checks))
+    path, layer = content.stack.enter_context(packed(package, created or 0))
+    made = artefact.compose(facts, layer, version=package.version, created=created)
     content.add_file(layer.blob, path)
     content.add(made.config)
     name = _package_repository(package.name, facts.images)
@@ -263,7 +269,7 @@ def _add_image(content: _Content, image: str, tell: Tell) -> None:
         check_pushable(image)
     reference = image_reference(image)
     registry = content.stack.enter_context(Repository(reference, content.access))
-    _, digest = registry.manifest(reference.version)
+    _, digest = registry.manifest(reference.version or "")
     if reference.digest is None:
         tell(f"{image} is {digest}")
     content.copy(registry, digest, _repository(image), None if reference.digest else reference.tag, image)

@@ -11,12 +11,12 @@ from __future__ import annotations
 import random
 import re
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from packager.base import rest
 from packager.base.errors import ToolError, VerificationError
 from packager.base.masking import MASK, shortened
-from packager.base.values import FieldsError, Value, from_json
+from packager.base.values import FieldsError, Meta, Value, from_json
 from packager.base.web import BUSY, Content, HttpTransport, Network, OtherProtocolError, TransientError, address
 from packager.publish import credentials
 from packager.publish.artefact import MANIFEST_BYTES
@@ -46,7 +46,7 @@ _PARAMETER = re.compile(r'([A-Za-z]+)="([^"\\]{0,1000})"')
 _SCHEME = re.compile(r"(?:^|,)\s{0,9}(Basic|Bearer)\s", re.IGNORECASE)
 _LONGEST_CHALLENGE = 4 << 10
 _TOKEN_BYTES = 64 << 10
-_TOKEN = re.compile(r"[!-~]+")
+_Token = Annotated[str, Meta(pattern=r"^[!-~]*(?![\s\S])")]
 
 
 class Access(Value, frozen=True):
@@ -269,11 +269,8 @@ class RegistryClient:
         try:
             issued = from_json(answer, _Issued)
         except FieldsError:
-            issued = _Issued()
-        token = issued.token or issued.access_token
-        if not _TOKEN.fullmatch(token):
-            raise ToolError(f"{issuer.shown} has issued something that is not a token")
-        return token
+            raise ToolError(f"{issuer.shown} has issued something that is not a token") from None
+        return issued.token or issued.access_token
 
     def _refused(self, status: int, message: str = "", *, refuses: str | None = None) -> ToolError:
         """Return the error that the registry refuses a request, by the credentials in use."""
@@ -309,8 +306,8 @@ class _Errors(Value, frozen=True):
 class _Issued(Value, frozen=True):
     """The answer of an issuer of tokens."""
 
-    token: str = ""
-    access_token: str = ""
+    token: _Token = ""
+    access_token: _Token = ""
 
 
 def _challenges(header: str) -> dict[str, dict[str, str]]:

@@ -25,7 +25,7 @@ from packager.package.opened import opened
 from packager.publish import layout
 from packager.publish.artefact import TAR, file_name, only_layer
 from packager.publish.bundle import SOURCES, sources_of
-from packager.publish.pull import PullRequest, pull_from
+from packager.publish.pull import pull
 from packager.publish.reference import OCI, dashed, parse
 from packager.publish.registry import Repository
 from packager.publish.signatures import find
@@ -232,8 +232,9 @@ def _extract(
     """Unpack a package, and let its overlays pull their images from the registry; return its folder."""
     assert request.folder is not None
     reference = _reference(request.registry, root)
-    pull = PullRequest(reference, request.folder, extract=True, force=request.force, trust=request.trust)
-    path = pull_from(contents.layout, pull, progress=progress, tell=lambda _: None).path
+    force, trust = request.force, request.trust
+    pulled = pull(contents.layout, reference, request.folder, extract=True, force=force, trust=trust, progress=progress)
+    path = pulled.path
     with opened(path) as package:
         files = Files(package)
         lines = [line for file in site_files(package) for line in envfile.lines(files.read(file))]

@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from packager.publish.client import Access
 
 
-class LockRequest(Value, frozen=True):
-    """A package whose images are locked, and the options."""
-
-    package: Path
-    overlay: str | None = None  # the overlay; None for all overlays
-    registry: str | None = None  # the registry that the images are pulled from; None for the present one
-    platform: str | None = None  # the platform whose manifest is locked, in place of an index of several
-    destination: Path | None = None  # the new archive; None for a path beside the old one
-    kubectl: str = "kubectl"  # the kubectl that renders
-
-
 class ImageManifest(Value, frozen=True):
     """The manifest that a tag of an image has, or the index of those of several platforms."""
 
@@ -67,7 +56,7 @@ def look_up(image: str, access: Access) -> ImageManifest:
     """Return the manifest that an image has now; those for no platform, such as signatures, are left out."""
     reference = image_reference(image)
     with Repository(reference, access) as registry:
-        content, digest = registry.manifest(reference.version)
+        content, digest = registry.manifest(reference.version or "")
     platforms = {}
     for entry in read_manifest(content, str(reference)).manifests or ():
         platform = entry.platform or Platform()
@@ -107,27 +96,36 @@ class PreparedLock(Value, frozen=True):
 
 
 @contextmanager
-def prepared(request: LockRequest, access: Access, runner: Runner) -> Iterator[PreparedLock]:
-    """Open a package and look up the digests of its images; nothing is written."""
-    if request.platform is not None:
-        check_platform(request.platform)
-    answers = Answers(registry=request.registry)
+def prepared(  # noqa: PLR0913 - an option each
+    path: Path,
+    access: Access,
+    runner: Runner,
+    *,
+    overlay: str | None = None,
+    registry: str | None = None,  # that the images are pulled from, which is set in the package
+    platform: str | None = None,
+    destination: Path | None = None,
+    kubectl: str = "kubectl",
+) -> Iterator[PreparedLock]:
+    """Open a package and look up the digests of its images; nothing is written.
+
+    `platform` locks the manifest of one, in place of an index of several.
+    """
+    if platform is not None:
+        check_platform(platform)
+    answers = Answers(registry=registry)
     configure.check_answers(answers)
-    with configure.prepared(
-        request.package, request.overlay, answers, ask=lambda *_: answers, destination=request.destination
-    ) as edits:
-        work = _Lock(edits.files, request, access, runner)
-        images = [
-            image for overlay in chosen_overlays(edits.package, request.overlay) for image in work.overlay(overlay)
-        ]
+    with configure.prepared(path, overlay, answers, ask=lambda *_: answers, destination=destination) as edits:
+        work = _Lock(edits.files, access, platform, kubectl, runner)
+        images = [image for name in chosen_overlays(edits.package, overlay) for image in work.overlay(name)]
         yield PreparedLock(edits, tuple(images))
 
 
 class _Lock:
     """Locks overlays in the files of a package; each image is looked up once."""
 
-    def __init__(self, files: Files, request: LockRequest, access: Access, runner: Runner) -> None:
-        self.files, self.request, self.access, self.runner = files, request, access, runner
+    def __init__(self, files: Files, access: Access, platform: str | None, kubectl: str, runner: Runner) -> None:
+        self.files, self.access, self.platform, self.kubectl, self.runner = files, access, platform, kubectl, runner
         self.manifests: dict[str, ImageManifest] = {}
 
     def overlay(self, overlay: str) -> list[LockedImage]:
@@ -136,7 +134,7 @@ class _Lock:
         stage.unlock(self.files, overlay)
         by_tag = [image for image in self._rendered(overlay) if "@" not in image]
         manifests = {image: self._manifest(image) for image in by_tag}
-        digests = {image: manifest.digest_for(self.request.platform) for image, manifest in manifests.items()}
+        digests = {image: manifest.digest_for(self.platform) for image, manifest in manifests.items()}
         locks = [
             ImageLock(image, digests[image], tuple(manifest.platforms) if digests[image] == manifest.digest else ())
             for image, manifest in manifests.items()
@@ -153,7 +151,7 @@ class _Lock:
     def _rendered(self, overlay: str) -> tuple[str, ...]:
         """Return the images of an overlay with the changes so far."""
         package = self.files.edited_package()
-        outcome = render.render(package, overlay, (self.request.kubectl,), self.runner)
+        outcome = render.render(package, overlay, (self.kubectl,), self.runner)
         if outcome.overlay is None:
             problems = outcome.problems
             if outcome.unchecked:

@@ -31,16 +31,6 @@ if TYPE_CHECKING:
     from packager.publish.signatures import Signature, Trust
 
 
-class PullRequest(Value, frozen=True):
-    """A package in a registry, and where it is written to."""
-
-    reference: PackageReference  # the package
-    folder: Path  # the folder that it is written to
-    extract: bool = False  # whether it is unpacked
-    force: bool = False  # whether an existing output is replaced
-    trust: Trust | None = None  # the keys that are trusted; None leaves signatures unread
-
-
 class PulledPackage(Value, frozen=True):
     """A package that was pulled."""
 
@@ -65,38 +55,46 @@ class PulledPackage(Value, frozen=True):
         }
 
 
-def pull(request: PullRequest, access: Access, *, progress: Progress, tell: Tell = lambda _: None) -> PulledPackage:
-    """Write a package from a registry to a folder, and its signatures to a file beside it."""
-    with Repository(request.reference, access) as registry:
-        return pull_from(registry, request, progress=progress, tell=tell)
+def pull(  # noqa: PLR0913 - an option each
+    source: Source,
+    reference: PackageReference,
+    folder: Path,
+    *,
+    extract: bool = False,
+    force: bool = False,
+    trust: Trust | None = None,
+    progress: Progress,
+    tell: Tell = lambda _: None,
+) -> PulledPackage:
+    """Write a package from a registry or a layout to a folder, and its signatures to a file beside it.
 
-
-def pull_from(registry: Source, request: PullRequest, *, progress: Progress, tell: Tell) -> PulledPackage:
-    """Write a package from an open repository, as `pull` does; with the same errors."""
-    exists_hint = None if request.force else "--force replaces it"
-    remote = registry.stored(request.reference.version, str(request.reference))
-    name = file_name(remote, request.reference.repository.rpartition("/")[2])
+    With `extract`, it is unpacked. `force` replaces an existing output. `trust` has the keys that are trusted; None
+    leaves signatures unread.
+    """
+    exists_hint = None if force else "--force replaces it"
+    remote = source.stored(reference.version, str(reference))
+    name = file_name(remote, reference.repository.rpartition("/")[2])
     signatures: tuple[Signature, ...] = ()
-    if request.trust is not None:
-        signatures = find(registry, remote.digest, request.trust.keys)
-        request.trust.require(signatures, remote.shown, tell)
-    if request.extract:
-        path = request.folder / name.removesuffix(".tar.gz")
-        pulled = _extracted(registry, request.reference, remote, path, exists_hint, progress)
+    if trust is not None:
+        signatures = find(source, remote.digest, trust.keys)
+        trust.require(signatures, remote.shown, tell)
+    if extract:
+        path = folder / name.removesuffix(".tar.gz")
+        pulled = _extracted(source, reference, remote, path, exists_hint, progress)
     else:
-        path = request.folder / name
+        path = folder / name
         atomic.check_absent(path, exists_hint)
         if lines(signatures):
             atomic.check_absent(beside(path), exists_hint)
         with atomic.file(path, exists_hint=exists_hint) as stream:
-            _download(registry, remote, stream, name, progress)
-            pulled = _checked(request.reference, remote, Path(stream.name), path, path)
+            _download(source, remote, stream, name, progress)
+            pulled = _checked(reference, remote, Path(stream.name), path, path)
             if lines(signatures):
                 with atomic.file(beside(path), exists_hint=exists_hint) as bundles:
                     bundles.write(lines(signatures))
             elif exists_hint is None:  # those of the file that is replaced
                 beside(path).unlink(missing_ok=True)
-    warn_of_version(request.reference, remote, pulled.version, tell)
+    warn_of_version(reference, remote, pulled.version, tell)
     return replace(pulled, signatures=signatures)
 
 

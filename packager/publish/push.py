@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base import workfolder
 from packager.base.errors import ToolError, UsageError, VerificationError, reason
 from packager.base.paths import argument
-from packager.base.values import Value, field, replace
+from packager.base.values import Value, replace
 from packager.base.web import digest_of
 from packager.package import archive, declared, integrity, inventory, tree
 from packager.package.layout import INVENTORY
@@ -37,28 +37,6 @@ if TYPE_CHECKING:
     from packager.publish.keys import Signer
     from packager.publish.reference import PackageReference
     from packager.verify import Checks
-
-
-class PushRequest(Value, frozen=True):
-    """A package, and where it is pushed to."""
-
-    package: Path  # the package: an archive, which is pushed unchanged, or a folder, which is packed first
-    reference: PackageReference  # the repository, with a tag or without one
-    checks: Checks  # the options of the verification
-    tags: tuple[str, ...] = ()  # more tags
-    platform: str = "linux/amd64"  # the operating system and the architecture that the artefact names
-    annotations: Mapping[str, str] = field(default_factory=dict)  # more annotations
-    created: int | None = None  # the time of the package in seconds since 1970; None for none
-    verify: bool = True  # whether the package is verified
-    force: bool = False  # whether tags are moved that name another artefact
-    dry_run: bool = False  # whether nothing is sent
-    signers: tuple[Signer, ...] = ()  # the keys that sign the artefact
-
-    @property
-    def all_tags(self) -> tuple[str, ...]:
-        """All tags, that of the reference first."""
-        first = (self.reference.tag,) if self.reference.tag is not None else ()
-        return tuple(dict.fromkeys((*first, *self.tags)))
 
 
 class PushedPackage(Value, frozen=True):
@@ -96,45 +74,68 @@ class PushedPackage(Value, frozen=True):
         }
 
 
-def push(request: PushRequest, access: Access, *, tell: Tell, progress: Progress) -> PushedPackage:
-    """Push a package: its blobs, then the manifest and the signatures, and then the tags."""
-    reference, tags = request.reference, request.all_tags
+def push(  # noqa: PLR0913 - an option each
+    path: Path,
+    reference: PackageReference,
+    access: Access,
+    checks: Checks,
+    *,
+    tell: Tell,
+    progress: Progress,
+    tags: tuple[str, ...] = (),  # beside that of the reference
+    platform: str = "linux/amd64",
+    annotations: Mapping[str, str] | None = None,
+    created: int | None = None,  # seconds since 1970
+    is_verified: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+    signers: tuple[Signer, ...] = (),
+) -> PushedPackage:
+    """Push a package: its blobs, then the manifest and the signatures, and then the tags.
+
+    An archive is pushed unchanged, a folder is packed first. `force` moves tags that name another artefact.
+    """
     if reference.digest is not None:
         raise UsageError(f"{reference}: a push computes the digest", hint=f"use {reference.base}:TAG")
+    tags = tuple(dict.fromkeys(tag for tag in (reference.tag, *tags) if tag is not None))
     for tag in tags:
         if not is_tag(tag):
             raise UsageError(f"--tag {tag}: expected letters, digits, and after the first one also . and -")
-    check_platform(request.platform)
-    with opened(request.package) as package:
-        images = _verified(package, request) if request.verify else images_of(package, request.checks)
+    check_platform(platform)
+    with opened(path) as package:
+        images = images_of(package, checks) if is_verified else _verified(package, checks)
         facts = facts_of(package, images)
-        with packed(package, request.created or 0) as (path, layer):
-            for edited in facts.edited:
-                tell(f"edited: {edited}")
-            made = compose(
-                facts,
-                layer,
-                version=tags[0] if tags else None,
-                created=request.created,
-                platform=request.platform,
-                annotations=request.annotations,
-            )
-            signed_by = tuple(signer.public.fingerprint for signer in request.signers)
+        for edited in facts.edited:
+            tell(f"edited: {edited}")
+        with packed(package, created or 0) as (archive_path, layer):
+            version = tags[0] if tags else None
+            made = compose(facts, layer, version=version, created=created, platform=platform, annotations=annotations)
+            blobs: dict[Descriptor, tuple[bytes | Path, int]]
+            blobs = {layer.blob: (archive_path, 0), descriptor(made.config): (made.config, 0)}
+            signed_by = tuple(signer.public.fingerprint for signer in signers)
             pushed = PushedPackage(reference, tags, facts, made, None, is_new=False, signed_by=signed_by)
-            if request.dry_run:
+            if dry_run:
                 return pushed
             with Repository(reference, access, may_push=True) as registry:
-                sent = _send(registry, request, made, path, progress)
-    blobs = (layer.blob.digest, descriptor(made.config).digest)
-    return replace(pushed, sent=tuple(digest for digest in sent if digest in blobs), is_new=bool(sent))
+                to_set = [tag for tag in tags if registry.is_to_set(tag, made.digest, force=force)]
+                sent: tuple[str, ...] = ()
+                if to_set or not tags:
+                    with progress(layer.name, sum(blob.size for blob in blobs), unit="bytes") as advance:
+                        sent = registry.store(blobs, [made.manifest], advance)
+                sent += attach(registry, made, signers, created)
+                for tag in to_set:
+                    if registry.is_to_set(tag, made.digest, force=force):  # another push may have come first
+                        registry.put_manifest(tag, made.manifest)
+    digests = tuple(blob.digest for blob in blobs if blob.digest in sent)
+    return replace(pushed, sent=digests, is_new=bool(sent or to_set))
 
 
-def _verified(package: Package, request: PushRequest) -> set[str]:
+def _verified(package: Package, checks: Checks) -> set[str]:
     """Return the images of a package, after it was verified. Raises VerificationError or ToolError."""
-    report = verify(package, request.checks)
+    report = verify(package, checks)
     if report.problems:
-        message = f"{request.package} did not pass verification; nothing was pushed"
-        verified = shlex.join(["mlpack", "verify", argument(request.package)])
+        message = f"{package.source} did not pass verification; nothing was pushed"
+        verified = shlex.join(["mlpack", "verify", argument(package.source)])
         problems = list(dict.fromkeys(report.problems))
         raise VerificationError(message, problems=problems, hint=f"{verified} shows the details")
     if report.unchecked:
@@ -165,25 +166,6 @@ def images_of(package: Package, checks: Checks) -> set[str]:
             raise ToolError(f"the images are unknown: {outcome.unchecked[0]}")
         images |= set(outcome.overlay.images) if outcome.overlay is not None else set()
     return images
-
-
-def _send(
-    registry: Repository, request: PushRequest, made: Artefact, path: Path, progress: Progress
-) -> tuple[str, ...]:
-    """Send an artefact, the tags last; return the digests of what is new."""
-    force = request.force
-    tags = [tag for tag in request.all_tags if registry.is_to_set(tag, made.digest, force=force)]
-    sent: tuple[str, ...] = ()
-    if tags or not request.all_tags:
-        blobs: dict[Descriptor, tuple[bytes | Path, int]]
-        blobs = {made.layer.blob: (path, 0), descriptor(made.config): (made.config, 0)}
-        with progress(made.layer.name, sum(blob.size for blob in blobs), unit="bytes") as advance:
-            sent = registry.store(blobs, [made.manifest], advance)
-    sent += attach(registry, made, request.signers, request.created)
-    for tag in tags:
-        if registry.is_to_set(tag, made.digest, force=force):  # another push may have come first
-            registry.put_manifest(tag, made.manifest)
-    return (*sent, *tags)
 
 
 @contextmanager

@@ -9,12 +9,12 @@ import hashlib
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from packager.base import jsonio, rest
-from packager.base.errors import ToolError, UsageError, VerificationError
+from packager.base.errors import ToolError, VerificationError
 from packager.base.values import FieldsError, Value, as_dict, from_json
 from packager.base.web import Content, TransientError, address
 from packager.publish.artefact import INDEX, MANIFEST, Source, descriptor, read_manifest
 from packager.publish.client import RegistryClient
-from packager.publish.reference import dashed, is_digest, is_tag
+from packager.publish.reference import dashed, is_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -42,17 +42,11 @@ _WITHOUT_REFERRERS = (400, 404, 405)
 _FINISH_SECONDS = 600.0
 """The seconds that a registry may take to check and store a blob, beside those for its bytes."""
 
-_MOST_TAGS = 1_000
-_SHOWN_TAGS = 10
 _TRIES = 3
 
 
 class _Index(Value, frozen=True):
     manifests: list[dict[str, Any]]
-
-
-class _Tags(Value, frozen=True):
-    tags: list[str] | None = None
 
 
 def _entries(content: bytes, digest: str) -> list[dict[str, Any]]:
@@ -78,15 +72,6 @@ class Repository(Source):
     def shown(self, version: str) -> str:
         """Return the repository with a tag or a digest."""
         return self._client.shown(version)
-
-    def manifest(self, version: str | None) -> tuple[bytes, str]:
-        """Return a manifest and its digest. Raises UsageError without a version, with the tags that there are."""
-        if version is None:
-            tags = self.tags()[::-1]  # registries list them in order
-            listed = f"{', '.join(tags[:_SHOWN_TAGS])}{', ...' if len(tags) > _SHOWN_TAGS else ''}"
-            hint = f"the repository has the tags {listed}" if tags else "the repository has no tags"
-            raise UsageError(f"{self._client.shown()} names neither a tag nor a digest", hint=hint)
-        return super().manifest(version)
 
     def find_manifest(self, version: str) -> tuple[bytes, str] | None:
         """Return a manifest and its digest; None if the registry has no such manifest."""
@@ -189,15 +174,6 @@ class Repository(Source):
                 self.put_manifest(digest, content)
                 sent.append(digest)
         return tuple(sent)
-
-    def tags(self) -> tuple[str, ...]:
-        """Return the tags of the repository, as far as one answer lists them. Raises ToolError."""
-        response, content = self._client.ask("GET", f"tags/list?n={_MOST_TAGS}", (200, 404))
-        try:
-            tags = from_json(content, _Tags).tags if response.status == 200 else None
-        except FieldsError:
-            tags = None
-        return tuple(filter(is_tag, tags or ()))
 
     def download(self, blob: Descriptor, stream: IO[bytes], advance: Advance = lambda _size: None) -> None:
         """Write a blob to a stream; if the connection breaks, continue where it broke."""

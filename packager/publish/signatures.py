@@ -10,7 +10,6 @@ protocol.md; sigstore/cosign, specs/BUNDLE_SPEC.md.
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +18,7 @@ from packager.base import jsonio
 from packager.base.errors import UsageError, VerificationError, missing_extra, unreadable
 from packager.base.problems import show
 from packager.base.values import FieldsError, Value, field, from_json
+from packager.base.web import digest_of
 from packager.publish import artefact
 from packager.publish.artefact import descriptor
 from packager.publish.reference import is_digest
@@ -236,14 +236,19 @@ class Trust(Value, frozen=True):
         """Whether signatures are of interest."""
         return self.is_required or bool(self.keys)
 
-    def require(self, signatures: Sequence[Signature], shown: str, tell: Tell) -> None:
-        """Report signatures, and refuse a package without one by a trusted key."""
+    def require(
+        self,
+        signatures: Sequence[Signature],
+        shown: str,
+        tell: Tell,
+        hint: str = "its publisher signs it with `mlpack push --sign-key KEY`",
+    ) -> None:
+        """Report signatures, and refuse a package without one by a trusted key; `hint` is for one without any."""
         for signature in signatures:
             tell(f"signature {signature}")
         if self.is_required and not any(signature.is_trusted for signature in signatures):
             names = " or ".join(key.name for key in self.keys)
-            hint = None if signatures else "its publisher signs it with `mlpack push --sign-key KEY`"
-            raise VerificationError(f"{shown} is not signed by {names}", hint=hint)
+            raise VerificationError(f"{shown} is not signed by {names}", hint=None if signatures else hint)
 
 
 def trust(keys: Sequence[Path], usual: Sequence[Path], *, is_required: bool) -> Trust:
@@ -283,35 +288,27 @@ def bundles_beside(path: Path) -> list[bytes]:
         with file.open("rb") as stream:
             content = stream.read(_MOST_READ * _BUNDLE_BYTES)
     except FileNotFoundError:
-        return []
+        content = b""
     except OSError as error:
         raise unreadable(file, error) from None
     return [line for line in content.splitlines()[:_MOST_READ] if line.strip()]
 
 
 def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
-    """Check the signatures of a package on disk, which are in the file beside it; a folder cannot be signed."""
-    if not trust.is_asked:
+    """Check the signatures of a package on disk, which are in the file beside it; a folder cannot be signed.
+
+    A package that is missing is reported when it is opened.
+    """
+    if not trust.is_asked or not path.exists():
         return
     if path.is_dir():
         if trust.is_required:
             hint = "mlpack pull --extract checks the signature, and unpacks what is signed"
             raise VerificationError(f"{path} is a folder, and only archives are signed", hint=hint)
         return
-    file = beside(path)
     try:
-        with path.open("rb") as stream:
-            digest = f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
-    except FileNotFoundError:
-        return  # there is no such package, as is reported when it is opened
+        digest = f"sha256:{digest_of(path)}"
     except OSError as error:
         raise unreadable(path, error) from None
     signatures = [judge(line, digest, trust.keys) for line in bundles_beside(path)]
-    try:
-        trust.require(signatures, str(path), tell)
-    except VerificationError as error:
-        if signatures:
-            raise
-        raise VerificationError(
-            str(error), hint=f"expected its signatures in {file}, as mlpack pull writes them"
-        ) from None
+    trust.require(signatures, str(path), tell, f"expected its signatures in {beside(path)}, as mlpack pull writes them")

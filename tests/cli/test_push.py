@@ -172,7 +172,7 @@ def test_push_without_tag_is_named_by_digest(mlpack: Mlpack, registry: FakeRegis
     assert done.code == 0
     assert "without a tag: only the digest names it\n" in done.stderr
     assert mlpack("pull", done.stdout.strip()).code == 0
-    assert mlpack("pull", where(registry, "")).stderr.endswith("hint: the repository has no tags\n")
+    assert "names neither a tag nor a digest\n" in mlpack("pull", where(registry, "")).stderr
 
 
 KINDS = (DEBIAN, *((DISTRIBUTION, REFERRERS) if real_registry.VARIABLE in os.environ else ()))
@@ -209,7 +209,6 @@ def test_real_registry_stores_and_returns_the_archive(
     assert mlpack("inspect", f"{reference}:latest", "-o", "name", *options).stdout == done.stdout
     assert mlpack("pull", done.stdout.strip(), "-d", "out", *options).code == 0
     assert Path("out/hello-mpi.tar.gz").read_bytes() == archive.read_bytes()
-    assert "latest" in mlpack("pull", reference, *options).stderr
     moved = mlpack("push", archive, f"{reference}:1.0", "--source", "https://example.com", *options)
     assert (moved.code, "--force moves the tag" in moved.stderr) == (5, True)
     assert mlpack("pull", f"{reference}:2.0", *options).code == 6

@@ -89,7 +89,7 @@ def helper(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
 HELPERS: Sequence[tuple[str, str, str | None]] = (
     ('read -r host; printf \'{"ServerURL": "%s", "Username": "robot", "Secret": "s3"}\' "$host"', "robot", None),
     ("echo 'credentials not found in native keychain'; exit 1", "", None),
-    ("echo 's3cret: cannot open'; exit 3", "", "docker-credential-test has ended with exit code 3"),
+    ("echo 's3cret: cannot open'; exit 3", "", "docker-credential-test has printed something else than credentials"),
     ("echo s3cret", "", "docker-credential-test has printed something else than credentials"),
     ("sleep 60", "", "docker-credential-test did not finish within 0.2 seconds"),
 )
@@ -112,12 +112,6 @@ def test_helper_may_give_an_identity_token(tmp_path: Path, monkeypatch: pytest.M
     login = find({"credsStore": "test"}, tmp_path)
     assert login is not None
     assert login.identity_token == "t0ken"  # noqa: S105 - not a password of anything
-
-
-def test_helper_with_a_path_is_not_started(tmp_path: Path) -> None:
-    messages: list[str] = []
-    assert find({"credsStore": "../x"}, tmp_path, messages=messages) is None
-    assert messages == ["a helper for credentials was not started: expected the name of a program"]
 
 
 def test_files_are_read_in_the_order_of_podman_and_docker(monkeypatch: pytest.MonkeyPatch) -> None:

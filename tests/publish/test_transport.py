@@ -45,7 +45,7 @@ def test_time_limit_ends_a_handshake_that_stops(monkeypatch: pytest.MonkeyPatch)
             repository(host, plain_http=False) as client,
             pytest.raises(ToolError, match="not sent everything in time"),
         ):
-            client.tags()
+            client.digest_of("1")
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_invalid_proxy_is_refused(monkeypatch: pytest.MonkeyPatch, proxy: str, m
     monkeypatch.setenv("https_proxy", proxy)
     monkeypatch.delenv("no_proxy", raising=False)
     with repository("registry.example", plain_http=False) as client, pytest.raises(ToolError, match=message):
-        client.tags()
+        client.digest_of("1")
 
 
 @pytest.mark.parametrize("name", ["a..b", f"{'a' * 64}.example"])
 def test_name_that_no_host_can_have_is_refused(registry: FakeRegistry, name: str) -> None:
     registry.fault = lambda handler, _number: status(307, Location=f"http://{name}/x")(handler)
     with repository(registry.host) as client, pytest.raises(ToolError, match="is not valid"):
-        client.tags()
+        client.digest_of("1")
 
 
 @pytest.mark.usefixtures("_elsewhere")
@@ -90,7 +90,7 @@ def test_server_that_refuses_a_connection_by_tls_is_not_one_without_tls(answer: 
         thread.start()
         host = f"127.0.0.1:{server.getsockname()[1]}"
         with repository(host, plain_http=False) as client, pytest.raises(ToolError) as refused:
-            client.tags()
+            client.digest_of("1")
         thread.join()
     assert message in str(refused.value)
     assert ("--plain-http" in (refused.value.hint or "")) is ("TLS is" not in message)
