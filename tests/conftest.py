@@ -133,7 +133,6 @@ def _hidden_environment(request: pytest.FixtureRequest, tmp_path_factory: pytest
         environment.setenv("KUBECONFIG", str(tmp_path_factory.getbasetemp() / "no-kubeconfig"))
         # Without this variable, mlpack reads ~/.config/mlpack/site.yaml.
         environment.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-config"))
-        environment.setenv("MLPACK_RUNS", "")
         yield
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -115,23 +114,7 @@ class Fault(Value, frozen=True):
     message: str  # the expected value and the one that was found
     hint: str | None = None  # the fix, where it can be known
     at_key: bool = False  # whether the problem is about the key, not its value
-    needs: tuple[_Location, ...] = ()
-    """The locations of the values that the conclusion depends on; `location`, if there are none."""
-    among: _Location = ()
-    """The list or mapping in which something is missing; one of its wrong items may be that thing, misspelled."""
-    count: int = 1  # the number of faults that it represents
 
     def below(self, location: _Location) -> Fault:
         """Return the fault of a value that is itself part of a larger one, at `location` there."""
-        needs = tuple((*location, *need) for need in self.needs)
-        among = (*location, *self.among) if self.among else ()
-        return replace(self, location=(*location, *self.location), needs=needs, among=among)
-
-    def rests_on(self, doubtful: Sequence[_Location]) -> bool:
-        """Return whether the conclusion depends on a place in `doubtful`, or on one inside or around such a place."""
-        for place in doubtful:
-            if any(all(map(operator.eq, need, place)) for need in (self.needs or (self.location,))):
-                return True
-            if self.among and len(place) <= len(self.among) + 1 and all(map(operator.eq, self.among, place)):
-                return True
-        return False
+        return replace(self, location=(*location, *self.location))

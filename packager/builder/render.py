@@ -32,6 +32,7 @@ from packager.base.values import Value, replace
 from packager.base.yamlio import MISREAD, load_all, quoted
 from packager.builder.templating import Templates, roots
 from packager.kubernetes.manifest import Manifest, mapping
+from packager.modelspec.model import AnyOverlay
 from packager.package import layout, placement, tree
 from packager.package.options import (
     CLAIM,
@@ -47,7 +48,6 @@ from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
 from packager.workloads import structures
 from packager.workloads.amounts import quantity_key
-from packager.workloads.anyoverlay import AnyOverlay
 from packager.workloads.pods import SITE_ANNOTATIONS, annotation_component
 
 if TYPE_CHECKING:
@@ -170,8 +170,7 @@ class Components:
         }
         if option == PLACEMENT:
             path = layout.placement(layout.common(self.plan.spec.framework))
-            built = placement.built(self.plan.name)
-            texts[path] = placement.assign(built, self.plan.site.placement, path) if self.plan.site.placement else built
+            texts[path] = placement.built(self.plan.name, self.plan.site.placement)
         return [Entry(path, text, len(text)) for path, text in texts.items()]
 
     def label(self, overlay: PlannedOverlay) -> str | None:

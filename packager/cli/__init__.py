@@ -85,6 +85,8 @@ def _run(arguments: Sequence[str], host: "Host | None") -> int:
         code = app([*arguments], prog_name="mlpack", standalone_mode=False, obj=host)
     except MlpackError as raised:
         error = raised
+    except typer.Abort:
+        error = MlpackError("nothing was done: the input ended before an answer")
     except typer.TyperException as raised:
         context: typer.Context | None = getattr(raised, "ctx", None)
         if context is not None and raised.message == context.get_help():  # there were no arguments

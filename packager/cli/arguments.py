@@ -10,6 +10,7 @@ import typer
 from packager.base.errors import UsageError, unreadable
 from packager.base.values import Value
 from packager.cli.console import say
+from packager.site import find
 
 if TYPE_CHECKING:
     from packager.builder.build import BuildRequest
@@ -197,13 +198,6 @@ def cache_folder() -> Path:
     return _base_folder("XDG_CACHE_HOME", ".cache") / "mlpack"
 
 
-def runs_folder() -> Path | None:
-    """Return the folder of the records of runs: MLPACK_RUNS, or one in XDG_STATE_HOME; None if MLPACK_RUNS is empty."""
-    if (named := os.environ.get("MLPACK_RUNS")) is not None:
-        return Path(named) if named else None
-    return _base_folder("XDG_STATE_HOME", ".local/state") / "mlpack" / "runs"
-
-
 def site_path() -> Path:
     """Return the path of the user's defaults."""
     return _base_folder("XDG_CONFIG_HOME", ".config") / "mlpack" / "site.yaml"
@@ -216,9 +210,11 @@ def _base_folder(variable: str, usual: str) -> Path:
 
 def find_site(file: Path | None) -> "SiteSettings | None":
     """Return the site's defaults: those in `file`, or in the nearest file; None without one."""
-    from packager.site.read import nearest, read
+    if not (path := file or find(Path.cwd(), site_path())):
+        return None
+    from packager.site.read import read
 
-    return read(file) if file else nearest(Path.cwd(), site_path())
+    return read(path)
 
 
 def announced_site(file: Path | None) -> "SiteSettings | None":

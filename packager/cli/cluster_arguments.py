@@ -78,12 +78,11 @@ class ConnectionOptions(Value, frozen=True):
         """
         from packager.cluster.target import reach
 
-        namespace = namespace if self.namespace is None else self.namespace
-        for flag, value in (("--namespace", namespace), ("--context", self.context), ("--kubectl", self.kubectl)):
-            if value is not None and (not value or value.startswith("-")):
-                raise UsageError(f"{flag}: expected a name, found {value!r}")
         return reach(
-            *(self.kubectl, namespace, self.context, self.kubeconfig),
+            self.kubectl,
+            namespace if self.namespace is None else self.namespace,
+            self.context,
+            self.kubeconfig,
             environment=os.environ,
             show=lambda argv: say(f"+ {shlex.join(argv)}") if self.verbose else None,
             runner=host().runner,

@@ -12,15 +12,13 @@ from packager.cli.arguments import Expect, OverlayOption, PackageToRead
 from packager.cli.asking import has_terminal, limited, require_yes
 from packager.cli.cluster_arguments import ClusterOptions, DeployOptions, open_target, seconds
 from packager.cli.console import Form, emit_data, say
-from packager.cli.printing import print_changes, print_deployed
+from packager.cli.printing import print_deployed
 from packager.cli.registry_arguments import SignatureOptions, local_package
 from packager.cli.watching import report_end, watch_and_record
 from packager.cluster import deploy as use_case
 from packager.cluster.deploy import PreparedDeploy
 from packager.cluster.target import Target
 from packager.verify.command import expected_digest
-
-_MAX_DIFFERENCES = 20
 
 
 def deploy(
@@ -90,13 +88,10 @@ def _refuse_combined(*pairs: tuple[str, bool, str]) -> None:
 
 
 def print_dry_run(target: Target, options: DeployOptions, output: Form | None) -> None:
-    """Print what would be applied; the server also says what it would change."""
+    """Print what would be applied."""
     planned = use_case.with_hold(target, options.hold_seconds)
     assert options.dry_run is not None
-    forced = options.force_conflicts
-    emit_data(use_case.dry_run(planned, options.dry_run, force_conflicts=forced, form=output))
-    if options.dry_run == "server":
-        print_changes(use_case.planned_changes(planned, force_conflicts=forced))
+    emit_data(use_case.dry_run(planned, options.dry_run, force_conflicts=options.force_conflicts, form=output))
 
 
 def not_ended_error(target: Target, options: DeployOptions) -> TimedOutError:
@@ -146,19 +141,15 @@ def delete_existing(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> Pr
 
 def _delete_workload(prepared: PreparedDeploy, *, replace: bool, yes: bool) -> PreparedDeploy:
     """Delete the existing job of one workload, if the user agrees, and return the deploy without it."""
-    shown, differences = prepared.target.shown, prepared.situation.differences
+    shown = prepared.target.shown
     if prepared.is_new:
         return prepared
     if prepared.is_same and not replace:
-        how = "as the cluster's policies have changed it" if differences else "and is up to date"
-        say(f"{shown} already exists {how}")
+        say(f"{shown} already exists and is up to date")
         return prepared
     if prepared.is_outdated and not replace:
         say(f"{shown} already exists with a different spec; the changes can be applied in place")
         return prepared
-    say(*(f"  {subject}  {difference}" for subject, difference in differences[:_MAX_DIFFERENCES]))
-    if (more := len(differences) - _MAX_DIFFERENCES) > 0:
-        say(f"  and {more} more difference{'s' if more > 1 else ''}")
     if prepared.obstacle is not None and not (replace or yes):
         unanswered, hint = f"{prepared.obstacle}; nothing was done", "--replace deletes it and deploys it again"
         if has_terminal():

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from packager.base.errors import UsageError
 from packager.cli.arguments import AcceptOptions, OverlayOption
 from packager.cli.cluster_arguments import ClusterOptions, Patience, Verify, open_target, seconds
 from packager.cli.console import progress, say
 from packager.cli.delete import report
 from packager.cli.printing import print_deployed, print_parts
 from packager.cli.run import SourceOptions
+from packager.cluster import deploy as deploying
 from packager.cluster import dev as use_case
 from packager.cluster.dev import PreparedDev
 from packager.cluster.runnable import package_of, runnable, spec_of
@@ -26,7 +28,7 @@ def dev(
     build: CodeOptions,
     accept: AcceptOptions,
     at: ClusterOptions,
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model, or a package: a folder.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model: a folder, or its spec.")],
     overlay: OverlayOption = None,
     stop: Annotated[bool, typer.Option("--stop", help="Delete the pods, and keep claims and their data.")] = False,
     verify: Verify = True,
@@ -38,6 +40,9 @@ def dev(
     next change. Ctrl-C leaves the pods for the next `mlpack dev`; --stop deletes them. Only code that ConfigMaps
     deliver is copied: a change of the spec, the image or the assets needs --stop first.
     """
+    spec = spec_of(model)
+    if spec is None:
+        raise UsageError(f"{model} is not a model", hint="the code of a package is that of its model")
     request = build.source(model)
     longest = seconds(patience)
     client = at.client()
@@ -47,9 +52,9 @@ def dev(
         return
     package = runnable(request, tell=say, progress=progress).package
     with open_target(package, overlay, client) as target:
-        code = use_case.code_of(model, spec_of(model), target, build.settings)
+        code = use_case.code_of(spec, target, build.settings)
         if verify:
-            use_case.check(target, *accept.accepted())
+            deploying.check(target, *accept.accepted())
         prepared = use_case.prepare(target, model, code)
         is_applied = not prepared.is_new
         try:

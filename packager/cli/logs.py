@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from packager.base import units
 from packager.base.errors import UsageError
 from packager.cli.arguments import OverlayOption, PackageToRead
 from packager.cli.cluster_arguments import ClusterOptions, OneWorkload, Worker, open_target
@@ -30,28 +29,14 @@ def logs(
     tail: Annotated[
         int | None, typer.Option(metavar="N", min=0, max=1_000_000, help="Only the last lines of each pod.")
     ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only lines since 10m, 2h or 3d ago, or 2026-11-22T10:00:00Z.")
-    ] = None,
-    previous: Annotated[
-        bool, typer.Option("-p", "--previous", help="Only the log before the last restart of the container.")
-    ] = False,
-    timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
 ) -> None:
     """Print the log of the main pod (the launcher, or the only pod) from its first line.
 
-    Of a Job with an index for each pod, the logs of all pods.
+    Of a Job with an index for each pod, the logs of all pods. `kubectl logs POD` has options for a part by
+    its time, and for the log before a restart.
     """
     if worker is not None and all_pods:
         raise UsageError("--worker and --all cannot be combined")
-    if previous and follow:
-        raise UsageError("--previous and --follow cannot be combined")
-    client = at.client()
-    try:
-        begin = None if since is None else units.moment(since, client.runner.now())
-    except ValueError as error:
-        raise UsageError(f"--since: {error}") from None
-    part = use_case.LogRange(tail, begin, timestamps, previous)
-    with open_target(package, overlay, client, workload=workload) as target:
-        feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods, container), part)
+    with open_target(package, overlay, at.client(), workload=workload) as target:
+        feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods, container), tail)
         print_parts(use_case.follow(feed) if follow else use_case.logs(feed))

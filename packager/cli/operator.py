@@ -1,15 +1,14 @@
-"""`mlpack operator install|status`: manages operators, once per cluster. Tests: cluster/test_operator.py."""
+"""`mlpack operator status`: shows an operator, and how it is installed. Tests: cluster/test_operator.py."""
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from packager.base.errors import ClusterError
-from packager.cli.cluster_arguments import ConnectionOptions, DryRunOption, ForceConflicts, seconds
+from packager.cli.cluster_arguments import ConnectionOptions
 from packager.cli.commands import group
-from packager.cli.console import Output, emit, emit_output, say
+from packager.cli.console import Output, emit_output, say
 from packager.cluster import operator as use_case
 from packager.cluster.operator import OperatorStatus
 
@@ -25,39 +24,16 @@ Which = Annotated[
 ]
 
 
-def install(
-    at: ConnectionOptions,
-    name: Which,
-    file: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="The manifest to use instead of upstream's.")
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is ready.")] = True,
-    timeout: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait at most.")] = "5m",
-    dry_run: DryRunOption = None,
-    force_conflicts: ForceConflicts = False,
-    output: Output = None,
-) -> None:
-    """Install the operator release that mlpack is tested with, once per cluster, and wait until it is ready."""
-    limit = seconds(timeout)
-    client = at.client()
-    applied = use_case.install(client, name, file, dry_run=dry_run, force_conflicts=force_conflicts, tell=say)
-    if output is None:
-        emit(*applied.output.removesuffix("\n").split("\n"))
-    else:
-        emit_output(applied.as_json(), applied.names, output)
-    if dry_run or not wait:
-        return
-    served = use_case.wait_until_ready(applied, timeout=limit, tell=say)
-    say(f"{applied.operator.name} is installed and serves {applied.operator.kind} ({', '.join(served)})")
-
-
 def status(at: ConnectionOptions, name: Which, output: Output = None) -> None:
-    """Show which versions the operator serves and whether it is running; exit code 7 when it is not."""
+    """Show which versions the operator serves and whether it is running; exit code 7 when it is not.
+
+    Then it prints the command that installs the release that mlpack is tested with, once per cluster.
+    """
     client = at.client()
     state = use_case.status(client, name)
     emit_output(state.as_json(), [state.operator.name], output, _described(state))
     if state.exit_code == ClusterError.exit_code:
-        say(f"hint: {state.operator.installation(client.cluster)}")
+        say(f"hint: {state.operator.installation(client.installer)}", f"  the file's sha256: {state.operator.sha256}")
     raise typer.Exit(state.exit_code)
 
 
@@ -73,4 +49,4 @@ def _described(state: OperatorStatus) -> list[str]:
     ]
 
 
-GROUP = group("Install or look at the operator that workloads need.", install=install, status=status)
+GROUP = group("Show the operator that workloads need.", status=status)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
 from packager.cli.console import emit, emit_log, say, table
-from packager.cluster.admission import AdmissionChange
 from packager.cluster.deploy import Deployed
 from packager.cluster.logs import Part
 from packager.cluster.results import Results
@@ -34,17 +33,11 @@ def print_parts(parts: Iterable[Part]) -> None:
 
 
 def print_deployed(deployed: Deployed) -> None:
-    """Print the applied objects, the deleted ones, and the changes that the cluster has made."""
-    print_changes(deployed.changes)
+    """Print the applied objects, the deleted ones, and the server's warnings."""
     say(*(f"the server warns: {warning}" for warning in deployed.warnings))
     say(*(f"{removed} is deleted: the overlay does not contain it any more" for removed in deployed.removed))
     verb = "are" if ", " in deployed.workload else "is"
     say(f"{deployed.workload} {verb} deployed in the namespace {deployed.namespace}")
-
-
-def print_changes(changes: Iterable[AdmissionChange]) -> None:
-    """Print the changes that the cluster makes to applied objects."""
-    say(*(f"note: {change}" for change in changes))
 
 
 def counted(number: int, noun: str = "file") -> str:

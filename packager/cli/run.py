@@ -11,14 +11,7 @@ import typer
 
 from packager.base.errors import ClusterError, MlpackError, TimedOutError, UsageError
 from packager.base.paths import argument
-from packager.cli.arguments import (
-    FsGroup,
-    GroupId,
-    SiteFile,
-    UserId,
-    VariantOptions,
-    announced_site,
-)
+from packager.cli.arguments import SiteFile, VariantOptions, announced_site
 from packager.cli.asking import Limit, has_terminal, limited, require_yes
 from packager.cli.cluster_arguments import ClusterOptions, DeployOptions, seconds
 from packager.cli.commands import context
@@ -41,14 +34,10 @@ class SourceOptions(VariantOptions, frozen=True):
     """The options of a build, for a model that is run."""
 
     site_file: SiteFile = None
-    uid: UserId = None
-    gid: GroupId = None
-    fs_group: FsGroup = None
 
     def source(self, path: Path) -> RunRequest:
         """Return the request to run what is at a path."""
-        ids = self.uid, self.gid, self.fs_group
-        return RunRequest(path, self.request(), ids, partial(announced_site, self.site_file))
+        return RunRequest(path, self.request(), partial(announced_site, self.site_file))
 
 
 def run(

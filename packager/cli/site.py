@@ -1,4 +1,4 @@
-"""`mlpack site init|show|check`: the defaults of a site."""
+"""`mlpack site init|show`: the defaults of a site."""
 
 import json
 import shlex
@@ -10,28 +10,20 @@ import typer
 from packager.base.errors import UsageError
 from packager.base.paths import argument
 from packager.cli.arguments import SiteFile, find_site, site_path
-from packager.cli.asking import ask, has_terminal
-from packager.cli.cluster_arguments import ClusterOptions
 from packager.cli.commands import group
 from packager.cli.console import Output, emit_output, say, table
-from packager.cluster.sitecheck import check as ask_cluster
-from packager.site.config import QUESTIONS
 from packager.site.read import SiteSettings, create
 
 
 def init(
     site_file: SiteFile = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: every value is commented out.")] = False,
     output: Output = None,
 ) -> None:
-    """Write a commented site.yaml; on a terminal, it asks for the values that most sites have."""
+    """Write a commented site.yaml: remove the # before the lines that you need, and fill in their values."""
     path = site_file or site_path()
-    asks = has_terminal() and not yes
-    answers = {key: ask(question, "none") for key, question in QUESTIONS.items()} if asks else {}
-    values = {key: answer for key, answer in answers.items() if answer != "none"}
-    create(path, values, force=force)
-    emit_output({"file": str(path), "values": values}, [path], output)
+    create(path, force=force)
+    emit_output({"file": str(path)}, [path], output)
     named = ["--site-file", argument(path)] if site_file else []
     say(f"edit it, then: {shlex.join(['mlpack', 'site', 'show', *named])}")
 
@@ -50,23 +42,6 @@ def show(site_file: SiteFile = None, output: Output = None) -> None:
         say(f"{site.path} sets no default: remove the # before those that you need")
 
 
-def check(at: ClusterOptions, site_file: SiteFile = None, output: Output = None) -> None:
-    """Ask the cluster for the claims, classes, queues, secrets and node labels that the file names; one line each.
-
-    Exit code 1 when something is missing, 6 when nothing is missing but something could not be checked.
-    """
-    site = _site(site_file)
-    checked = ask_cluster(site, at.client())
-    lines = [
-        f"{result.state:8} {result.subject} ({result.place})" + (f": {result.message}" if result.message else "")
-        for result in checked.checks
-    ]
-    emit_output(checked.as_json(), [result.subject for result in checked.checks], output, lines)
-    if output is None:
-        say(f"{len(checked.checks)} checked in the namespace {checked.namespace}")
-    raise typer.Exit(checked.exit_code)
-
-
 def _site(file: Path | None) -> SiteSettings:
     site = find_site(file)
     if site is None:
@@ -74,4 +49,4 @@ def _site(file: Path | None) -> SiteSettings:
     return site
 
 
-GROUP = group("Create, show and check the defaults of a site.", init=init, show=show, check=check)
+GROUP = group("Create and show the defaults of a site.", init=init, show=show)

@@ -1,4 +1,4 @@
-"""`mlpack status` and `mlpack history`: show the state of a deployed package and the reasons, and its deployments."""
+"""`mlpack status`: shows the state of a deployed package and the reasons; without a package, lists what is deployed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base.errors import UsageError
-from packager.cli.arguments import OverlayOption, PackageToRead, runs_folder
+from packager.cli.arguments import OverlayOption
 from packager.cli.cluster_arguments import ClusterOptions, open_target
 from packager.cli.console import Form, Output, emit, emit_output, say, table
 from packager.cli.printing import finding_lines, pod_rows, print_curves
-from packager.cli.registry_arguments import local_package
 from packager.cli.watching import report_end, warn_unseen, watch_and_record
 from packager.cluster import status as use_case
-from packager.cluster.history import Deployment, History, deployments
-from packager.cluster.history import history as find_deployments
 from packager.cluster.logreader import with_log_end
-from packager.cluster.status import Status
+from packager.cluster.status import Deployment, Status, deployments
 from packager.cluster.target import Target
 from packager.cluster.workload_watch import follow_all
 from packager.kubernetes.verdict import Phase
@@ -117,59 +114,12 @@ def _list_all(kubectl: "Kubectl", output: Form | None, *, everywhere: bool) -> N
         say("nothing is deployed" if everywhere else "nothing is deployed in this namespace; -A looks in all")
 
 
-def history(
-    at: ClusterOptions,
-    package: PackageToRead,
-    everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Look in every namespace.")] = False,
-    results: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            help="The folder of runs that deploy --results has recorded. Other runs are kept in MLPACK_RUNS.",
-        ),
-    ] = Path("results"),
-    output: Output = None,
-) -> None:
-    """List the deployments of a package: when, by whom, and whether of this build; and its recorded runs.
-
-    Recorded runs are listed also if the cluster does not answer, before that error.
-    """
-    client = at.client()
-    kept = runs_folder()
-    records = (results, kept) if kept else (results,)
-    answer = find_deployments(client, local_package(package), everywhere=everywhere, records=records)
-    if output is None:
-        say(*(f"{resource} are not among these: {why}" for resource, why in answer.unseen.items()))
-    lines = [*_deployed(answer.deployments, answer.digest), *_recorded(answer)]
-    emit_output(answer.as_json(), [item.workload for item in answer.deployments], output, lines)
-    if answer.error is not None:
-        raise answer.error
-    if not answer.deployments and output is None:
-        say(f"nothing of {answer.package} is deployed")
-
-
-def _deployed(deployments: Sequence[Deployment], digest: str | None = None) -> list[str]:
-    """Return the lines of a table, if there is a row; `digest` is that of the build that the user named."""
+def _deployed(deployments: Sequence[Deployment]) -> list[str]:
+    """Return the lines of a table, if there is a row."""
     rows: list[tuple[str, ...]] = [("DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY")]
     for item in deployments:
         when = item.created.astimezone().strftime("%Y-%m-%d %H:%M")
-        build = _build(item.digest, item.version, digest)
+        digest = (item.digest or "").removeprefix("sha256:")[:12]
+        build = " ".join(filter(None, (item.version, digest))) or "applied by kubectl"
         rows.append((when, item.namespace, item.workload, item.ended or "-", build, item.deployed_by or "-"))
     return [*table(rows)] if deployments else []
-
-
-def _recorded(answer: History) -> list[str]:
-    """Return the lines of a table of recorded runs, if there is one."""
-    rows: list[tuple[str, ...]] = [("CREATED", "WORKLOAD", "ENDED", "BUILD", "RECORD")]
-    for run in answer.records:
-        build = _build(run.digest, run.version, answer.digest)
-        rows.append((run.created, run.workload, run.phase, build, str(run.folder)))
-    return [*table(rows)] if answer.records else []
-
-
-def _build(digest: str | None, version: str | None, named: str | None) -> str:
-    """Return a build in words, and whether it is the one that the user named."""
-    if digest is None:
-        return "applied by kubectl"
-    shown = f"{version} " if version else ""
-    return shown + digest.removeprefix("sha256:")[:12] + (" (this one)" if digest == named else "")

@@ -5,7 +5,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
 from packager.base.errors import ClusterError, MlpackError, UnreachableError
-from packager.cli.arguments import runs_folder
 from packager.cli.cluster_arguments import DeployOptions, seconds
 from packager.cli.console import can_draw, say
 from packager.cli.printing import (
@@ -21,7 +20,7 @@ from packager.cli.printing import (
 )
 from packager.cluster.logreader import with_log_end
 from packager.cluster.logs import Feed, NewestLine, command_for_log
-from packager.cluster.record import RunRecords, keep
+from packager.cluster.record import RunRecords
 from packager.cluster.results import has_lasting_results
 from packager.cluster.status import pods
 from packager.cluster.target import Target
@@ -75,9 +74,6 @@ def watch_and_record(
             ended = verdicts(waiting, update)
         if records:
             return ended, _finish_records(records)
-    kept = runs_folder()
-    if kept and (error := keep(waiting, update, kept)):
-        say(f"note: the run is not recorded: {error}")
     return ended, None
 
 

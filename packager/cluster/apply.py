@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from packager.base import workfolder
 from packager.base.errors import ClusterError, ConflictError, UnreachableError
-from packager.cluster.differences import Difference, differences
+from packager.base.process import Finished
 from packager.cluster.manifests import Manifests, as_list
+from packager.cluster.observe import if_allowed
 from packager.cluster.ownership import (
     DEPLOYED_BY,
     FIELD_MANAGER,
@@ -28,6 +30,7 @@ from packager.kubernetes.objects import Object, annotation, is_being_deleted, sh
 from packager.kubernetes.snapshot import Snapshot
 from packager.workloads.kinds import kinds
 
+_CREATE_SECONDS = 60.0
 _SURPLUS_SECONDS = 60
 
 _KEPT = f"{FIELD_MANAGER}-replicas"
@@ -35,9 +38,6 @@ _KEPT = f"{FIELD_MANAGER}-replicas"
 
 _SET_BY_AUTOSCALER = frozenset({("kube-controller-manager", ".spec.replicas"), (_KEPT, ".spec.replicas")})
 """The managers and path of the field that an autoscaler sets, as the message of a conflict names them."""
-
-_BY = f"metadata.annotations.{DEPLOYED_BY}"
-"""The path of the annotation with the deploying user, which another user's deploy would change."""
 
 _AS_JSON = ("--output=json", "--show-managed-fields")
 
@@ -55,53 +55,50 @@ class DeployState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The state of the cluster before a deploy."""
+    """The state of a workload in the cluster before a deploy."""
 
-    state: DeployState  # the state of the workload
+    state: DeployState
     live: Object | None = None  # the existing workload
-    # the differences between the existing objects and the manifests, with the object's name. For a workload that is the
-    # same, they are the changes that the cluster's policies make.
-    differences: tuple[tuple[str, Difference], ...] = ()
     deployed_by: str | None = None  # the user who deployed the existing workload, if known
 
 
-def situation(manifests: Manifests, live: Mapping[Key, Object], planned: Sequence[Object] = ()) -> Situation:
-    """Return the state of the workload and the objects with the names of `manifests` in the cluster.
+def situation(kubectl: Kubectl, manifests: Manifests, live: Mapping[Key, Object], stamped: str) -> Situation:
+    """Compare the selected workload and its objects with the existing ones, `live`, by a dry run of the server.
 
-    Args:
-        manifests: The objects that would be applied.
-        live: The existing objects.
-        planned: The objects as the server would store them. A workload that differs from its manifest counts as the
-            same if the apply would not change it: then the cluster's policies have caused the differences.
+    `stamped` are all objects, with the labels and annotations of the deploy. A workload is the same if the apply would
+    change nothing, so that changes which the cluster's policies make at each deploy do not count.
     """
     workload = live.get(key(manifests.workload))
     if workload is None:
         return Situation(DeployState.ABSENT)
     who = annotation(workload, DEPLOYED_BY)
     if is_being_deleted(workload):
-        return Situation(DeployState.GOING, workload, deployed_by=who)
-    if annotation(workload, RENDERED) == manifests.digest:
-        stored = next((item for item in planned if key(item) == key(workload)), manifests.workload)
-        changed = _changes([manifests.workload], live)
-        is_same = not changed or all(change.path == _BY for change in differences(stored, workload))
-    else:
-        changed = _changes([item for item in manifests.objects if item not in manifests.others], live)
-        # Objects applied by kubectl itself have no digest, and with several workloads the digest covers all of them:
-        # in these cases, only the visible differences count.
-        is_same = not changed and (annotation(workload, RENDERED) is None or bool(manifests.others))
-    ended = manifests.kind.ending(Snapshot(workload))
-    changed_state = DeployState.OUTDATED if manifests.kind.serves else DeployState.CHANGED
-    state = DeployState.ENDED if ended else DeployState.SAME if is_same else changed_state
-    return Situation(state, workload, changed, who)
-
-
-def is_touched(manifests: Manifests, live: Mapping[Key, Object]) -> bool:
-    """Whether a policy or a user has changed a workload since it was deployed from these very `manifests`."""
-    pairs = [(item, live.get(key(item))) for item in manifests.workloads]
-    return any(
-        item is not None and annotation(item, RENDERED) == manifests.digest and differences(manifest, item)
-        for manifest, item in pairs
+        return Situation(DeployState.GOING, workload, who)
+    if manifests.kind.ending(Snapshot(workload)):
+        return Situation(DeployState.ENDED, workload, who)
+    others = set(map(key, manifests.others))
+    items = [item for item in json.loads(stamped)["items"] if key(item) not in others]
+    # The server may refuse them, for example because an applied field cannot be changed.
+    stored = if_allowed(lambda: planned(kubectl, as_list(items), force_conflicts=True), [])
+    is_same = (
+        annotation(workload, RENDERED) == manifests.digest
+        if not stored
+        else all(_content(item) == _content(live.get(key(item), {})) for item in stored)
     )
+    changed = DeployState.OUTDATED if manifests.kind.serves else DeployState.CHANGED
+    return Situation(DeployState.SAME if is_same else changed, workload, who)
+
+
+def _content(item: Object) -> Object:
+    return {name: value for name, value in item.items() if name not in ("metadata", "status")}
+
+
+def create(kubectl: Kubectl, item: Any, *arguments: str) -> Finished:
+    """Run `kubectl create` for an object, and return the finished process. Raises the errors of `Kubectl.run`."""
+    with workfolder.temporary() as folder:
+        file = folder / "object.json"
+        file.write_text(json.dumps(item), encoding="utf-8")
+        return kubectl.run("create", f"--filename={file}", *arguments, timeout=_CREATE_SECONDS)
 
 
 def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
@@ -139,7 +136,7 @@ def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
     error = kubectl.unready_or(explained_error(done.stderr))
     unserved = kinds().get(unknown[1]) if unknown else None
     if unserved and unserved.operator:
-        error.hint = error.hint or unserved.operator.installation(kubectl.cluster)
+        error.hint = error.hint or unserved.operator.installation(kubectl.installer)
     raise error
 
 
@@ -151,14 +148,14 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
     *,
     surplus: Sequence[Object] = (),
     force_conflicts: bool = False,
-) -> tuple[list[Object], tuple[str, ...]]:
+) -> tuple[str, ...]:
     """Apply all objects, or none if a dry run is refused; never overwrite objects of others.
 
     `stamped` are the objects with the labels and annotations of the deploy; `live` existed under their names before.
     `surplus` is deleted before: an autoscaler among these objects would change the workload again.
 
     Returns:
-        The objects in the server's answer to the dry run, and the server's warnings.
+        The server's warnings.
     """
     # Without the dry run, a quota or a policy that refuses the last object would leave the others applied.
     try:
@@ -193,7 +190,7 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
         # An apply that contains no fields removes the applied ones from objects of others.
         apply(kubectl, as_list([_bare(item) for item in taken]))
         refuse_foreign(taken)
-    return objects, tuple(dict.fromkeys(warnings))
+    return tuple(dict.fromkeys(warnings))
 
 
 def planned(kubectl: Kubectl, manifests: str, *, force_conflicts: bool = False) -> list[Object]:
@@ -238,13 +235,3 @@ def _objects(printed: str) -> list[Object]:
     except (ValueError, RecursionError):
         raise UnreachableError("the cluster's response was cut off") from None
     return list(answer["items"]) if answer["kind"] == "List" else [answer]
-
-
-def _changes(items: Sequence[Object], live: Mapping[Key, Object]) -> tuple[tuple[str, Difference], ...]:
-    """Return the differences between objects and the existing ones, each with the object's name."""
-    changes: list[tuple[str, Difference]] = []
-    for manifest in items:
-        item = live.get(key(manifest))
-        found = [Difference("", None, manifest)] if item is None else differences(manifest, item)
-        changes += [(shown(manifest), difference) for difference in found]
-    return tuple(changes)

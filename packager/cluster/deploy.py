@@ -1,6 +1,5 @@
 """Deploys a package: compares it with the existing objects, verifies the overlay, and applies it."""
 
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,11 +7,9 @@ from dataclasses import dataclass, replace
 from packager.base.errors import VerificationError
 from packager.base.paths import argument
 from packager.cluster import apply as deploy
-from packager.cluster.admission import AdmissionChange, object_changes, pod_changes, try_pods
 from packager.cluster.apply import DeployState, Situation
 from packager.cluster.delete import switched_off
 from packager.cluster.hold import held, hold_of
-from packager.cluster.observe import if_allowed
 from packager.cluster.ownership import Key, key, look_up, refuse_taken, resource
 from packager.cluster.removal import remove
 from packager.cluster.results import kept_results, lasting_storage, lost_with_pods
@@ -31,20 +28,20 @@ class PreparedDeploy:
 
     target: Target  # the overlay, and the cluster
     namespace: str
-    situation: Situation  # the existing workload of the same name, compared with the overlay's
+    situations: Mapping[Key, Situation]  # the existing workloads, compared with the overlay's, by those
     live: Mapping[Key, Object]  # the existing objects with the names of those to apply
     # the objects of site options that an earlier deploy had switched on and this overlay has not
     surplus: tuple[Object, ...] = ()
-    # the objects as the server would store them; empty unless a workload differs from its last deploy
-    planned: tuple[Object, ...] = ()
+
+    @property
+    def situation(self) -> Situation:
+        """The existing workload of the selected one's name."""
+        return self.situations[key(self.target.manifests.workload)]
 
     @property
     def per_workload(self) -> "tuple[PreparedDeploy, ...]":
         """A deploy for each workload."""
-        return tuple(
-            replace(self, target=one, situation=deploy.situation(one.manifests, self.live, self.planned))
-            for one in self.target.per_workload
-        )
+        return tuple(replace(self, target=one) for one in self.target.per_workload)
 
     def without(self, before: "PreparedDeploy", after: "PreparedDeploy") -> "PreparedDeploy":
         """Return the deploy without the objects that were deleted between `before` and `after`."""
@@ -111,8 +108,6 @@ class Deployed:
     objects: tuple[str, ...]  # all objects that were applied, each as a name for kubectl
     # the objects that were deleted because the overlay no longer contains them, as names for kubectl
     removed: tuple[str, ...] = ()
-    # the changes that the cluster's policies and webhooks have made to the objects
-    changes: tuple[AdmissionChange, ...] = ()
     warnings: tuple[str, ...] = ()  # the warnings of the server about the objects
 
 
@@ -150,17 +145,6 @@ def dry_run(target: Target, strategy: str, *, force_conflicts: bool = False, for
     return deploy.apply(target.kubectl, stamped, dry_run=strategy, force_conflicts=force_conflicts, flags=flags)
 
 
-def planned_changes(target: Target, *, force_conflicts: bool = False) -> tuple[AdmissionChange, ...]:
-    """Return the changes that the cluster's policies and webhooks would make to the objects and their pods."""
-    namespace = target.kubectl.default_namespace()
-    kubectl = replace(target.kubectl, namespace=namespace)
-    stamped = target.stamped(target.person)
-    planned = deploy.planned(kubectl, stamped, force_conflicts=force_conflicts)
-    trials = try_pods(kubectl, target.manifests, target.rendered.pods, target.identity, planned)
-    sent = [item for item in json.loads(stamped)["items"] if item["kind"] != "Pod"]  # tried as a pod
-    return (*object_changes(sent, planned), *pod_changes(trials))
-
-
 def prepare(target: Target, hold: float = 0) -> PreparedDeploy:
     """Read the existing objects with the names of the package's objects; change nothing.
 
@@ -174,11 +158,11 @@ def prepare(target: Target, hold: float = 0) -> PreparedDeploy:
     refuse_taken(live, target.identity)
     target = replace(target, manifests=held(target.manifests, live, hold))
     surplus = tuple(switched_off(target.kubectl, target.manifests, target.identity))
-    planned: tuple[Object, ...] = ()
-    if deploy.is_touched(target.manifests, live):  # the server may refuse them, for example after a manual change
-        planned = if_allowed(lambda: tuple(deploy.planned(target.kubectl, target.stamped(target.person))), ())
-    situation = deploy.situation(target.manifests, live, planned)
-    return PreparedDeploy(target, namespace, situation, live, surplus, planned)
+    stamped = target.stamped(target.person)
+    situations = {
+        key(one.workload): deploy.situation(target.kubectl, one, live, stamped) for one in target.manifests.per_workload
+    }
+    return PreparedDeploy(target, namespace, situations, live, surplus)
 
 
 def delete_existing(prepared: PreparedDeploy) -> PreparedDeploy:
@@ -195,10 +179,9 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
 
     Objects of site options that are now off are deleted after the dry run has succeeded.
     """
-    target, author = prepared.target, prepared.author
+    target, author, surplus = prepared.target, prepared.author, prepared.surplus
     stamped = target.stamped(author)
-    surplus = prepared.surplus
-    planned, warnings = deploy.apply_all(
+    warnings = deploy.apply_all(
         target.kubectl, target.manifests, stamped, prepared.live, surplus=surplus, force_conflicts=force_conflicts
     )
     return Deployed(
@@ -208,7 +191,6 @@ def apply(prepared: PreparedDeploy, *, force_conflicts: bool = False) -> Deploye
         author,
         _resources(target),
         tuple(map(shown, surplus)),
-        tuple(object_changes(json.loads(stamped)["items"], planned)),
         warnings,
     )
 

@@ -1,21 +1,23 @@
-"""Runs a package while its code is changed: deploys it once, then copies the code and starts its programs again.
+"""Runs a model while its code is changed: deploys it once, then copies the code and starts its programs again.
 
 `packager.cluster.supervisor` changes its pods for that. Each change is copied into all pods, by a command in each, and
-the programs start when all of the old ones have ended.
+the programs start when all of the old ones have ended. A spec names no file outside of its folder.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+import hashlib
+import tarfile
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
-from packager.base.errors import ClusterError, MlpackError, UnreachableError, UsageError, VerificationError
+from packager.base.errors import ClusterError, MlpackError, SpecError, UnreachableError
 from packager.cluster import delete as deleting
 from packager.cluster import deploy as deploying
 from packager.cluster.delete import Deleted
 from packager.cluster.deploy import Deployed
-from packager.cluster.devcode import Code, CodeFolder, ModelCode, PackageCode
-from packager.cluster.logreader import LogRange, LogStreams, Prefixes
+from packager.cluster.logreader import LogStreams, Prefixes
 from packager.cluster.logs import Part
 from packager.cluster.ownership import DEPLOYED_BY, DEV, key, look_up, refuse_taken
 from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
@@ -33,9 +35,8 @@ from packager.kubernetes.objects import (
     shown,
     uid,
 )
-from packager.kubernetes.podsecurity import Level
-from packager.modelspec.settings import parse_setting
-from packager.package import layout
+from packager.modelspec.load import load
+from packager.modelspec.settings import Setting, parse_setting
 from packager.package.path_checks import shown as shown_path
 from packager.workloads.structures import pods as groups_of
 
@@ -44,9 +45,6 @@ LOOK_SECONDS = 0.2
 
 ASK_SECONDS = 5.0
 """Seconds between two requests that find out whether the pods still exist."""
-
-MOST_PODS = 64
-"""The largest number of pods of a session: a kubectl is started for each change in each."""
 
 STOP_SECONDS = 10
 """Seconds from SIGTERM until a program is killed."""
@@ -85,6 +83,71 @@ _CODE_OF = f'read -r code 2>/dev/null <{STATE}/code && echo "$code"; return 0\n'
 
 
 @dataclass(frozen=True, slots=True)
+class Code:
+    """The files of a model's code, by their paths below the folder of the code."""
+
+    files: Mapping[str, bytes]
+
+    @property
+    def digest(self) -> str:
+        """The digest of the names and contents."""
+        parts = (f"{hashlib.sha256(content).hexdigest()} {path}\n" for path, content in sorted(self.files.items()))
+        return hashlib.sha256("".join(parts).encode(errors="surrogateescape")).hexdigest()
+
+    def changes(self, earlier: "Code") -> list[str]:
+        """Return the paths that are new, changed or no longer exist."""
+        paths = sorted({*self.files, *earlier.files})
+        return [path for path in paths if self.files.get(path) != earlier.files.get(path)]
+
+    def archive(self, moment: datetime) -> bytes:
+        """Return the files as a tar; all have the time `moment`, by which Python finds compiled code to be old."""
+        archive = bytearray()
+        for path, content in sorted(self.files.items()):
+            header = tarfile.TarInfo(path)
+            header.size, header.mode, header.mtime = len(content), 0o755, int(moment.timestamp())
+            archive += header.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+        return bytes(archive + bytes(2 * tarfile.BLOCKSIZE))
+
+
+class ModelCode:
+    """The code of a variant of a model; `variant` are its precision and its mode."""
+
+    def __init__(self, spec: Path, settings: Sequence[Setting], variant: tuple[str | None, str | None]) -> None:
+        self._spec, self._settings, self._variant = spec, settings, variant
+        self._paths: set[Path] = set()
+
+    def state(self) -> frozenset[tuple[object, ...]]:
+        """Return the times, sizes and inodes of the files of the last `read`, and of their folders."""
+        entries: set[tuple[object, ...]] = set()
+        for path in self._paths:
+            try:
+                status = path.lstat()
+            except OSError as error:
+                entries.add((path, error.errno))
+            else:
+                entries.add((path, status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode))
+        return frozenset(entries)
+
+    def read(self) -> Code:
+        """Return the code. Raises MlpackError if some of it cannot be used."""
+        self._watch([self._spec, *self._paths])
+        loaded = load(self._spec, self._settings)
+        variants = [(variant.precision, variant.mode) for variant in loaded.spec.variants]
+        if self._variant not in variants:
+            raise SpecError(f"{self._spec} has no longer the variant that runs")
+        files = loaded.sources.code(loaded.spec.code_places(variants.index(self._variant)))
+        self._watch([self._spec, *(file.path for file in files)])
+        # A valid spec has no more code than is read.
+        return Code({file.name: file.content or b"" for file in files})
+
+    def _watch(self, files: Iterable[Path]) -> None:
+        """Watch files, and the folders above them up to the model's: a new file changes the time of its folder."""
+        files, top = set(files), self._spec.parent
+        above = {folder for file in files for folder in file.parents if folder.is_relative_to(top)}
+        self._paths = {top, *files, *above}
+
+
+@dataclass(frozen=True, slots=True)
 class DevPod:
     """A running pod whose program can be started again."""
 
@@ -98,8 +161,8 @@ class PreparedDev:
     """A session that may begin."""
 
     target: Target  # the overlay with changed pods, and the cluster
-    source: Path  # the model or the package, as the user names it
-    code: CodeFolder
+    source: Path  # the model, as the user names it
+    code: ModelCode
     is_new: bool  # whether nothing is deployed yet
 
     @property
@@ -108,42 +171,15 @@ class PreparedDev:
         return self.target.command("dev", "--stop", source=self.source)
 
 
-def code_of(source: Path, spec: Path | None, target: Target, settings: Sequence[str]) -> CodeFolder:
-    """Return the folder of the code.
-
-    `spec` is the spec file of a model, which `settings` change; None for a package.
-    """
-    if spec is not None:
-        values = target.package.inventory["spec"]
-        return ModelCode(spec, tuple(map(parse_setting, settings)), (values["precision"], values["mode"]))
-    if overlay := target.package.outside:
-        message = f"{source} is an overlay outside of its package, and has no code"
-        raise UsageError(message, hint=f"name the package: {overlay.package}")
-    if target.package.folder != target.package.source:
-        raise UsageError(f"{source} is an archive, and its code cannot change", hint="name a model, or a folder")
-    return PackageCode(target.package.folder)
+def code_of(spec: Path, target: Target, settings: Sequence[str]) -> ModelCode:
+    """Return the code of the variant of a model from which the target's package was built."""
+    values = target.package.inventory["spec"]
+    return ModelCode(spec, tuple(map(parse_setting, settings)), (values["precision"], values["mode"]))
 
 
-def check(target: Target, allowed: frozenset[str], level: Level | None) -> None:
-    """Check that the overlay may be applied, as `deploy` does; the code of a package's folder may have changed."""
-    try:
-        deploying.check(target, allowed, level)
-    except VerificationError as error:
-        code = target.package.shown(layout.SCRIPTS)
-        kustomizations = {f"{code}/{name}" for name in layout.KUSTOMIZATIONS}
-        error.problems = tuple(
-            one for one in error.problems if not one.file.startswith(f"{code}/") or one.file in kustomizations
-        )
-        if error.problems or target.package.folder != target.package.source:
-            raise
-
-
-def prepare(target: Target, source: Path, code: CodeFolder) -> PreparedDev:
+def prepare(target: Target, source: Path, code: ModelCode) -> PreparedDev:
     """Return the session of a target, after a look at the objects that exist; change nothing."""
     target = replace(target, manifests=for_dev(target.manifests))
-    count = sum(group.count for item in target.manifests.workloads for group in groups_of(Manifest(item)))
-    if count > MOST_PODS:
-        raise UsageError(f"{target.shown} has {count:,} pods: expected at most {MOST_PODS}")
     live = look_up(target.kubectl, target.manifests.objects)
     refuse_taken(live, target.identity)
     existing = [live.get(key(item)) for item in target.manifests.workloads]
@@ -186,11 +222,6 @@ def stop(target: Target) -> Deleted:
     for item in look_up(target.kubectl, target.manifests.workloads).values():
         _require_session(target, item, is_deletion=True)
     return deleting.delete(deleting.prepare(target, keep_results=True), timeout=_REMOVAL_SECONDS)
-
-
-def counted(pods: Sequence[object]) -> str:
-    """Return the number of pods in words."""
-    return f"{len(pods)} pod{'' if len(pods) == 1 else 's'}"
 
 
 class DevLoop:
@@ -244,9 +275,8 @@ class DevLoop:
             yield f"not copied: {error}"
             return
         if changes := code.changes(self._code):
-            more = len(changes) - _MOST_NAMES
             listed = ", ".join(map(shown_path, changes[:_MOST_NAMES]))
-            yield f"changed: {listed}{f' and {more} more' if more > 0 else ''}"
+            yield f"changed: {listed}{' and more' if len(changes) > _MOST_NAMES else ''}"
         self._code = code
 
     def _copy(self) -> Iterator[Part]:
@@ -264,7 +294,8 @@ class DevLoop:
             list(pool.map(put, self._pods))
             list(pool.map(lambda pod: self._ask(pod, _START, "yes" if pod.is_supervised else "", digest), self._pods))
         self._copied = digest
-        yield f"copied to {counted(self._pods)}, and started in {runner.clock() - begin:.1f} s"
+        count = f"{len(self._pods)} pod{'' if len(self._pods) == 1 else 's'}"
+        yield f"copied to {count}, and started in {runner.clock() - begin:.1f} s"
 
     def _ask(self, pod: DevPod, script: str, *words: str, given: bytes = b"") -> bytes:
         pod_name, container = name(pod.pod), main_container(pod.pod)
@@ -280,10 +311,9 @@ class DevLoop:
         if pods is None:
             yield f"waiting for the pods of {self._target.shown_all}"
             pods = yield from self._awaited()
-        last = LogRange(tail=_LAST_LINES) if not self._has_begun and not self._prepared.is_new else LogRange()
-        skipped = [pod for pod in pods if not logs.follow(pod.pod, None, last)]
-        if skipped and not self._has_begun:
-            yield f"the logs of {counted(skipped)} are not shown: too many at the same time"
+        last = _LAST_LINES if not self._has_begun and not self._prepared.is_new else None
+        for pod in pods:
+            logs.follow(pod.pod, None, last)
         if {uid(pod.pod) for pod in pods} != {uid(pod.pod) for pod in self._pods}:
             codes = {self._ask(pod, _CODE_OF).decode().strip() for pod in pods if pod.is_supervised}
             self._copied = codes.pop() if len(codes) == 1 else ""

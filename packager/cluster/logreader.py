@@ -52,24 +52,6 @@ _ENOUGH = 1 << 20
 """The bytes by which the speed of a log is known that goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogRange:
-    """The part of a container's log that is read, and its form."""
-
-    tail: int | None = None  # the number of last lines, of those written before the first read; None for all
-    since: datetime | None = None  # the earliest time; None for the first line
-    has_times: bool = False  # whether each line begins with its time
-    is_previous: bool = False  # whether only the log before the last restart of the container is read
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the log is read from its first line."""
-        return self.tail is None and self.since is None and not self.is_previous
-
-
-WHOLE = LogRange()
-
-
 class _Lines:
     """Takes the times off lines of `kubectl logs --timestamps`, and skips lines that were read before.
 
@@ -77,12 +59,10 @@ class _Lines:
     newest time are skipped, and of those with this time as many as were read.
     """
 
-    def __init__(self, part: LogRange) -> None:
+    def __init__(self) -> None:
         self.first = self.last = b""  # the times of the first and of the newest line
         self.has_gap = False  # whether an answer did not contain the newest line of the one before
         self.size = 0  # the bytes that were yielded
-        self._since = part.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").encode() if part.since else b""
-        self._has_times = part.has_times
         self._count = 0  # the lines with the newest time
         self._given = 0  # the yielded bytes of the newest line, while it has no end
         self._is_again = False  # whether lines are returned that were read before
@@ -109,7 +89,7 @@ class _Lines:
 
     def _line(self, line: bytes) -> bytes:
         """Return the unread bytes of a line, or of a part of it."""
-        has_end, head, known = line.endswith(b"\n"), b"", 0
+        has_end, known = line.endswith(b"\n"), 0
         if not self._is_within:
             stamp = _STAMP.match(line)
             time = _time(stamp) if stamp else b""
@@ -118,16 +98,15 @@ class _Lines:
                 return line if has_end and not self.last else b""
             line = line[stamp.end() :]
             known = self._known_bytes(time)
-            self._is_skipped = known < 0 or time < self._since
+            self._is_skipped = known < 0
             if not self._is_skipped:
                 self.first = self.first or time
                 self._given = 0
-                head = time + b"Z " if self._has_times and not known else b""
         self._is_within = not has_end
         if self._is_skipped:
             return b""
         self._given = 0 if has_end else self._given + len(line)
-        return head + line[known:]
+        return line[known:]
 
     def _known_bytes(self, time: bytes) -> int:
         """Return how many bytes of a line were read before; -1 for all."""
@@ -155,17 +134,20 @@ def _time(stamp: re.Match[bytes]) -> bytes:
 
 
 class ContainerLog:
-    """The log of one container, each time read from the position reached before."""
+    """The log of one container, each time read from the position reached before.
 
-    def __init__(self, kubectl: Kubectl, pod: Object, container: str | None = None, part: LogRange = WHOLE) -> None:
+    `tail` is the number of last lines, of those written before the first read; None for all.
+    """
+
+    def __init__(self, kubectl: Kubectl, pod: Object, container: str | None = None, tail: int | None = None) -> None:
         self.pod = pod  # its newest known state
         self.container = container or main_container(pod)
         self.notes: list[str] = []  # what is missing at the position that was reached
         self.is_gone = False  # whether the pod no longer exists
         self.has_end = False  # whether the last answer was read to its end
         self.kubectl = kubectl
-        self._part = part
-        self._lines = _Lines(part)
+        self._tail = tail
+        self._lines = _Lines()
         self._restarts: int | None = None  # of the container whose log was read last
         self._has_judged = False  # whether it is known if the first lines are missing
 
@@ -212,14 +194,13 @@ class ContainerLog:
             start: Receives each kubectl, which then follows the log; None to read what there is now.
         """
         restarts, earlier = int((self._status() or {}).get("restartCount") or 0), self._restarts
-        if self._part.is_previous or (restarts and self._part.tail is None and restarts != earlier):
+        if restarts and self._tail is None and restarts != earlier:
             # kubectl has only one previous container's log.
             if earlier is not None and restarts > earlier + 1:
                 self._note_gap()
             yield from self._read_one(["--previous"], idle, None)
-        if not self._part.is_previous:
-            self._restarts = restarts
-            yield from self._read_one(["--follow"] if start else [], idle, start, is_same=earlier == restarts)
+        self._restarts = restarts
+        yield from self._read_one(["--follow"] if start else [], idle, start, is_same=earlier == restarts)
 
     def _read_one(
         self,
@@ -256,12 +237,11 @@ class ContainerLog:
         self._check_end(done.returncode, done.stderr, message)
 
     def _from(self) -> list[str]:
-        """Return kubectl's arguments for the position up to which the log was read, or for the part to begin with."""
+        """Return kubectl's argument for the position up to which the log was read, or for the lines to begin with."""
         if last := self._lines.last:
             second = datetime.fromisoformat(last[:19].decode()) - timedelta(seconds=1)
             return [f"--since-time={second.isoformat()}Z"]
-        since = [f"--since-time={self._part.since.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"] if self._part.since else []
-        return [f"--tail={-1 if self._part.tail is None else self._part.tail}", *since]
+        return [f"--tail={-1 if self._tail is None else self._tail}"]
 
     def _note_gap(self) -> None:
         self.notes.append(
@@ -272,7 +252,7 @@ class ContainerLog:
         """Note that the first lines are missing, if the container writes so fast that its node has removed them."""
         state = (self._status() or {"state": {}})["state"]
         begin = (state.get("running") or state.get("terminated") or {}).get("startedAt")
-        if self._has_judged or not self._part.is_whole or not self._lines.first:
+        if self._has_judged or self._tail is not None or not self._lines.first:
             return
         self._has_judged = True
         if not begin or self._restarts:
@@ -291,8 +271,7 @@ class ContainerLog:
         if returncode == 0 or NOT_STARTED.search(stderr):
             return
         if NO_PREVIOUS_CONTAINER.search(stderr):
-            if not self._part.is_previous:
-                self._note_gap()
+            self._note_gap()
         elif NO_POD.search(stderr):
             self.is_gone = True
         elif returncode < 0:
@@ -334,7 +313,7 @@ def with_log_end(kubectl: Kubectl, finding: Finding) -> Finding:
     metadata = {"name": finding.subject.removeprefix("pod/")}
     pod = {"metadata": metadata, "spec": {}, "status": {"containerStatuses": [entry]}}
     try:
-        end = log_end(ContainerLog(kubectl, pod, finding.container, LogRange(tail=LAST_LINES)), 4 * _CHUNK)
+        end = log_end(ContainerLog(kubectl, pod, finding.container, LAST_LINES), 4 * _CHUNK)
     except MlpackError:
         return finding
     return replace(finding, log=last_lines(end.decode(errors="replace")))
@@ -416,7 +395,7 @@ class LogStreams:
         return next((stream.error for stream in self._streams.values() if stream.error), None)
 
     def follow(
-        self, pod: Object, container: str | None = None, part: LogRange = WHOLE, *, is_deleted: bool = False
+        self, pod: Object, container: str | None = None, tail: int | None = None, *, is_deleted: bool = False
     ) -> bool:
         """Begin to read a log when its container has started; call it again with each new state of the pod.
 
@@ -431,7 +410,7 @@ class LogStreams:
                 self._news.notify_all()
                 if is_deleted or not earlier.log.is_gone or earlier.is_alive:
                     return True
-            log = earlier.log if earlier else ContainerLog(self._kubectl, pod, container, part)
+            log = earlier.log if earlier else ContainerLog(self._kubectl, pod, container, tail)
             log.is_gone = False
             if self._is_over.is_set() or not log.has_begun:
                 return True

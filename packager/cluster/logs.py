@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from packager.base.errors import ClusterError, UnreachableError, UsageError
-from packager.cluster.logreader import WHOLE, ContainerLog, LogPart, LogRange, LogStreams, Prefixes, read_once
+from packager.cluster.logreader import ContainerLog, LogPart, LogStreams, Prefixes, read_once
 from packager.cluster.podwatch import Begin, PodWatch
 from packager.cluster.target import Target, pods_by_index
 from packager.cluster.workload_watch import Update, follow_one
@@ -14,8 +14,6 @@ from packager.kubernetes.pods import after_carriage_return
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Verdict
 from packager.workloads.structures import pods as groups_of
-
-__all__ = ["MAIN", "Feed", "LogRange", "NewestLine", "PodSelection", "command_for_log", "follow", "logs"]
 
 REFUSED_SECONDS = 15.0
 """Seconds after which a refusal counts as permanent: a restarting API server may forbid everything for a moment."""
@@ -47,17 +45,18 @@ MAIN = PodSelection()
 class Feed:
     """The new part of the logs of the selected pods.
 
-    `part.tail` applies to the pods of the first reading. `also` receives the living pods that the watch has seen.
+    `tail` is the number of last lines, of pods of the first reading; None for all. `also` receives the living pods that
+    the watch has seen.
     """
 
     def __init__(
-        self, target: Target, selection: PodSelection = MAIN, part: LogRange = WHOLE, also: Begin | None = None
+        self, target: Target, selection: PodSelection = MAIN, tail: int | None = None, also: Begin | None = None
     ) -> None:
         self.has_written = False  # whether any byte has been read
         self.error: ClusterError | None = None  # the error of the last reading; None if everything could be read
         self.target = target
         self.selection = selection
-        self.part = part
+        self.tail = tail
         self.streams = LogStreams(target.kubectl)
         # sees pods that begin and end between two looks, for a follower of the workload
         self.watch = PodWatch(target.kubectl, self._begin)
@@ -102,7 +101,7 @@ class Feed:
             self._follow(self._selected(workload, [pod for pod in pods if created(pod) >= created(workload)]))
 
     def _follow(self, pods: Iterable[Object]) -> bool:
-        followed = [self.streams.follow(pod, self.selection.container, self.part) for pod in pods]
+        followed = [self.streams.follow(pod, self.selection.container, self.tail) for pod in pods]
         return all(followed)
 
     def missing(self, pods: Sequence[Object]) -> Iterator[str]:
@@ -121,11 +120,11 @@ class Feed:
         if self.selection.worker is None:
             for pod in self.watch.pods_since(created(snapshot.workload)):
                 if uid(pod) not in living and self._selected(snapshot.workload, [pod]):
-                    self.streams.follow(pod, self.selection.container, self.part, is_deleted=True)
+                    self.streams.follow(pod, self.selection.container, self.tail, is_deleted=True)
         if not self._follow(pods):
             many = "too many pods run at the same time: logs of some are printed when others have ended"
             yield from self._say_once(many)
-        self.part = LogRange(None, self.part.since, self.part.has_times)  # all lines of later pods are new
+        self.tail = None  # all lines of later pods are new
         self.streams.wait(_FIRST_SECONDS)
         yield from self._shown(self.streams.parts())
         error = self.streams.error
@@ -167,13 +166,13 @@ class Feed:
 
 def logs(feed: Feed) -> Iterator[Part]:
     """Yield the logs that the pods of `feed` have written until now."""
-    target, part = feed.target, feed.part
+    target = feed.target
     snapshot = target.observe(events=False)
     if snapshot is None:
         raise ClusterError(f"{target.shown} not found", hint=target.command("deploy"))
     pods = feed.select(snapshot)
     yield from feed.missing(pods)
-    logs = [ContainerLog(target.kubectl, pod, feed.selection.container, part) for pod in pods]
+    logs = [ContainerLog(target.kubectl, pod, feed.selection.container, feed.tail) for pod in pods]
     problem: ClusterError | None = None
     for log in logs:
         try:
@@ -182,20 +181,16 @@ def logs(feed: Feed) -> Iterator[Part]:
         except ClusterError as error:
             problem = problem or error
         yield from log.notes
-    if problem is None and not feed.has_written:
-        problem = _nothing_written(target, part, logs)
+    if problem is None and not feed.has_written and feed.tail is None:
+        problem = _nothing_written(target, logs)
     if problem:
         raise problem
 
 
-def _nothing_written(target: Target, part: LogRange, logs: Sequence[ContainerLog]) -> ClusterError | None:
-    """Return the error for a log that was read without an error and is empty; None for a part that may be empty."""
+def _nothing_written(target: Target, logs: Sequence[ContainerLog]) -> ClusterError:
+    """Return the error for logs that were read without an error and are empty."""
     message = f"{target.shown} has written nothing yet"
-    if part.is_previous:
-        message = f"{target.shown} has no log from before a restart"
-    elif not part.is_whole:
-        return None
-    elif gone := next((log for log in logs if log.is_gone), None):
+    if gone := next((log for log in logs if log.is_gone), None):
         message = f"{gone.shown} was deleted, and its log with it"
     elif any(log.is_terminated for log in logs):
         message += ", or its node has already removed the log"
@@ -258,7 +253,7 @@ class NewestLine:
         if pod is None or update.silence:
             return self._newest
         self._pod = uid(pod)
-        self.streams.follow(pod, None, LogRange(tail=1))
+        self.streams.follow(pod, None, 1)
         self.streams.wait(_FIRST_SECONDS)
         for part in self.streams.parts():
             if isinstance(part.content, bytes) and uid(part.log.pod) == self._pod:

@@ -12,7 +12,7 @@ from packager.kubernetes.objects import Object, created, events_about, is_being_
 from packager.kubernetes.snapshot import Queueing, Snapshot
 from packager.kubernetes.verdict import Verdict
 from packager.workloads import kueue
-from packager.workloads.workload import Workload
+from packager.workloads.kinds import Workload
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")
@@ -122,7 +122,7 @@ def _workload(kubectl: Kubectl, kind: Workload, name: str) -> tuple[list[Object]
         return kubectl.items(workload, *children), None
     except NotServedError as error:
         if error.resource == kind.resource and kind.operator:
-            error.hint = kind.operator.installation(kubectl.cluster)
+            error.hint = kind.operator.installation(kubectl.installer)
         raise
     except DeniedError as error:
         if not children:

@@ -1,22 +1,14 @@
-"""Installs the operators that workloads need, at a pinned version, and finds out whether they run."""
+"""Finds out whether the operators that workloads need are installed, and run."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
-from packager.base.errors import ClusterError, DeniedError, TimedOutError, ToolError, UnreachableError
-from packager.base.process import Tell
-from packager.cluster.operator_release import OperatorManifests, read_manifests
-from packager.cluster.ownership import FIELD_MANAGER
+from packager.base.errors import ClusterError, DeniedError, ToolError
 from packager.kubernetes.kubectl.client import Kubectl
-from packager.kubernetes.kubectl.refusals import explained_error
-from packager.kubernetes.objects import Object, condition, moment, name, shown, true_condition
-from packager.kubernetes.objects import status as status_of
+from packager.kubernetes.objects import Object, moment, name, true_condition
 from packager.kubernetes.snapshot import Snapshot
-from packager.workloads.kinds import kinds, operators
-from packager.workloads.workload import Operator
+from packager.workloads.kinds import Operator, kinds, operators
 
 
 class Alive(StrEnum):
@@ -109,113 +101,9 @@ def served(kubectl: Kubectl, operator: Operator) -> tuple[str, ...]:
     return tuple(version["name"] for version in crd["spec"]["versions"] if version.get("served"))
 
 
-def await_operator(kubectl: Kubectl, manifests: OperatorManifests) -> Iterator[str]:
-    """Yield, about once per second, the reason why the operator is not ready, until it is."""
-    while True:
-        try:
-            waiting = _pending(kubectl, manifests)
-        except UnreachableError as error:
-            waiting = str(error)
-        if waiting is None:
-            return
-        yield waiting
-        kubectl.runner.sleep(1)
-
-
-def _pending(kubectl: Kubectl, manifests: OperatorManifests) -> str | None:
-    """Return the reason why the operator is not ready; None if it is."""
-    for crd in manifests.of("CustomResourceDefinition"):
-        live = kubectl.get(f"customresourcedefinitions.apiextensions.k8s.io/{name(crd)}")
-        if live is None or not true_condition(live, "Established"):
-            return f"{name(crd)} is not established yet"
-    for manifest in manifests.of("Deployment"):
-        where = f"--namespace={manifest['metadata'].get('namespace') or 'default'}"
-        live = next(iter(kubectl.items(f"deployments.apps/{name(manifest)}", where)), None)
-        if live is None:
-            return f"{shown(manifest)} does not exist yet"
-        refused = condition(live, "ReplicaFailure")
-        if refused and refused["status"] == "True":
-            raise ClusterError(f"{shown(manifest)} cannot create its pods: {refused.get('message')}")
-        if not _is_available(live):
-            return f"{shown(manifest)}: not all of its pods are available yet"
-    return None
-
-
-def _is_available(deployment: Object) -> bool:
-    """Whether every pod is updated and available, by the rules of `kubectl rollout status`."""
-    counts = status_of(deployment)
-    is_current = counts.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
-    updated = counts.get("updatedReplicas", 0)
-    is_complete = deployment["spec"].get("replicas", 1) <= updated and counts.get("replicas", 0) <= updated
-    return bool(is_current and is_complete and counts.get("availableReplicas", 0) >= updated)
-
-
 def operator_names() -> dict[str, str]:
-    """Return the name of each operator that mlpack can install, by its short name on the command line."""
+    """Return the name of each operator, by its short name on the command line."""
     return {short: operator.name for short, operator in operators().items()}
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedOperator:
-    """An operator that was applied, or would be in a dry run."""
-
-    kubectl: Kubectl  # the client of the cluster
-    operator: Operator  # the operator
-    manifests: OperatorManifests  # the applied manifests
-    output: str  # the output of kubectl for each object
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The applied objects, each as a name for kubectl."""
-        return tuple(shown(item) for item in self.manifests.objects)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the value that `-o json` prints."""
-        return {"operator": self.operator.name, "objects": list(self.names), "images": list(self.manifests.images)}
-
-
-def install(  # noqa: PLR0913 - an option each
-    kubectl: Kubectl, name: str, file: Path | None, *, dry_run: str | None, force_conflicts: bool, tell: Tell
-) -> AppliedOperator:
-    """Apply the release that mlpack is tested with, or the manifests in `file`, with server-side apply."""
-    operator = operators()[name]
-    if file is None:
-        tell(f"fetching {operator.url}")
-    manifests = read_manifests(operator, file)
-    if not manifests.is_pinned:
-        tell(f"note: {file} differs from upstream's manifest of {operator.version}")
-    for image in manifests.images if file else ():
-        tell(f"the nodes have to pull {image}, or have it")
-    versions = served(kubectl, operator)
-    if versions and operator.api.partition("/")[2] not in versions:
-        message = f"{operator.crd} already exists and serves {', '.join(versions)}"
-        if operator.rival is None:
-            raise ClusterError(message, hint=f"packages need {operator.api}: remove the CRD first")
-        hint = f"both have a CRD of this name, and a cluster can have only one: remove that of {operator.rival} first"
-        raise ClusterError(f"{message}: most likely that of {operator.rival}", hint=hint)
-    # kubectl has no client-side dry run of a server-side apply
-    server_side = [] if dry_run == "client" else ["--server-side", f"--field-manager={FIELD_MANAGER}"]
-    flags = ["--force-conflicts"] * force_conflicts + ([f"--dry-run={dry_run}"] if dry_run else [])
-    with manifests.file() as path:
-        done = replace(kubectl, namespace="").run("apply", *server_side, *flags, f"--filename={path}")
-    if done.returncode != 0:
-        raise explained_error(done.stderr)
-    return AppliedOperator(kubectl, operator, manifests, str(done.stdout))
-
-
-def wait_until_ready(applied: AppliedOperator, *, timeout: float, tell: Tell) -> tuple[str, ...]:
-    """Wait until the operator serves, report the reasons for waiting, and return the versions that it serves."""
-    clock = applied.kubectl.runner.clock
-    deadline = clock() + timeout
-    last = ""
-    for waiting in await_operator(applied.kubectl, applied.manifests):
-        if waiting != last:
-            tell(f"waiting: {waiting}")
-            last = waiting
-        if clock() > deadline:
-            hint = f"kubectl get pods -A | grep {applied.operator.deployment}"
-            raise TimedOutError(f"the operator is not ready after {timeout:g} s: {waiting}", hint=hint)
-    return served(applied.kubectl, applied.operator)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,16 +15,15 @@ from typing import IO, Protocol, Self
 
 from packager.base.errors import DeniedError, MlpackError
 from packager.base.process import Running  # noqa: TC001 - a block for one type would be longer
-from packager.cluster.logreader import MOST_STREAMS, ContainerLog, LogRange, log_end
+from packager.cluster.logreader import MOST_STREAMS, ContainerLog, log_end
 from packager.cluster.observe import pods_of
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import Object, created, is_running, uid
-from packager.kubernetes.pods import after_carriage_return
+from packager.kubernetes.pods import after_carriage_return, has_ended
 from packager.kubernetes.snapshot import PodLog, Snapshot
-from packager.kubernetes.stopped import has_ended
-from packager.workloads.workload import Workload
+from packager.workloads.kinds import Workload
 
 Begin = Callable[[Sequence[Object]], object]
 
@@ -203,7 +202,7 @@ class LogKeeper:
 
     def _last_lines(self, pod: Object) -> tuple[str, ...]:
         """Return the last lines of a pod; none if they cannot be read."""
-        log = ContainerLog(self._kubectl, pod, part=LogRange(tail=_LINES))
+        log = ContainerLog(self._kubectl, pod, tail=_LINES)
         try:
             end = log_end(log, _LOG_BYTES, self._kubectl.remaining(_LOG_SECONDS) or 0)
         except MlpackError:

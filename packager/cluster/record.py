@@ -1,26 +1,23 @@
 """Records runs in local folders: logs, manifests, values, verdict and results.
 
 With `--results DIR`, the folder is `DIR/WORKLOAD/TIME`, with the time at which the workload was created in the cluster,
-so that a later command on the same run continues its record. Of other followed runs, a short record is kept in a folder
-of the user's own, without results and with the ends of logs only; of these, the oldest are removed.
+so that a later command on the same run continues its record.
 """
 
 import errno
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
-from packager.base import atomic, jsonio, paths, yamlio
+from packager.base import atomic, yamlio
 from packager.base.errors import ClusterError, MlpackError, ToolError, reason
 from packager.base.process import Tell
-from packager.base.values import Value, as_dict
 from packager.cluster.hold import HeldResults
-from packager.cluster.logreader import ContainerLog, LogPart, LogRange, LogStreams, log_end, read_once
+from packager.cluster.logreader import ContainerLog, LogPart, LogStreams, read_once
 from packager.cluster.podwatch import PodWatch
 from packager.cluster.results import Results, ResultsCopy
 from packager.cluster.status import curves_of, status_from
@@ -35,25 +32,13 @@ from packager.package import layout
 VERDICT = "verdict.json"
 """The file that is written last: a record without it is of a run that was not followed to its end."""
 
-MOST_RECORDS = 100
-"""The number of short records that are kept."""
-
-MOST_LOGS = 32
-"""The number of containers whose logs a short record has."""
-
-LOG_BYTES = 1 << 20
-"""The end of a log that a short record has."""
-
 _MOST_BYTES = 1 << 30
 """The largest size of a saved log; a log that is longer is cut there."""
 
 _LOGS = "logs"
 _TIME = "%Y%m%dT%H%M%SZ"
 _MAX_ENV_BYTES = 1 << 20
-_VERDICT_BYTES = 16 << 20
 _CHUNK = 1 << 20
-_LOG_SECONDS = 5.0
-_LOG_LINES = 20_000
 
 # Names of pods and containers are DNS names (RFC 1123); others would not come from Kubernetes.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -69,45 +54,6 @@ class Recorded:
     results: tuple[Results, ...]  # those that were copied
     no_results: MlpackError | None = None  # why none were copied; None if they were, or the workload has none
     no_logs: MlpackError | None = None  # why logs are incomplete; None if all were read
-
-
-class PastRun(Value, frozen=True):
-    """A run that was recorded in a local folder."""
-
-    folder: Path
-    workload: str  # its name for kubectl
-    created: str  # by the server's clock
-    phase: str  # when the record was finished
-    digest: str | None  # of the package that was deployed
-    version: str | None  # of that package
-
-    def as_json(self) -> dict[str, str | None]:
-        """Return the fields for `-o json`."""
-        return {**as_dict(self), "folder": str(self.folder)}
-
-
-def past_runs(folder: Path, package: str) -> tuple[PastRun, ...]:
-    """Return the recorded runs of a package, the newest first; none if there is no such folder.
-
-    A record that cannot be read is left out: the folder may contain files of other programs.
-    """
-    runs = []
-    for path in sorted(folder.glob(f"*/*/{VERDICT}")):
-        texts = {key: value for key, value in _verdict(path).items() if isinstance(value, str)}
-        if texts.get("package") == package and {"workload", "created", "phase"} <= texts.keys():
-            words = (texts["workload"], texts["created"], texts["phase"], texts.get("digest"), texts.get("version"))
-            runs.append(PastRun(path.parent, *words))
-    return tuple(sorted(runs, key=lambda run: run.created, reverse=True))
-
-
-def _verdict(path: Path) -> dict[str, Any]:
-    """Return the content of a verdict; empty if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            answer = jsonio.read(file.read(_VERDICT_BYTES))
-    except (OSError, jsonio.JsonError):
-        return {}
-    return answer if isinstance(answer, dict) else {}
 
 
 def _logs_of(target: Target, pods: Sequence[Object]) -> Iterator[ContainerLog]:
@@ -250,51 +196,6 @@ class RunRecords:
     def __exit__(self, *_error: object) -> None:
         for record in self._records.values():
             record.streams.__exit__()
-
-
-def keep(target: Target, update: Update, folder: Path) -> MlpackError | None:
-    """Write a short record of the workloads of an overlay, and remove the oldest ones of all overlays.
-
-    Returns:
-        The reason why a record is missing, which does not make the run a failed one; None if all are written.
-    """
-    parts = update.per_workload or (update,)
-    try:
-        with _explained(folder):
-            paths.make_private(folder)
-            for one, part in zip(target.per_workload, parts, strict=True):
-                if part.snapshot is not None and not part.silence:
-                    _keep_one(one, part.snapshot, part.verdict, folder)
-            _prune(folder)
-    except MlpackError as error:
-        return error
-    return None
-
-
-def _keep_one(target: Target, snapshot: Snapshot, verdict: Verdict, records: Path) -> None:
-    folder, files = _folder_of(records, target, snapshot), _inputs_of(target)
-    missing: list[str] = []
-    for log in islice(_logs_of(target, snapshot.pods), MOST_LOGS):
-        last = ContainerLog(target.kubectl, log.pod, log.container, LogRange(tail=_LOG_LINES))
-        try:
-            files[f"{_LOGS}/{name(log.pod)}/{log.container}.log"] = log_end(last, LOG_BYTES, _LOG_SECONDS)
-        except ClusterError as error:
-            missing.append(str(error))
-    _write_files(folder, files)
-    _write_verdict(folder, target, snapshot, verdict, {"files": sorted(files), "missing": missing})
-
-
-def _prune(folder: Path) -> None:
-    """Remove the oldest records. A folder whose verdict lists no files was not made by `keep`, and stays."""
-    verdicts = sorted(folder.glob(f"*/*/{VERDICT}"), key=lambda path: path.parent.name, reverse=True)
-    for verdict in verdicts[MOST_RECORDS:]:
-        if isinstance(files := _verdict(verdict).get("files"), list):
-            record = verdict.parent
-            for path in (*files, VERDICT):
-                (record / path).unlink(missing_ok=True)
-            for made in (*record.glob(f"{_LOGS}/*"), record / _LOGS, record, record.parent):
-                with suppress(OSError):  # the user's files in it
-                    made.rmdir()
 
 
 def _folder_of(records: Path, target: Target, snapshot: Snapshot) -> Path:

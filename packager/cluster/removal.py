@@ -13,7 +13,7 @@ from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.messages import NO_OBJECT, UID_CHANGED
 from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.objects import Object, is_being_deleted, name, owners, shown, uid
-from packager.workloads.workload import Workload
+from packager.workloads.kinds import Workload
 
 _AT_ONCE = 4
 _INTERVAL = 0.5
@@ -151,12 +151,20 @@ def _delete(kubectl: Kubectl, item: Object, path: str) -> None:
 def _path(kubectl: Kubectl, item: Object, listed: dict[str, dict[str, str]]) -> str:
     """Return the API path of an object; `listed` caches the resource names of each API version by kind."""
     version = item["apiVersion"]
-    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     if version not in listed:
-        resources = (kubectl.raw(root) or {}).get("resources") or ()
-        listed[version] = {entry["kind"]: entry["name"] for entry in resources if "/" not in entry["name"]}
+        listed[version] = resource_names(kubectl, version)
     if item["kind"] not in listed[version]:
         raise ClusterError(f"the cluster does not list {item['kind']} in {version}")
     namespace = item["metadata"].get("namespace")
     where = f"/namespaces/{namespace}" if namespace else ""
-    return f"{root}{where}/{listed[version][item['kind']]}/{name(item)}"
+    return f"{_root(version)}{where}/{listed[version][item['kind']]}/{name(item)}"
+
+
+def resource_names(kubectl: Kubectl, version: str) -> dict[str, str]:
+    """Return the names of the resources of an API version, by kind; none if the cluster does not serve it."""
+    resources = (kubectl.raw(_root(version)) or {}).get("resources") or ()
+    return {entry["kind"]: entry["name"] for entry in resources if "/" not in entry["name"]}
+
+
+def _root(version: str) -> str:
+    return f"/apis/{version}" if "/" in version else f"/api/{version}"

@@ -20,8 +20,8 @@ from packager.cluster.shell import BrokenOffError, ContainerShell, pod_end
 from packager.cluster.target import Target, pods_by_index
 from packager.cluster.temporary_pod import CONTAINER, temporary_pod
 from packager.kubernetes.objects import Object, is_running, name
+from packager.kubernetes.pods import has_ended
 from packager.kubernetes.snapshot import Snapshot
-from packager.kubernetes.stopped import has_ended
 from packager.package.options import OPTIONS
 from packager.workloads.pods import outlives_pods, writes_to_claim
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _CUBE = "mlcube.yaml"
 _FOLDER = "runs"
 
-_ID_FLAGS = ("--uid", "--gid", "--fs-group")
-
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
@@ -38,7 +36,6 @@ class RunRequest:
 
     path: Path  # A package, an MLCube or a model: a folder, or a file
     build: BuildRequest  # options for a build, whose model is the path
-    ids: tuple[int | None, int | None, int | None] = (None, None, None)  # of the user, the group and the files
     # returns the defaults of the site; it is called only for a build
     find_site: Callable[[], SiteSettings | None] = lambda: None
 
@@ -52,9 +49,7 @@ def runnable(request: RunRequest, *, tell: Tell, progress: Progress) -> Runnable
         return _of_cube(request, tell, progress)
     if spec := spec_of(path):
         return Runnable(path, _built(request, spec, tell, progress))
-    flags = [*request.build.flags]
-    flags += [flag for value, flag in zip(request.ids, _ID_FLAGS, strict=True) if value is not None]
-    if flags:
+    if flags := request.build.flags:
         message = f"{', '.join(flags)}: {path} is a package, which is built already"
         raise UsageError(message, hint=f"mlpack configure {paths.argument(path)} {flags[0]} … changes it")
     return Runnable(path, path)
@@ -129,20 +124,13 @@ def _built(request: RunRequest, spec: Path, tell: Tell, progress: Progress) -> P
     """Build the package of a spec into the cache; it replaces the package of an earlier run of the same path."""
     from packager.builder.build import Built, Destination
     from packager.builder.build import build as build_packages
-    from packager.configure import configure
 
     build = values.replace(request.build, model=str(spec), defaults=request.find_site())
     destination = Destination(_cached(request), force=True)
     (outcome,) = build_packages(build, destination, tell=tell, progress=progress)
     if not isinstance(outcome, Built):
         raise outcome
-    package, (uid, gid, fs_group) = outcome.path, request.ids
-    if request.ids != (None, None, None):
-        answers = configure.Answers(uid=uid, gid=gid, fs_group=fs_group)
-        with configure.prepared(package, None, answers, ask=lambda *_: answers, destination=package) as edits:
-            for _ in configure.write(edits, destination=package, force=True, tell=tell):
-                pass
-    return package
+    return outcome.path
 
 
 def _cached(request: RunRequest) -> Path:

@@ -1,28 +1,41 @@
-"""Reports the state of a deployed package, the reasons for it, and the curves in its log."""
+"""Reports the state of a deployed package, the reasons for it, and the curves in its log; lists what is deployed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
-from packager.base.errors import DeniedError
+from packager.base.errors import ClusterError, DeniedError, NotServedError
 from packager.base.values import Value, as_plain
 from packager.cluster.logreader import ContainerLog, read_once
-from packager.cluster.observe import absent, released_pods
-from packager.cluster.ownership import DEPLOYED_BY, DIGEST, VERSION, key, look_up
+from packager.cluster.observe import absent, released_pods, selector_flag
+from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION, key, look_up
 from packager.cluster.podwatch import LogKeeper
 from packager.cluster.target import Target
 from packager.diagnosis.admitted import released
 from packager.diagnosis.curves.figure import drawn, number
 from packager.diagnosis.curves.points import Curve, added, lines_of
 from packager.diagnosis.diagnose import diagnose
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.manifest import listing, mapping
-from packager.kubernetes.objects import Object, annotation, condition, name, restarts, sentence, shown
+from packager.kubernetes.objects import (
+    Object,
+    annotation,
+    condition,
+    created,
+    labels,
+    name,
+    owners,
+    restarts,
+    sentence,
+    shown,
+)
 from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.pods import Container, containers, state
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict, grouped
+from packager.workloads.kinds import Role, kinds
 from packager.workloads.structures import structures
-from packager.workloads.workload import Role
 
 __all__ = ["Status", "drawn", "number", "status"]
 
@@ -206,3 +219,57 @@ def state_beside(item: Object | None) -> str:
             count = counts.get("disruptionsAllowed", 0)
             return f"{count} pod{'' if count == 1 else 's'} may be evicted now"
     return str(counts.get("phase") or "exists")  # the phase of a PodGroup
+
+
+class Deployment(Value, frozen=True, rename="camel"):
+    """One deployed workload."""
+
+    package: str | None  # the name of its package
+    namespace: str
+    workload: str  # kind/name
+    digest: str | None  # of its package; None if kubectl itself applied it
+    version: str | None  # of that package
+    deployed_by: str | None  # user@machine; None if kubectl itself applied it
+    created: datetime  # by the server's clock
+    ended: str | None  # succeeded or failed; None for a workload that has not ended
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields for `-o json`."""
+        return {**as_plain(self), "created": self.created.isoformat()}
+
+
+def deployments(kubectl: Kubectl, *, everywhere: bool = False) -> tuple[tuple[Deployment, ...], dict[str, str]]:
+    """Return the workloads of all packages, newest first, and the refusals of kinds that may not be listed."""
+    where = ["--all-namespaces"] if everywhere else []
+    items: list[Object] = []
+    unseen: dict[str, ClusterError] = {}
+    for kind in kinds().values():
+        try:
+            items += kubectl.items(kind.resource, selector_flag({MANAGED_BY: "mlpack"}), *where)
+        except NotServedError:
+            continue  # a cluster without the operator has none of its workloads
+        except DeniedError as error:
+            unseen[kind.resource] = error
+    if unseen and not items:
+        raise next(iter(unseen.values()))
+    # Objects that a controller creates for a workload may have a workload's kind and labels, too.
+    # Temporary pods have no label of a package.
+    rows = [_deployment(item) for item in items if not owners(item) and PACKAGE in labels(item)]
+    refusals = {resource: str(error) for resource, error in unseen.items()}
+    return tuple(sorted(rows, key=lambda row: row.created, reverse=True)), refusals
+
+
+def _deployment(item: Object) -> Deployment:
+    kind = kinds()[item["kind"]]
+    snapshot = Snapshot(item, pods=() if kind.selector(item) else (item,))
+    verdict = diagnose(kind, snapshot) if kind.ending(snapshot) else None
+    return Deployment(
+        labels(item).get(PACKAGE),
+        str(item["metadata"]["namespace"]),
+        f"{item['kind'].lower()}/{name(item)}",
+        annotation(item, DIGEST),
+        annotation(item, VERSION),
+        annotation(item, DEPLOYED_BY),
+        created(item),
+        str(verdict.phase) if verdict else None,
+    )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from packager.base.errors import ClusterError, MlpackError, TimedOutError
-from packager.cluster.admission import create
+from packager.cluster.apply import create
 from packager.cluster.observe import events_of, if_allowed, selector_flag
 from packager.cluster.target import Target
 from packager.diagnosis.obstacles import obstacles

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-    from packager.workloads.workload import Workload
+    from packager.workloads.kinds import Workload
 
 
 _EDITED = re.compile(r"Container (\S+) definition changed")

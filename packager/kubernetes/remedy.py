@@ -7,7 +7,7 @@ from enum import Enum, unique
 from shlex import quote
 
 _RAISE_MEMORY = "raise the memory limit in mlops.env, or reduce the memory use"
-_MUTATIONS = "mlpack doctor shows what the cluster changes; kubectl get mutatingwebhookconfigurations"
+_MUTATIONS = "kubectl get mutatingwebhookconfigurations"
 
 
 @unique

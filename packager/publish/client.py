@@ -59,7 +59,6 @@ class Access(Value, frozen=True):
 
 def access(  # noqa: PLR0913 - an option each
     environment: Mapping[str, str],
-    user: tuple[str, str] | None,
     *,
     plain_http: bool,
     ca_file: Path | None,
@@ -69,13 +68,12 @@ def access(  # noqa: PLR0913 - an option each
 ) -> Access:
     """Return the access to registries.
 
-    `environment` names the files of docker and podman, for a `user` that is None; `show` receives a line about each
+    `environment` names the files of docker and podman; `show` receives a line about each
     request, and `tell` one about a helper that has failed.
     """
-    given = None if user is None else credentials.given(*user)
 
     def login(reference: PackageReference) -> Login | None:
-        return given or credentials.find(reference, credentials.files(environment), tell, runner)
+        return credentials.find(reference, credentials.files(environment), tell, runner)
 
     network = Network(ca_file=None if ca_file is None else str(ca_file), show=show, sleep=runner.sleep)
     return Access(network, login, plain_http)

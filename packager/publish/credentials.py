@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ToolError, UsageError, unreadable
+from packager.base.errors import ToolError, unreadable
 from packager.base.process import SYSTEM, Runner
 from packager.base.values import FieldsError, Value, from_json
 
@@ -43,15 +43,6 @@ class Login(Value, frozen=True):
     def basic(self) -> str:
         """The user and the password as the header Authorization names them."""
         return f"Basic {base64.b64encode(f'{self.username}:{self.password}'.encode()).decode()}"
-
-
-def given(username: str, password: str) -> Login:
-    """Return the credentials of a user, whose password was read from stdin. Raises UsageError."""
-    if not username or ":" in username or not username.isprintable():
-        raise UsageError("--username: expected the name of a user, without a colon")
-    if not password or not password.isprintable():
-        raise UsageError(f"expected one line with the password for {username}, on stdin")
-    return Login(username, password, source="stdin")
 
 
 def files(environment: Mapping[str, str]) -> tuple[Path, ...]:

@@ -247,8 +247,8 @@ def _extract(
     volumes = tuple(Assignment("--set", line.key, moves[line.value]) for line in lines if line.value in moves)
     for overlay, registry in registries.items():
         answers = Answers(registry=moved(request.registry, registry), assignments=volumes)
-        with prepared(path, overlay, answers, ask=lambda *_: Answers()) as edits:
-            list(write(edits, tell=lambda _: None))
+        with prepared(path, overlay, answers) as edits:
+            list(write(edits))
     return path
 
 

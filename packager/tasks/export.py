@@ -16,8 +16,8 @@ from packager.base.errors import RenderError, UsageError
 from packager.base.problems import Problem
 from packager.base.values import Fields, Value
 from packager.configure.settings import Files
+from packager.kubernetes.containers import ROOT
 from packager.kubernetes.manifest import Manifest, dotted, listing, mapping
-from packager.kubernetes.mountpath import ROOT
 from packager.package import declared, layout
 from packager.package.opened import chosen_overlays, opened
 from packager.rendering import render

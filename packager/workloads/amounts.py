@@ -9,7 +9,7 @@ from packager.base import units
 from packager.base.fields import text
 from packager.base.problems import Fault
 from packager.base.values import Value
-from packager.kubernetes.resources import is_whole_gpu
+from packager.kubernetes.containers import is_whole_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 from packager.base.masking import is_secret, masked, masked_line
-from packager.cluster.differences import differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,22 +50,6 @@ def test_configure_shows_no_secret(mlpack: Callable[..., Outcome], hello_mpi: Pa
             assert "-value" not in done.stdout + done.stderr
     text = (package / "quickstart/k8s/mlops/multi-node/mlops.env").read_text(encoding="utf-8")
     assert "HF_TOKEN=second-value\n" in text
-
-
-def test_differences_show_no_secret() -> None:
-    def config(value: str) -> dict[str, object]:
-        environment = [{"name": "API_KEY", "value": value}, {"name": "STEPS", "value": value}]
-        return {
-            "data": {"HF_TOKEN": value, "STEPS": value},
-            "spec": {"containers": [{"name": "main", "env": environment}]},
-        }
-
-    assert [str(difference) for difference in differences(config("new"), config("old"))] == [
-        "data.HF_TOKEN: *** -> ***",
-        "data.STEPS: old -> new",
-        "spec.containers[main].env[API_KEY].value: *** -> ***",
-        "spec.containers[main].env[STEPS].value: old -> new",
-    ]
 
 
 def test_verify_shows_no_secret(mlpack: Callable[..., Outcome], hello_mpi: Path, tmp_path: Path, kubectl: Path) -> None:

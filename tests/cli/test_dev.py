@@ -1,6 +1,8 @@
 """Tests of `mlpack dev`: its messages when nothing runs, and when it cannot begin."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +10,14 @@ from packager.cluster import dev
 from tests.conftest import Mlpack
 from tests.life import JOB, Life
 
-DEV = ("dev", "hello-mpi", "-n", "team")
+DEV = ("dev", "./model", "-n", "team")
+
+
+@pytest.fixture(autouse=True)
+def _model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the model of hello-mpi."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shutil.copytree(Path(__file__).parents[2] / "model_specs/hello-mpi", tmp_path / "model")
 
 
 def test_dev_leaves_pods_after_ctrl_c_and_stop_deletes_them(
@@ -26,7 +35,7 @@ def test_dev_leaves_pods_after_ctrl_c_and_stop_deletes_them(
         "a remark",
         "",
         f"detached; the pods of mpijob/{JOB} stay for the next `mlpack dev`",
-        "  delete them: mlpack dev hello-mpi --stop -n team",
+        "  delete them: mlpack dev model --stop -n team",
     ]
     stopped = mlpack(*DEV, "--stop")
     assert (stopped.code, stopped.stderr) == (0, f"mpijob/{JOB} is deleted\n")
@@ -41,7 +50,7 @@ def test_dev_refuses_workload_of_an_ordinary_deploy(mlpack: Mlpack, life: Life) 
 
 
 @pytest.mark.usefixtures("life")
-def test_dev_refuses_option_of_a_build_for_a_package(mlpack: Mlpack) -> None:
-    refused = mlpack(*DEV, "--set", "environment.STEPS=1")
-    built = "hello-mpi is a package, which is built already\nhint: mlpack configure hello-mpi --set … changes it"
-    assert (refused.code, refused.stderr) == (2, f"error: --set: {built}\n")
+def test_dev_refuses_a_package(mlpack: Mlpack) -> None:
+    refused = mlpack("dev", "hello-mpi")
+    hint = "the code of a package is that of its model"
+    assert (refused.code, refused.stderr) == (2, f"error: hello-mpi is not a model\nhint: {hint}\n")

@@ -107,23 +107,3 @@ def test_logs_report_empty_log_of_ended_container(mlpack: Mlpack, life: Life) ->
     life.logs[f"{JOB}-launcher-0"] = ""
     done = mlpack(*LOGS)
     assert (done.code, done.stderr) == (7, f"error: {MPIJOB} has written nothing yet{more}\n{STATUS_HINT}")
-
-
-def test_logs_print_part_with_times(mlpack: Mlpack, running: Life) -> None:
-    running.logs[f"{JOB}-launcher-0"] = log("one", "two")
-    done = mlpack(*LOGS, "--since", "2026-11-21T00:00:01Z", "--timestamps", "--container", "launcher")
-    assert (done.code, done.stdout, done.stderr) == (0, "2026-11-21T00:00:01.000000000Z two\n", "")
-
-
-@pytest.mark.usefixtures("life")
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--previous", "--follow"), "--previous and --follow cannot be combined"),
-        (("--since", "soon"), "--since: expected a duration such as 90s, 1h30m or 7d, or a time such as "),
-    ],
-)
-def test_logs_refuse_invalid_parts(mlpack: Mlpack, flags: tuple[str, ...], message: str) -> None:
-    done = mlpack(*LOGS, *flags)
-    assert (done.code, done.stdout) == (2, "")
-    assert message in done.stderr

@@ -23,8 +23,6 @@ OVERLAY = "quickstart/k8s/mlops/multi-node"
 VERBS = {
     "verify": ["verify", "hello-mpi"],
     "configure": ["configure", "hello-mpi", "--root", "/nfs"],
-    "configure --check": ["configure", "hello-mpi", "--check"],
-    "configure -y": ["configure", "hello-mpi", "-y"],
     "doctor": ["doctor", "hello-mpi"],
     "deploy": ["deploy", "hello-mpi"],
     "deploy --no-verify": ["deploy", "hello-mpi", "--no-verify"],
@@ -33,8 +31,6 @@ VERBS = {
     "logs": ["logs", "hello-mpi"],
     "results": ["results", "hello-mpi", "out"],
     "delete": ["delete", "hello-mpi"],
-    "history": ["history", "hello-mpi"],
-    "diff": ["diff", "hello-mpi"],
     "options": ["options", "hello-mpi"],
     "configure --set": ["configure", "hello-mpi", "--set", "A=b"],
     "deploy --dry-run": ["deploy", "hello-mpi", "--dry-run", "client"],

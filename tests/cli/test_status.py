@@ -1,4 +1,4 @@
-"""Tests of `mlpack status` and `mlpack history`: their text, JSON and exit codes."""
+"""Tests of `mlpack status`: its text, JSON and exit codes."""
 
 import json
 import re
@@ -10,7 +10,9 @@ import pytest
 
 from packager.cli.watching import Lines
 from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.workloads.mpijob.life import MPI_OPERATOR
 from tests.conftest import Mlpack
+from tests.fake_cluster import item
 from tests.life import ENDED_WITH_3, JOB, POD, Life, at_a_terminal, launcher, worker
 
 STATUS = ("status", "hello-mpi", "-n", "team")
@@ -179,9 +181,34 @@ def test_status_without_operator_names_install_command(mlpack: Mlpack, life: Lif
         7,
         (
             "error: the cluster does not serve mpijobs.kubeflow.org: its operator is not installed\n"
-            "hint: mlpack operator install mpi\n"
+            f"hint: {MPI_OPERATOR.installation()}\n"
         ),
     )
+
+
+def test_status_of_missing_workload_names_missing_or_deleted_namespace(mlpack: Mlpack, life: Life) -> None:
+    life.objects.append(item("Namespace", "team", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"}))
+    done = mlpack(*STATUS)
+    assert (done.code, done.stdout) == (7, f"{MPIJOB}  absent: its namespace team is being deleted\n")
+    life.objects, life.has_namespace = [], False
+    assert mlpack(*STATUS).stdout == f"{MPIJOB}  absent: namespace team not found\n"
+    life.denied.add("get namespaces")
+    assert mlpack(*STATUS).stdout == f"{MPIJOB}  absent: not found\n"
+
+
+KILLED = "processes were killed for taking more memory than their worker may, in: "
+
+
+@pytest.mark.parametrize(("pods", "count"), [(f"{JOB}-worker-0", 1), ("somebody-elses", 0)])
+def test_status_takes_termination_message_only_about_own_pods(
+    mlpack: Mlpack, life: Life, pods: str, count: int
+) -> None:
+    life.deploy()
+    message = f"{KILLED}{pods}\n"
+    life.objects.append(launcher(state={"terminated": {"exitCode": 0, "message": message}}, phase="Succeeded"))
+    life.end()
+    done = mlpack(*STATUS)
+    assert (done.code, done.stdout.count("was killed")) == (0, count)
 
 
 NO_EVENTS = 'events is forbidden: User "me" cannot list resource "events" in API group "" in the namespace'
@@ -246,7 +273,7 @@ def test_last_lines_of_a_container_are_printed_once(capsys: pytest.CaptureFixtur
     ]
 
 
-HISTORY = ("history", "hello-mpi", "-n", "team")
+LIST = ("status", "-n", "team")
 
 
 def build(life: Life, digest: str, **fields: Any) -> None:
@@ -255,27 +282,21 @@ def build(life: Life, digest: str, **fields: Any) -> None:
     life.deploy("single-node")["metadata"] |= {"annotations": notes, **fields}
 
 
-def test_history_reports_that_nothing_is_deployed(mlpack: Mlpack, life: Life) -> None:
-    done = mlpack(*HISTORY)
-    assert (done.code, done.stdout, done.stderr) == (0, "", "nothing of hello-mpi is deployed\n")
-    assert all("app.kubernetes.io/name=hello-mpi" in call for call in life.calls)
-
-
-def test_history_shows_build_of_each_deployment(mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_without_package_shows_build_of_each_deployment(
+    mlpack: Mlpack, life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TZ", "UTC")
-    package_digest = json.loads(mlpack(*HISTORY, "-o", "json").stdout)["digest"]
+    assert mlpack(*LIST).stderr == "nothing is deployed in this namespace; -A looks in all\n"
     build(life, "sha256:0123456789abcdef", creationTimestamp="2026-11-21T12:00:00Z")
     life.deploy()["metadata"] |= {"creationTimestamp": "2026-11-21T13:00:00Z"}
     life.end()
-    assert [line.split("  ") for line in _columns(mlpack(*HISTORY).stdout)] == [
+    assert [line.split("  ") for line in _columns(mlpack(*LIST).stdout)] == [
         ["DEPLOYED", "NAMESPACE", "WORKLOAD", "ENDED", "BUILD", "BY"],
         ["2026-11-21 13:00", "team", MPIJOB, "succeeded", "applied by kubectl", "-"],
         ["2026-11-21 12:00", "team", f"pod/{POD}", "-", "0123456789ab", "bob@laptop"],
     ]
-    build(life, package_digest)
-    assert f"{package_digest[7:19]} (this one)  bob@laptop\n" in mlpack(*HISTORY).stdout
     life.find("Pod", POD)["metadata"]["annotations"]["mlpack/version"] = "1.2.0"
-    assert f"1.2.0 {package_digest[7:19]} (this one)  bob@laptop\n" in mlpack(*HISTORY).stdout
+    assert "1.2.0 0123456789ab  bob@laptop\n" in mlpack(*LIST).stdout
 
 
 def _columns(text: str) -> list[str]:
@@ -285,23 +306,23 @@ def _columns(text: str) -> list[str]:
 NO_JOBS = 'mpijobs.kubeflow.org is forbidden: User "me" cannot list resource "mpijobs" in API group "" in the namespace'
 
 
-def test_history_lists_permitted_kinds_and_names_forbidden_kinds(mlpack: Mlpack, life: Life) -> None:
+def test_status_lists_permitted_kinds_and_names_forbidden_kinds(mlpack: Mlpack, life: Life) -> None:
     build(life, "sha256:0123456789abcdef", creationTimestamp="2026-11-21T12:00:00Z")
     life.denied.add("list mpijobs")
-    done = mlpack(*HISTORY)
+    done = mlpack(*LIST)
     assert (done.code, done.stderr) == (0, f"mpijobs.kubeflow.org are not among these: {NO_JOBS}\n")
     assert f"pod/{POD}" in done.stdout
-    answer = json.loads(mlpack(*HISTORY, "-o", "json").stdout)
+    answer = json.loads(mlpack(*LIST, "-o", "json").stdout)
     assert answer["unseen"] == {"mpijobs.kubeflow.org": NO_JOBS}
     assert [deployment["workload"] for deployment in answer["deployments"]] == [f"pod/{POD}"]
 
 
 def test_status_without_package_lists_all_deployments(mlpack: Mlpack, life: Life) -> None:
-    assert mlpack("status", "-n", "team").stderr == "nothing is deployed in this namespace; -A looks in all\n"
     assert mlpack("deploy", "hello-mpi", "-n", "team", "--yes", "--no-verify", "--no-wait").code == 0
-    listed = mlpack("status", "-n", "team")
-    assert [line.split()[3] for line in listed.stdout.splitlines()[1:]] == [f"mpijob/{JOB}"]
     (row,) = mlpack("status", "-A", "-o", "json").json["deployments"]
+    assert sorted(row) == sorted(
+        ["package", "namespace", "workload", "digest", "version", "deployedBy", "created", "ended"]
+    )
     assert (row["package"], row["workload"], row["ended"]) == ("hello-mpi", f"mpijob/{JOB}", None)
     assert mlpack("status", "-A", "--watch").code == 2
     assert life.calls

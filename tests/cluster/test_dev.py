@@ -3,16 +3,15 @@
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from packager.base import process, values
-from packager.base.errors import ClusterError, UsageError, VerificationError
+from packager.base import process
+from packager.base.errors import ClusterError, SpecError
 from packager.cluster import dev
-from packager.cluster.dev import PreparedDev
+from packager.cluster.dev import ModelCode, PreparedDev
 from packager.cluster.ownership import DEV
 from packager.cluster.supervisor import MARK, SCRIPT, STATE
 from packager.cluster.target import Target
@@ -23,14 +22,15 @@ Open = Callable[..., Target]
 
 
 SOURCE = Path("hello-mpi")
+NOTHING = ModelCode(Path("none/spec.yaml"), (), (None, None))
 
 
-def prepare(target: Target) -> PreparedDev:
-    return dev.prepare(target, SOURCE, dev.code_of(SOURCE, None, target, ()))
+def prepare(target: Target, code: ModelCode = NOTHING) -> PreparedDev:
+    return dev.prepare(target, SOURCE, code)
 
 
-def deployed(target: Target) -> PreparedDev:
-    prepared = prepare(target)
+def deployed(target: Target, code: ModelCode = NOTHING) -> PreparedDev:
+    prepared = prepare(target, code)
     assert prepared.is_new
     dev.deploy(prepared)
     return prepared
@@ -86,22 +86,76 @@ def test_stop_deletes_workload_of_a_session(target: Target, life: Life) -> None:
     assert dev.stop(target).missing == (f"mpijob/{JOB}",)
 
 
-def test_archive_is_refused(target: Target, tmp_path: Path) -> None:
-    archived = replace(target, package=values.replace(target.package, source=tmp_path / "a.tar.gz"))
-    with pytest.raises(UsageError, match="is an archive, and its code cannot change"):
-        dev.code_of(tmp_path / "a.tar.gz", None, archived, ())
+SPEC = """\
+name: code
+title: Code
+framework: sh
+image: {name: a/b, tag: "1"}
+files: [run.sh, src]
+overlays: {one: {kind: Pod}}
+variants:
+  - {script: run.sh, mode: training}
+  - {script: run.sh, mode: inference, files: [more.sh]}
+"""
 
 
-def test_changed_code_of_a_package_is_accepted_and_other_changes_are_not(opened: Open) -> None:
-    target = opened()
-    scripts = target.package.folder / "quickstart/scripts"
-    (scripts / "hello.sh").write_text("#!/bin/sh\necho other\n", encoding="utf-8")
-    (scripts / "new.sh").write_text("", encoding="utf-8")
-    dev.check(target, frozenset(), None)
-    (scripts / "kustomization.yaml").write_text("resources: []\n", encoding="utf-8")
-    with pytest.raises(VerificationError) as refused:
-        dev.check(opened(), frozenset(), None)
-    assert [problem.file.rpartition("/")[2] for problem in refused.value.problems] == ["kustomization.yaml"]
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    (folder / "src").mkdir(parents=True)
+    (folder / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    for name in ("run.sh", "more.sh"):
+        (folder / name).write_text("#!/bin/sh\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    (folder / "src/a.py").write_text("a = 1\n", encoding="utf-8")
+    return folder
+
+
+def code_of(model: Path, mode: str = "training") -> ModelCode:
+    return ModelCode(model / "spec.yaml", (), (None, mode))
+
+
+def test_code_of_a_model_is_that_of_its_variant(model: Path) -> None:
+    assert dict(code_of(model).read().files) == {"run.sh": b"#!/bin/sh\n", "src/a.py": b"a = 1\n"}
+    assert sorted(code_of(model, "inference").read().files) == ["more.sh", "run.sh", "src/a.py"]
+    with pytest.raises(SpecError, match="no longer the variant"):
+        code_of(model, "serving").read()
+
+
+def test_state_changes_with_every_change_of_code(model: Path) -> None:
+    code = code_of(model)
+    code.read()
+    state = code.state()
+    assert code.state() == state
+    (model / "other.txt").write_text("not code", encoding="utf-8")  # only the folder's time
+    for content in ("b", "cc", None):
+        code.read()
+        state = code.state()
+        if content:
+            (model / "src/b.py").write_text(content, encoding="utf-8")
+        else:
+            (model / "src/b.py").unlink()
+        assert code.state() != state
+
+
+def test_spec_that_becomes_valid_again_is_noticed(model: Path) -> None:
+    code = code_of(model)
+    code.read()
+    (model / "run.sh").rename(model / "run.txt")
+    with pytest.raises(SpecError):
+        code.read()
+    state = code.state()
+    (model / "run.txt").rename(model / "run.sh")
+    assert code.state() != state
+    assert "run.sh" in code.read().files
+
+
+def test_link_out_of_the_model_is_refused(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x", encoding="utf-8")
+    (model / "src/b.py").symlink_to(tmp_path / "secret")
+    with pytest.raises(SpecError) as refused:
+        code_of(model).read()
+    assert [problem.message for problem in refused.value.problems] == ["src/b.py is a link that leaves the folder"]
 
 
 # The trap comes first: a shell reports a child that a signal has killed.
@@ -169,11 +223,11 @@ def read_until(parts: Iterator[bytes | str], text: str) -> list[str]:
 
 
 @pytest.mark.thorough
-def test_session_copies_changed_code_and_shows_the_log(opened: Open, life: Life, pod: Pod) -> None:
-    target = opened("single-node")
-    scripts = target.package.folder / "quickstart/scripts"
+def test_session_copies_changed_code_and_shows_the_log(opened: Open, life: Life, pod: Pod, model: Path) -> None:
+    target, scripts = opened("single-node"), model
+    (model / "spec.yaml").write_text(SPEC.replace("files: [run.sh, src]", "files: [run.sh, '*.txt']"), encoding="utf-8")
     (scripts / "line.txt").write_text("first\n", encoding="utf-8")
-    prepared = deployed(target)
+    prepared = deployed(target, code_of(model))
     life.moments = [lambda: None, lambda: run_pod(life)]
     with pod.running():
         parts = dev.DevLoop(prepared, 60).parts()
@@ -182,13 +236,13 @@ def test_session_copies_changed_code_and_shows_the_log(opened: Open, life: Life,
         lines = read_until(parts, "second\n")
         assert lines[0] == "changed: line.txt"
         assert lines[1].startswith("copied to 1 pod, and started in ")
-        (scripts / "link").symlink_to("/etc/passwd")
-        assert "link is a link, not a plain file" in read_until(parts, "not copied: ")[-1]
-        (scripts / "link").unlink()
+        (scripts / "link.txt").symlink_to("/etc/passwd")
+        read_until(parts, "not copied: ")
+        (scripts / "link.txt").unlink()
         parts.close()  # type: ignore[attr-defined]  # as Ctrl-C does
 
         assert not prepare(target).is_new
-        again = dev.DevLoop(prepare(target), 60).parts()
+        again = dev.DevLoop(prepare(target, code_of(model)), 60).parts()
         (scripts / "line.txt").write_text("third\n", encoding="utf-8")
         assert [line for line in read_until(again, "third\n") if "copied" in line] != []
         life.remove_all()

@@ -13,7 +13,7 @@ import pytest
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.process import Finished
 from packager.cluster import logreader
-from packager.cluster.logreader import ContainerLog, LogPart, LogRange, LogStreams, read_once, with_log_end
+from packager.cluster.logreader import ContainerLog, LogPart, LogStreams, read_once, with_log_end
 from packager.kubernetes.kubectl.client import Kubectl  # noqa: TC001 - named in casts
 from packager.kubernetes.objects import Object
 from packager.kubernetes.verdict import Finding
@@ -78,11 +78,9 @@ class FakeKubectl:
         yield Program(io.BytesIO(answer), end)
 
 
-def log_of(
-    *answers: tuple[bytes, Finished], part: LogRange | None = None, **state: Any
-) -> tuple[ContainerLog, FakeKubectl]:
+def log_of(*answers: tuple[bytes, Finished], **state: Any) -> tuple[ContainerLog, FakeKubectl]:
     kubectl = FakeKubectl(list(answers))
-    return ContainerLog(cast("Kubectl", kubectl), pod(**state), part=part or LogRange()), kubectl
+    return ContainerLog(cast("Kubectl", kubectl), pod(**state)), kubectl
 
 
 def read(log: ContainerLog) -> bytes:
@@ -144,13 +142,6 @@ def test_log_without_its_first_lines_is_noted_if_the_program_writes_fast(lines: 
     log, _ = log_of((stamped(*lines), ENDED))
     assert read(log).count(b"\n") == len(lines)
     assert bool(log.notes) is is_noted
-
-
-def test_part_of_log_begins_at_time_and_keeps_times() -> None:
-    since = datetime(2026, 11, 21, 0, 0, 1, 500_000, tzinfo=UTC)
-    log, kubectl = log_of((stamped("01.4 a", "01.5 b"), ENDED), part=LogRange(since=since, has_times=True))
-    assert read(log) == f"{DAY}01.500000000Z b\n".encode()
-    assert kubectl.calls == ["logs p --container=main --timestamps --tail=-1 --since-time=2026-11-21T00:00:01Z"]
 
 
 def test_long_line_arrives_in_parts() -> None:

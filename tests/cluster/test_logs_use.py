@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from packager.base.errors import ClusterError, UsageError
-from packager.cluster.logs import Feed, LogRange, PodSelection, follow, logs
+from packager.base.errors import UsageError
+from packager.cluster.logs import Feed, PodSelection, follow, logs
 from packager.cluster.target import Target
 from tests.life import JOB, Life, launcher
 
@@ -66,10 +66,7 @@ def test_logs_of_a_missing_container_report_the_names(target: Target, life: Life
 
 def test_empty_part_of_a_log_is_accepted(target: Target, running: Life) -> None:
     running.logs[LAUNCHER] = ""
-    assert list(logs(Feed(target, part=LogRange(tail=3)))) == []
-    with pytest.raises(ClusterError) as absent:
-        list(logs(Feed(target, part=LogRange(is_previous=True))))
-    assert str(absent.value) == f"mpijob/{JOB} has no log from before a restart"
+    assert list(logs(Feed(target, tail=3))) == []
 
 
 def test_follow_reads_all_lines_of_pods_that_appear_later(target: Target, life: Life) -> None:
@@ -79,6 +76,6 @@ def test_follow_reads_all_lines_of_pods_that_appear_later(target: Target, life: 
 
     life.deploy()
     life.moments = [lambda: None, begin, life.end]
-    feed = Feed(target, part=LogRange(tail=1))
+    feed = Feed(target, tail=1)
     assert list(follow(feed)) == [f"waiting for the pod of mpijob/{JOB}", b"one\ntwo\n"]
     assert not any("--tail=1" in call for call in life.calls)

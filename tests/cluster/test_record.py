@@ -1,4 +1,4 @@
-"""Tests of the records of runs: `mlpack deploy --results`, and `mlpack history` with recorded runs."""
+"""Tests of the records of runs: `mlpack deploy --results`."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from packager.cluster.record import past_runs
 from tests.conftest import Outcome
 from tests.fake_cluster import item
 from tests.life import JOB, POD, Life
@@ -115,46 +114,3 @@ def test_names_that_kubernetes_does_not_allow_make_no_files(mlpack: Mlpack, run:
     mlpack(*DEPLOY)
     assert not list((record(tmp_path) / "logs").rglob("*"))
     assert not list(tmp_path.rglob("evil*"))
-
-
-@pytest.mark.usefixtures("run")
-def test_history_lists_recorded_runs(mlpack: Mlpack, tmp_path: Path) -> None:
-    mlpack(*DEPLOY)
-    history = ("history", "hello-mpi", "-n", "team", "--results", "runs")
-    done = mlpack(*history)
-    assert done.stdout.splitlines()[-2].split() == ["CREATED", "WORKLOAD", "ENDED", "BUILD", "RECORD"]
-    assert done.stdout.splitlines()[-1].split()[1:3] == [MPIJOB, "succeeded"]
-    assert done.stdout.splitlines()[-1].endswith(f"runs/{JOB}/{record(tmp_path).name}")
-    (run,) = json.loads(mlpack(*history, "-o", "json").stdout)["records"]
-    assert (run["workload"], run["phase"]) == (MPIJOB, "succeeded")
-
-
-@pytest.mark.usefixtures("run")
-def test_history_lists_recorded_runs_without_cluster(mlpack: Mlpack, run: Life, tmp_path: Path) -> None:
-    mlpack(*DEPLOY)
-    run.refused["get mpijobs"] = "dial tcp: i/o timeout"
-    history = ("history", "hello-mpi", "-n", "team", "--results", "runs")
-    done = mlpack(*history)
-    assert (done.code, done.stderr.splitlines()[0]) == (
-        7,
-        "error: the cluster does not answer: dial tcp: i/o timeout",
-    )
-    assert done.stdout.splitlines()[0].split() == ["CREATED", "WORKLOAD", "ENDED", "BUILD", "RECORD"]
-    assert done.stdout.splitlines()[1].endswith(f"runs/{JOB}/{record(tmp_path).name}")
-    done = mlpack(*history, "-o", "json")
-    assert (done.code, len(done.json["records"]), done.json["deployments"]) == (7, 1, [])
-    assert done.json["error"] == "the cluster does not answer: dial tcp: i/o timeout"
-    done = mlpack("history", "hello-mpi", "-n", "team", "--results", "none")
-    assert (done.code, done.stdout) == (7, "")
-
-
-VERDICT = b'{"package": "p", "workload": "job/p", "created": "x", "phase": "failed"}'
-
-
-@pytest.mark.parametrize("content", [b"[]", b"[" * 100_000, b'{"package": "p"}', VERDICT.replace(b'"p"', b'"other"')])
-def test_invalid_verdicts_are_left_out(tmp_path: Path, content: bytes) -> None:
-    for name, text in (("a", content), ("b", VERDICT)):
-        (tmp_path / "p" / name).mkdir(parents=True)
-        (tmp_path / "p" / name / "verdict.json").write_bytes(text)
-    (run,) = past_runs(tmp_path, "p")
-    assert (run.folder.name, run.phase, run.digest) == ("b", "failed", None)

@@ -39,8 +39,8 @@ def test_each_index_runs_once(site: Site) -> None:
     assert [pod["name"].removeprefix("sweep-search-sweep-")[0] for pod in answer["pods"]] == list("012345")
     output = "/ROOT/sweep-search/output"
     assert package.run("logs", "--worker", "3").out == f"index 3 as 12345\n{output} is {output}\n"
-    ends = package.run("logs", "--tail", "1", "--since", "1h", "--timestamps").out.splitlines()
-    assert [re.sub(r"-\w{5}\] 2\d{3}-[-\d]+T[:.\d]{18}Z ", "] ", line) for line in ends] == [
+    ends = package.run("logs", "--tail", "1").out.splitlines()
+    assert [re.sub(r"-\w{5}\] ", "] ", line) for line in ends] == [
         f"[sweep-search-sweep-{index}] {output} is {output}" for index in range(6)
     ]
     assert package.run("logs", "--tail", "0").out == ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.thorough
 def test_image_builds_verifies_and_looks_for_a_package_as_any_user(site: Site, images: Images, tmp_path: Path) -> None:
-    script = "mlpack build hello-mpi && mlpack verify hello-mpi.tar.gz && mlpack history hello-mpi.tar.gz -o json"
+    script = "mlpack build hello-mpi && mlpack verify hello-mpi.tar.gz && mlpack status -o json"
     site.run(f"kubectl create rolebinding view --clusterrole=view --serviceaccount={site.namespace}:default")
     container = {
         "name": "mlpack",

@@ -23,13 +23,14 @@ NODES = "jobset/dev-nodes"
 
 def start(site: Site, out: Path) -> subprocess.Popen[bytes]:
     with out.open("wb") as stream:
-        argv = ["mlpack", "dev", "./model", "--uid", "12345", "--gid", "12345", "--fs-group", "12345"]
+        argv = ["mlpack", "dev", "./model"]
         return subprocess.Popen(argv, cwd=site.folder, env=site.environment, stdout=stream, stderr=subprocess.STDOUT)
 
 
 def test_changed_code_runs_in_the_same_pods(site: Site, tmp_path: Path) -> None:
     site.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     model = shutil.copytree(CHECKOUT / "tests/e2e/specs/dev", site.folder / "model")
+    (site.folder / "mlpack-site.yaml").write_text("ids: {uid: 12345, gid: 12345, fsGroup: 12345}\n")
     out = tmp_path / "out"
 
     def shows(*texts: str) -> None:

@@ -41,7 +41,7 @@ def test_job_is_deployed_listed_and_deleted(site: Site) -> None:
     status = package.run("status")
     assert (status.code, status.out.splitlines()[0]) == (0, f"{SHOWN}  succeeded: the pod has succeeded")
     assert package.run("logs").out == "rank 0: done\n"
-    assert SHOWN in site.run(f"mlpack history {package.folder}")
+    assert SHOWN in site.run("mlpack status")
     package.delete()
 
 

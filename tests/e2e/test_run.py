@@ -43,11 +43,12 @@ def cube(site: Site) -> Path:
     (folder / "workspace/names").mkdir(parents=True)
     (folder / "workspace/names/alice.txt").write_text("Alice\n", encoding="utf-8")
     (folder / "mlcube.yaml").write_text(json.dumps(values), encoding="utf-8")
+    (site.folder / "mlpack-site.yaml").write_text("ids: {uid: 12345}\n", encoding="utf-8")
     site.environment["XDG_CACHE_HOME"] = str(site.folder / "cache")
     return folder
 
 
-RUN = "mlpack run ./cube --uid 12345 --set overlays.wrong.retries=0 --pod-security restricted"
+RUN = "mlpack run ./cube --set overlays.wrong.retries=0 --pod-security restricted"
 
 
 def test_tasks_of_a_cube_run_in_order_and_resume(site: Site, node: NodeFolder, volumes: str) -> None:

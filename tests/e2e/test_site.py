@@ -41,9 +41,6 @@ def test_package_runs_with_claim_queue_and_placement_of_the_site(
         encoding="utf-8",
     )
     package = received(site)
-    checked = site.run("mlpack site check")
-    assert f"ok       localqueues.kueue.x-k8s.io/{queue} (" in checked
-    assert f"ok       nodes with {pool}=train (" in checked
     done = site.shell(f"mlpack configure {package}")
     assert done.returncode == 0, done.stderr
     assert f"using site defaults of {site.folder}/mlpack-site.yaml\n" in done.stderr

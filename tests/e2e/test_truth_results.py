@@ -1,4 +1,4 @@
-"""Tests that results, logs and history report everything that they leave out or cannot read."""
+"""Tests that results, logs and status report everything that they leave out or cannot read."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_commands_report_missing_permissions_for_events_logs_and_jobs(site: Site
         logs = package.run("logs", *follow)
         assert (logs.code, logs.out) == (7, "")
         assert re.search(rf'error: the log of pod/{POD} cannot be read: .* cannot get resource "pods/log"', logs.err)
-    listed = package.site.shell(f"mlpack history {package.folder}")
+    listed = package.site.shell("mlpack status")
     assert listed.returncode == 0
     assert "mpijobs.kubeflow.org are not among these: " in listed.stderr
     assert f"pod/{POD}" in listed.stdout

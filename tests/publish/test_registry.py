@@ -334,7 +334,7 @@ def test_pull_refuses_hostile_manifests(registry: FakeRegistry, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("layer", "size", "message"),
     [
-        (b"not a gzip", None, "is not a gzip archive"),
+        (b"not a gzip", None, "is not a package, or is damaged"),
         (b"more", 3, "has sent more than 3 bytes"),
         (b"less", 5, "has sent other content"),
     ],

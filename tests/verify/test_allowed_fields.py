@@ -13,7 +13,7 @@ from packager.builder.render import render
 from packager.builder.selection import Selection
 from packager.kubernetes.allowed import table, words
 from packager.kubernetes.allowed.judge import Judge
-from packager.kubernetes.allowed.values import Facts
+from packager.kubernetes.allowed.table import Facts
 from packager.kubernetes.manifest import Manifest, at
 from packager.modelspec.catalog import bundled
 from packager.modelspec.load import load

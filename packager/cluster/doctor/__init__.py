@@ -11,25 +11,22 @@ from typing import Any
 
 from packager.base import values
 from packager.base.errors import ClusterError, DeniedError, MlpackError, ToolError, UnreachableError
-from packager.cluster.doctor import admission, capacity, permissions, reference
+from packager.cluster.doctor import capacity, reference, server
 from packager.cluster.doctor.case import Case, CheckResult, CheckState, fails, unknown
 from packager.cluster.target import Target
 from packager.kubernetes.podsecurity import Level
 from packager.verify import Checks, trust
 
 CHECKS: dict[str, Callable[[Case], Iterator[CheckResult]]] = {
-    "server": permissions.versions,
-    "kinds": permissions.kinds,
-    "operator": permissions.operator,
-    "namespace": permissions.namespace,
-    "permissions": permissions.permissions,
-    "admission": admission.admission,
+    "server": server.versions,
+    "operator": server.operator,
+    "permissions": server.permissions,
+    "admission": server.admission,
     "quota": capacity.quotas,
     "nodes": capacity.nodes,
     "claims": reference.claims,
     "references": reference.references,
-    "names": reference.names,
-    "apply": admission.dry_run,
+    "apply": server.dry_run,
 }
 """The checks in the order in which a user fixes problems. Each is independent of the others."""
 
@@ -67,10 +64,10 @@ def doctor(target: Target, allowed: frozenset[str], level: Level | None) -> Iter
         allowed: The kinds and variables that the deploy will allow.
         level: The Pod Security level that the deploy will accept; None for the level that the package was sealed with.
     """
-    kubectl, namespace, overlay = target.kubectl, target.kubectl.default_namespace(), target.rendered
+    kubectl, namespace = target.kubectl, target.kubectl.default_namespace()
     accepted = Checks((kubectl.program,), level=level, allowed=allowed, namespace=kubectl.namespace)
-    case = Case(target, replace(kubectl, namespace=namespace), namespace, target.manifests, overlay, target.identity)
-    for problem in trust(target.package, overlay, accepted):
+    case = Case(target, replace(kubectl, namespace=namespace), namespace)
+    for problem in trust(target.package, target.rendered, accepted):
         yield fails("package", str(values.replace(problem, hint=None)), problem.hint)
     first, *others = CHECKS
     results, can_continue = _run_check(case, first)

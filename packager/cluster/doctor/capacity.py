@@ -138,7 +138,7 @@ def _reasons(demand: Demand, rooms: list[_Room]) -> str:
 
 def _is_own_pod(pod: Object, case: Case) -> bool:
     """Whether the pod belongs to an earlier run of one of the workloads, which the next run replaces."""
-    for one in case.manifests.per_workload if pod["metadata"]["namespace"] == case.namespace else ():
+    for one in case.target.manifests.per_workload if pod["metadata"]["namespace"] == case.namespace else ():
         selector = one.kind.selector(one.workload)
         if name(pod) == one.name if selector is None else selector.items() <= labels(pod).items():
             return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packager.base.problems import Fault, show
 from packager.kubernetes.manifest import INT32, at, listing, mapping
 from packager.workloads.pods import Pods, lasting_containers, number_of_pods
-from packager.workloads.structure import Structure
+from packager.workloads.structures import Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -289,9 +289,9 @@ def test_verb_refuses_missing_cluster_without_asking_localhost(
         "[" * 100_000,
     ],
 )
-def test_history_reports_response_that_is_not_an_object(mlpack: Mlpack, hello_mpi: Path, answer: str) -> None:
+def test_status_reports_response_that_is_not_an_object(mlpack: Mlpack, answer: str) -> None:
     mlpack.host = Host(Scripted(process.Finished(0, answer, "")))
-    done = mlpack("history", hello_mpi)
+    done = mlpack("status")
     assert (done.code, done.stdout) == (7, "")
     assert done.stderr.startswith("error: the cluster's response ")
 

@@ -12,9 +12,8 @@ import yaml
 
 from packager.base.process import Finished, Runner
 from packager.cli.host import Host
-from packager.kubernetes.kubectl import connection as module
-from packager.kubernetes.kubectl.client import Kubectl
-from packager.kubernetes.kubectl.connection import Connection
+from packager.kubernetes.kubectl import client as module
+from packager.kubernetes.kubectl.client import Connection, Kubectl
 from tests import kubectls
 from tests.life import POD, at_a_terminal
 
@@ -147,7 +146,7 @@ def test_deploy_keeps_its_cluster_when_context_changes_during_question(
 
 def test_verbose_commands_contain_cluster_options_of_user(mlpack: Mlpack, life: Life, config: Path) -> None:
     mlpack.host = Host(Watched(life, lambda: None))
-    done = mlpack("history", "hello-mpi", "-v", "--context", "b", "--kubeconfig", config, "-n", "mine")
+    done = mlpack("status", "-v", "--context", "b", "--kubeconfig", config, "-n", "mine")
     where = f"--kubeconfig={config} --context=b --namespace=mine"
     lines = [line for line in done.stderr.splitlines() if line.startswith("+ ")]
     assert lines[0] == f"+ kubectl {where} config view --minify --output=json"
@@ -217,9 +216,9 @@ def test_namespace_of_pod_is_in_its_variables_and_files(
         "current-context: x",
     ],
 )
-def test_history_names_invalid_kubeconfig(mlpack: Mlpack, life: Life, config: Path, content: str) -> None:
+def test_status_names_invalid_kubeconfig(mlpack: Mlpack, life: Life, config: Path, content: str) -> None:
     config.write_text(content, encoding="utf-8")
     mlpack.host = Host(Watched(life, lambda: None))
-    done = mlpack("history", "hello-mpi")
+    done = mlpack("status")
     assert (done.code, done.stdout) in ((7, ""), (2, ""))
     assert str(config) in done.stderr or "context 'x' not found in the kubeconfig" in done.stderr

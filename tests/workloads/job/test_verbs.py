@@ -76,10 +76,10 @@ def test_status_lists_last_attempt_first(mlpack: Mlpack, cluster: Life) -> None:
     ]
 
 
-def test_history_and_delete_find_the_job(mlpack: Mlpack, cluster: Life) -> None:
+def test_status_and_delete_find_the_job(mlpack: Mlpack, cluster: Life) -> None:
     cluster._make(cluster.overlays["multi-node"])
     complete(cluster)
-    [deployment] = mlpack("history", *WHERE, "-o", "json").json["deployments"]
+    [deployment] = mlpack("status", "-A", "-o", "json").json["deployments"]
     assert (deployment["workload"], deployment["ended"]) == (SHOWN, "succeeded")
     assert mlpack("delete", *WHERE, "-y").code == 0
     assert [obj for obj in cluster.objects if obj["kind"] == "Job"] == []

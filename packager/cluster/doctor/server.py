@@ -1,31 +1,24 @@
-"""Checks kubectl, the server, its kinds and operators, the namespace and the user's permissions.
-
-Tests: cli/test_doctor.py.
-"""
+"""Checks kubectl, the server, its operators, the user's permissions, and dry runs. Tests: cli/test_doctor.py."""
 
 import json
 import re
 from collections.abc import Iterator
-from shlex import quote
 from typing import Any
 
-from packager.base.errors import ClusterError, UnreachableError
-from packager.cluster.admission import create
+from packager.base.errors import ClusterError, DeniedError, MlpackError, NotEvaluatedError, UnreachableError
+from packager.cluster.apply import create
 from packager.cluster.doctor.case import Case, CheckResult, fails, note, ok, unknown
 from packager.cluster.operator import Alive, check_heartbeat
-from packager.kubernetes.kubectl.refusals import error_from
-from packager.kubernetes.objects import labels, status
-from packager.kubernetes.podsecurity import Level
-from packager.verify import security
-from packager.workloads.kinds import kinds as known_kinds
+from packager.cluster.removal import resource_names
+from packager.kubernetes.kubectl.refusals import PREREQUISITE, error_from
+from packager.kubernetes.remedy import Action
+from packager.kubernetes.verdict import Finding
 from packager.workloads.kinds import operators
 
 _SECONDS = 30.0
 
 OLDEST_KUBECTL = 30
 """The minor version of the oldest kubectl with which packages are tested."""
-
-_ENFORCE = "pod-security.kubernetes.io/enforce"
 
 # The permissions that deploy, status, logs, results and delete need, besides those on the applied objects.
 _ALWAYS_NEEDED = (
@@ -73,25 +66,9 @@ def _minor(version: dict[str, Any]) -> int:
     return int(match[0]) if match else 0
 
 
-def kinds(case: Case) -> Iterator[CheckResult]:
-    """Check that every kind is served in the version that the package uses."""
-    used = dict.fromkeys((item["apiVersion"], item["kind"]) for item in case.manifests.objects)
-    missing = [(api, kind) for api, kind in used if not case.resource(api, kind)]
-    for api, kind in missing:
-        group = api.rpartition("/")[0]
-        others = [version for version in case.versions(group) if f"{group}/{version}" != api]
-        only = f", only {', '.join(others)}" if others else ""
-        known = known_kinds().get(kind)
-        installation = known.operator.installation() if known and known.operator else None
-        fix = installation or f"kubectl api-resources --api-group={quote(group)}"
-        yield fails("kinds", f"{kind} is not served in {api}{only}", fix)
-    if not missing:
-        yield ok("kinds", ", ".join(f"{kind} ({api})" for api, kind in used))
-
-
 def operator(case: Case) -> Iterator[CheckResult]:
     """Check that the operators are running, and not only installed."""
-    for needed in filter(None, dict.fromkeys(one.kind.operator for one in case.manifests.per_workload)):
+    for needed in filter(None, dict.fromkeys(one.kind.operator for one in case.target.manifests.per_workload)):
         heartbeat = check_heartbeat(case.kubectl, needed)
         match heartbeat.alive:
             case Alive.YES:
@@ -103,31 +80,6 @@ def operator(case: Case) -> Iterator[CheckResult]:
             case Alive.UNKNOWN:
                 message = f"cannot tell whether {needed.name} is running: {heartbeat.evidence}"
                 yield unknown("operator", message, "kubectl auth can-i list leases.coordination.k8s.io -A")
-
-
-def namespace(case: Case) -> Iterator[CheckResult]:
-    """Check that the namespace exists, and that the overlay meets the namespace's Pod Security level."""
-    name = case.namespace
-    item = case.kubectl.get(f"namespaces/{name}")
-    if item is None:
-        yield fails("namespace", f"namespace {name} not found", f"kubectl create namespace {quote(name)}")
-        return
-    if status(item).get("phase") == "Terminating":
-        yield fails("namespace", f"{name} is being deleted", f"kubectl get namespace {quote(name)} -o yaml")
-        return
-    enforced, order = labels(item).get(_ENFORCE, Level.privileged), list(Level)
-    exceeded = security.exceeded(case.overlay)
-    needed = security.level(exceeded)
-    if enforced not in order:
-        yield ok("namespace", f"{name}; it enforces {enforced}, which is not a level")
-    elif order.index(needed) <= order.index(Level(enforced)):
-        yield ok("namespace", f"{name}, which enforces Pod Security {enforced}; the overlay meets {needed}")
-    else:
-        first = exceeded[0]
-        file, line, _ = first.place
-        message = f"{name} enforces Pod Security {enforced}, and the overlay needs {needed}: {first.field}"
-        fix = f"kubectl label --overwrite namespace {quote(name)} {_ENFORCE}={needed}"
-        yield fails("namespace", f"{message} ({first.reason}; {file}:{line})", fix)
 
 
 def permissions(case: Case) -> Iterator[CheckResult]:
@@ -162,10 +114,12 @@ def permissions(case: Case) -> Iterator[CheckResult]:
 
 def _needed_permissions(case: Case) -> Iterator[tuple[str, str, str, str]]:
     """Yield the group, resource, subresource and verb of each needed permission."""
-    for api, kind in dict.fromkeys((item["apiVersion"], item["kind"]) for item in case.manifests.objects):
-        if name := case.resource(api, kind):
+    for api, kind in dict.fromkeys((item["apiVersion"], item["kind"]) for item in case.target.manifests.objects):
+        if name := resource_names(case.kubectl, api).get(kind):
             yield from ((api.rpartition("/")[0], name, "", verb) for verb in _APPLY_VERBS)
-    for resource in dict.fromkeys(resource for one in case.manifests.per_workload for resource in one.kind.owned):
+    for resource in dict.fromkeys(
+        resource for one in case.target.manifests.per_workload for resource in one.kind.owned
+    ):
         plural, _, group = resource.partition(".")
         yield group, plural, "", "list"
     yield from _ALWAYS_NEEDED
@@ -195,3 +149,43 @@ def _documents(text: str) -> list[Any]:
         documents.append(document)
         text = text[end:]
     return documents
+
+
+def admission(case: Case) -> Iterator[CheckResult]:
+    """Check that the cluster admits each group of pods.
+
+    Refusals because of quotas and missing references are left to the checks of these.
+    """
+    refused: dict[tuple[str, str | None], list[str]] = {}
+    failed = [trial for trial in case.trials if trial.error is not None]
+    for trial in failed:
+        assert trial.error is not None
+        if isinstance(trial.error, NotEvaluatedError) or trial.refusal is None:
+            raise trial.error
+        if not _is_reported_elsewhere(trial.error, trial.refusal):
+            refused.setdefault((trial.refusal.message, trial.refusal.hint), []).append(trial.role)
+    for (message, hint), roles in refused.items():
+        yield fails("admission", f"the pods of {' and '.join(roles)} are rejected: {message}", hint)
+    if not failed:
+        number = len(case.trials)
+        yield ok("admission", "the pods are admitted" if number == 1 else f"{number} kinds of pod are admitted")
+
+
+def dry_run(case: Case) -> Iterator[CheckResult]:
+    """Check with a dry run that the server accepts every object, and that none belongs to others."""
+    _, error = case.plan
+    if error is None:
+        yield ok("apply", f"the server accepts all {len(case.target.manifests.objects)} objects (dry run)")
+    elif isinstance(error, NotEvaluatedError):
+        raise error
+    elif not (isinstance(error, DeniedError) and error.verb == "patch"):  # a missing permission
+        yield fails("apply", str(error), error.hint)
+
+
+def _is_reported_elsewhere(error: MlpackError, refusal: Finding) -> bool:
+    needs_requests = refusal.remedy is not None and refusal.remedy.action is Action.SET_REQUESTS
+    return (
+        refusal.reason == PREREQUISITE
+        or (refusal.reason == "QuotaExceeded" and not needs_requests)
+        or (isinstance(error, DeniedError) and error.verb == "create")  # the operator creates the pods, not the user
+    )
