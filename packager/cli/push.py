@@ -31,12 +31,12 @@ def push(
         typer.Argument(metavar="REFERENCE", help="Where to push it: oci://HOST/REPOSITORY:TAG."),
     ],
     tag: Annotated[list[str], typer.Option(metavar="TAG", help="One more tag. Repeatable.")] = [],
-    source: Annotated[str | None, typer.Option(metavar="URL", help="The address of the sources, for others.")] = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="The revision of the sources, such as main@sha1:…."),
-    ] = None,
-    annotation: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="One more annotation. Repeatable.")] = [],
+    annotation: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KEY=VALUE", help="One more annotation, such as org.opencontainers.image.source=URL. Repeatable."
+        ),
+    ] = [],
     sign_key: Annotated[
         list[Path],
         typer.Option(metavar="FILE", help="Sign it with this private key. Repeatable."),
@@ -71,7 +71,7 @@ def push(
         progress=progress,
         tags=tuple(tag),
         platform=platform,
-        annotations=chosen_annotations(annotation, source, revision),
+        annotations=chosen_annotations(annotation),
         created=source_date_epoch(),
         is_verified=not verify,
         force=force,
@@ -126,7 +126,7 @@ def new(
     """
     made = _keys("a key pair").new_key(name, lambda: None if no_password else password_of(f"{name}.key", is_new=True))
     emit_output(made.as_json(), [made.private, made.public], output)
-    say(f"{made.kind} {made.key.fingerprint}")
+    say(f"ECDSA P-256 {made.key.fingerprint}")
     say(f"keep {made.private} secret{'' if made.is_encrypted else ': it is not encrypted'}; publish {made.public}")
 
 

@@ -394,8 +394,8 @@ def _entry(kind: str, blob: Descriptor) -> dict[str, Any]:
     return {"mediaType": kind, "digest": blob.digest, "size": blob.size}
 
 
-def chosen_annotations(pairs: Sequence[str], source: str | None, revision: str | None) -> dict[str, str]:
-    """Return the annotations of `--annotation`, `--source` and `--revision`. Raises UsageError."""
+def chosen_annotations(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the annotations of `--annotation`. Raises UsageError."""
     texts: dict[str, str] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -404,8 +404,4 @@ def chosen_annotations(pairs: Sequence[str], source: str | None, revision: str |
         if key in _OF_PACKAGE or key.startswith("mlpack."):
             raise UsageError(f"--annotation {key}: this annotation comes from the package")
         texts[key] = text
-    if source is not None:
-        texts["org.opencontainers.image.source"] = source
-    if revision is not None:
-        texts["org.opencontainers.image.revision"] = revision
     return texts

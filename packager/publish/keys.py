@@ -120,14 +120,13 @@ class NewKey(Value, frozen=True):
     public: Path  # the file with the public key
     key: PublicKey
     is_encrypted: bool  # whether the private key needs a password
-    kind: str = "ECDSA P-256"
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
         return {
             "private": str(self.private),
             "public": str(self.public),
-            "kind": self.kind,
+            "kind": "ECDSA P-256",
             "fingerprint": self.key.fingerprint,
             "encrypted": self.is_encrypted,
         }

@@ -110,22 +110,15 @@ def _extracted(  # noqa: PLR0913, PLR0917 - what, from where, to where
     atomic.check_absent(destination, exists_hint)
     if exists_hint is None and paths.exists(destination):
         check_replaceable(destination)
-    with atomic.folder(destination, exists_hint=exists_hint) as folder:
-        with workfolder.temporary() as work:
-            file = work / f"{destination.name}.tar.gz"
-            try:
-                with file.open("wb") as stream:
-                    _download(registry, remote, stream, file.name, progress)
-                archive.extract(file, folder)
-            except OSError as error:
-                raise ToolError(f"{remote.shown} cannot be unpacked: {reason(error)}") from None
+    with atomic.folder(destination, exists_hint=exists_hint) as folder, workfolder.beside(destination) as work:
+        file, unpacked = work / f"{destination.name}.tar.gz", work / "unpacked"
+        unpacked.mkdir()
+        with file.open("wb") as stream:
+            _download(registry, remote, stream, file.name, progress)
+        archive.extract(file, unpacked)
         shown = Path(file.name)
-        top = root(shown, folder)
-        if top != folder:  # move the content of the package one level up
-            moved = top.rename(folder / ".mlpack-top")
-            for entry in moved.iterdir():
-                entry.rename(folder / entry.name)
-            moved.rmdir()
+        for entry in root(shown, unpacked).iterdir():
+            entry.rename(folder / entry.name)
         return _checked(reference, remote, folder, shown, destination)
 
 

@@ -194,7 +194,7 @@ def test_real_registry_stores_and_returns_the_archive(
     assert mlpack("inspect", f"{reference}:latest", "-o", "name", *options).stdout == done.stdout
     assert mlpack("pull", done.stdout.strip(), "-d", "out", *options).code == 0
     assert Path("out/hello-mpi.tar.gz").read_bytes() == archive.read_bytes()
-    moved = mlpack("push", archive, f"{reference}:1.0", "--source", "https://example.com", *options)
+    moved = mlpack("push", archive, f"{reference}:1.0", "--annotation", "a=b", *options)
     assert (moved.code, "--force moves the tag" in moved.stderr) == (5, True)
     assert mlpack("pull", f"{reference}:2.0", *options).code == 6
     image = mlpack("push", archive, f"oci://{host}/mpioperator/mpi-pi:openmpi", *options).stdout.strip()

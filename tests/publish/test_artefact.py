@@ -76,4 +76,4 @@ def test_config_of_other_programs_has_no_facts() -> None:
 @pytest.mark.parametrize("pair", ["mlpack.digest=x", "org.opencontainers.image.title=x", "a", "=x"])
 def test_annotations_that_are_not_valid_are_refused(pair: str) -> None:
     with pytest.raises(UsageError, match=r"expected KEY=VALUE|comes from the package"):
-        artefact.chosen_annotations([pair], None, None)
+        artefact.chosen_annotations([pair])
