@@ -47,7 +47,7 @@ OWNERS = {
     "rich": {"cli/console.py", "cli/drawing.py"},
     "ruamel": {"modelspec/importers/specfile.py"},
     "select": {"base/process.py"},
-    "selectors": {"base/process.py", "service/registry/rendering.py"},
+    "selectors": {"service/registry/rendering.py"},
     "sqlalchemy": {"service/store/"},
     "subprocess": {"base/process.py", "service/registry/rendering.py"},
     "tarfile": {

@@ -6,7 +6,6 @@ apimachinery, pkg/util/validation/validation.go; distribution/reference, referen
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 """A DNS label (RFC 1123), the form of most names in Kubernetes."""
@@ -81,11 +80,6 @@ def is_label_value(text: str) -> bool:
 
 def is_key(text: str) -> bool:
     """Whether `text` can be the key of a label, or the name of a resource."""
-    return len(text) <= SUBDOMAIN_LENGTH + 1 + LABEL_LENGTH and _is_key(text)
-
-
-@lru_cache(maxsize=512)
-def _is_key(text: str) -> bool:
     domain, slash, name = text.rpartition("/")
     return name != "" and is_label_value(name) and (not slash or is_subdomain(domain))
 

@@ -214,7 +214,7 @@ def indirections(text: bytes, name: str) -> list[Problem]:
 
 
 def _indirections(source: str, name: str) -> Iterator[Problem]:
-    if _has_too_many_directives(source):
+    if len(_DIRECTIVE.findall(source)) > _MAX_DIRECTIVES:
         return
     depth = 0
     try:
@@ -340,7 +340,7 @@ def _compose(
         source = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return [], [Problem(name, *_line_and_column(text, error.start), "expected UTF-8 text, found other bytes")]
-    if _has_too_many_directives(source):
+    if len(_DIRECTIVE.findall(source)) > _MAX_DIRECTIVES:
         return [], [Problem(name, 1, 1, f"the file has more than {_MAX_DIRECTIVES} tag directives")]
     place = (1, 1)
     try:
@@ -355,10 +355,6 @@ def _compose(
         place = _line_and_column(source.encode(), error.position)
         message = f"not valid YAML: {error.reason}"
     return [], [Problem(name, *place, message)]
-
-
-def _has_too_many_directives(source: str) -> bool:
-    return sum(1 for _ in islice(_DIRECTIVE.finditer(source), _MAX_DIRECTIVES + 1)) > _MAX_DIRECTIVES
 
 
 def _as_written(text: str, is_plain: bool) -> Any:  # noqa: FBT001 - as `load_all` calls it

@@ -11,7 +11,6 @@ from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions, SignatureOptions
 from packager.configure.configure import Answers, check_answers
-from packager.publish.bundle import BundleRequest
 from packager.publish.bundle import bundle as write_bundle
 from packager.publish.load import LoadRequest
 from packager.publish.load import load as load_bundle
@@ -54,9 +53,10 @@ def bundle(
     The files that its pods fetch are in it, too. The file is an OCI image layout in a tar. The same content gives the
     same bytes. `mlpack load` stores it in a registry.
     """
-    request = BundleRequest(
+    bundled = write_bundle(
         package,
-        destination,
+        at.access(),
+        destination=destination,
         with_images=images,
         force=force,
         archives=tuple(image_archive),
@@ -65,8 +65,10 @@ def bundle(
         trust=signatures.trust(),
         with_sources=not no_sources,
         secrets=tuple(secret),
+        tell=say,
+        progress=progress,
+        runner=host().runner,
     )
-    bundled = write_bundle(request, at.access(), tell=say, progress=progress, runner=host().runner)
     emit_output(bundled.as_json(), [bundled.path], output)
     if output is None:
         say(*(f"{root.name} {root.blob.digest}" for root in bundled.roots))

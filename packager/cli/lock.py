@@ -11,7 +11,6 @@ from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions
 from packager.configure import configure
 from packager.publish import lock as use_case
-from packager.publish.lock import LockRequest
 
 
 def lock(
@@ -41,8 +40,16 @@ def lock(
     The digests come from the registry of each image. A folder is edited in place; for a tarball, a new one is written.
     Prints the paths of the written files.
     """
-    request = LockRequest(package, overlay, registry, platform, destination, kubectl)
-    with use_case.prepared(request, at.access(), host().runner) as locked:
+    with use_case.prepared(
+        package,
+        at.access(),
+        host().runner,
+        overlay=overlay,
+        registry=registry,
+        platform=platform,
+        destination=destination,
+        kubectl=kubectl,
+    ) as locked:
         names = [f"{item.image}@{item.digest}" for item in locked.images]
         emit_output(locked.as_json(), names, output, ())
         say(*(f"{image.overlay}: {image.image} is {image.digest}" for image in locked.images))

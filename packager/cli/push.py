@@ -13,7 +13,7 @@ from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions
 from packager.publish.artefact import chosen_annotations
-from packager.publish.push import PushedPackage, PushRequest
+from packager.publish.push import PushedPackage
 from packager.publish.push import push as push_package
 from packager.publish.reference import parse
 from packager.verify import Checks
@@ -25,9 +25,10 @@ def push(
     package: PackagePath,
     reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="Where to push it: oci://HOST/REPOSITORY:TAG.")],
     tag: Annotated[list[str], typer.Option(metavar="TAG", help="One more tag. Repeatable.")] = [],
-    source: Annotated[str | None, typer.Option(metavar="URL", help="The address of the sources, for others.")] = None,
-    revision: Annotated[str | None, typer.Option(metavar="TEXT", help="Their revision, such as main@sha1:….")] = None,
-    annotation: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="One more annotation. Repeatable.")] = [],
+    annotation: Annotated[
+        list[str],
+        typer.Option(metavar="KEY=VALUE", help="One more, such as org.opencontainers.image.source=URL. Repeatable."),
+    ] = [],
     sign_key: Annotated[list[Path], typer.Option(metavar="FILE", help="Sign it with this key. Repeatable.")] = [],
     platform: Annotated[str, typer.Option(metavar="OS/ARCH", help="The artefact's platform.")] = "linux/amd64",
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Push only what `verify` accepts.")] = True,
@@ -46,20 +47,22 @@ def push(
     """
     allowed, level = accept.accepted(with_site=False)
     checks = Checks(kubectls=(kubectl,), level=level, allowed=allowed, has_notes=False, runner=host().runner)
-    request = PushRequest(
+    pushed = push_package(
         package,
         parse(reference),
+        at.access(),
         checks,
+        tell=say,
+        progress=progress,
         tags=tuple(tag),
         platform=platform,
-        annotations=chosen_annotations(annotation, source, revision),
+        annotations=chosen_annotations(annotation),
         created=source_date_epoch(),
-        verify=verify,
+        is_verified=not verify,
         force=force,
         dry_run=dry_run,
         signers=_keys("--sign-key").signers(sign_key, password_of, say) if sign_key else (),
     )
-    pushed = push_package(request, at.access(), tell=say, progress=progress)
     emit_output(pushed.as_json(), [pushed.pinned], output)
     _explain(pushed)
 
@@ -101,7 +104,7 @@ def new(
     """
     made = _keys("a key pair").new_key(name, lambda: None if no_password else password_of(f"{name}.key", is_new=True))
     emit_output(made.as_json(), [made.private, made.public], output)
-    say(f"{made.kind} {made.key.fingerprint}")
+    say(f"ECDSA P-256 {made.key.fingerprint}")
     say(f"keep {made.private} secret{'' if made.is_encrypted else ': it is not encrypted'}; publish {made.public}")
 
 

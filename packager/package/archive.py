@@ -188,15 +188,15 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT_LIMITS) -> Non
         raise VerificationError(f"{archive} was packed by another program than mlpack, or is damaged", hint=hint)
 
 
-def tar_digest(archive: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[str, int]:
-    """Return the sha256 of the tar in an archive, in hex, and its size in bytes."""
+def tar_digest(archive: Path) -> str:
+    """Return the sha256 of the tar in an archive, in hex."""
     try:
         with archive.open("rb") as file:
-            source = _Unzipped(file, limits)
+            source = _Unzipped(file, DEFAULT_LIMITS)
             source.finish()
     except (ContentError, zlib.error, EOFError) as error:
         raise VerificationError(f"{archive} is not a gzip archive, or is damaged: {error}") from None
-    return source.hashed.hexdigest(), source.size
+    return source.hashed.hexdigest()
 
 
 class _Member(tarfile.TarInfo):

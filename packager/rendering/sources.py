@@ -157,11 +157,8 @@ class Sources:
         """
         if path not in self._env_files:
             text, name = self.files.get(path, b""), self.shown(path)
-            for weight, problem in envfile.problems(text, name, self.declared.environment):
-                if weight is envfile.Weight.REFUSED:
-                    self.refuse(problem)
-                else:
-                    (self.notes if weight is envfile.Weight.DOUBT else self.problems).append(problem)
+            for is_doubt, problem in envfile.problems(text, name, self.declared.environment):
+                (self.notes if is_doubt else self.problems).append(problem)
             lines = list(envfile.lines(text))
             keys = {line.key: Position(name, line.number, 1) for line in lines}
             self._count_values(len(keys))

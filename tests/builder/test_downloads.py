@@ -138,7 +138,7 @@ def test_build_refuses_download_with_other_digest(
     path = demo.write(tmp_path / "demo", spec(server, WITH_DIGEST))
     (tmp_path / "served/w.bin").write_bytes(b"other")
     done = mlpack("build", path)
-    assert (done.code, "is not what the spec says: expected sha256" in done.stderr) == (5, True)
+    assert (done.code, "has changed: expected sha256" in done.stderr) == (5, True)
     assert not (tmp_path / "demo-fp32-training.tar.gz").exists()
 
 

@@ -87,12 +87,8 @@ def subject(work: Path) -> Judge:
     stack.enter_context(mock.patch.dict(os.environ, {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}))
     for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG", "MLPACK_KEYS", "XDG_CONFIG_HOME", "http_proxy", "https_proxy"):
         os.environ.pop(name, None)
-    retries = client.Retries
-
-    def without_waiting(_sleep: object) -> client.Retries:
-        return retries(lambda _seconds: None)
-
-    stack.enter_context(mock.patch.object(client, "Retries", without_waiting))
+    for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
+        stack.enter_context(mock.patch.object(client, name, 0))
     _bombs()
     key = _push(work, registry)
     return _judge(work, registry, key, (dict(registry.blobs), dict(registry.manifests)))

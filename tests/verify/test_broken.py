@@ -40,7 +40,7 @@ TOGETHER = (
         "changed-script missing-file extra-file lost-mode missing-resource yaml-syntax unknown-kustomize-field "
         "deprecated-field patch-of-nothing remote-resource remote-openapi remote-transformer"
     ),
-    "replacement-of-nothing duplicate-env-key quoted-env-value long-env-line",
+    "replacement-of-nothing quoted-env-value",
     (
         "key-of-another-case merged-key exported-env-key field-of-another-place misspelt-policy two-launchers "
         "too-many-processes missing-volume"

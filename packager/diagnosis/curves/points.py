@@ -6,10 +6,10 @@ that are not numbers are left out.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING
 
-from packager.base import jsonio
 from packager.base.values import Fields, replace
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def measured(line: str) -> tuple[int, dict[str, float | None]] | None:
     if not (text.startswith("{") and text.endswith("}") and len(text) <= LONGEST_LINE and f'"{STEP}"' in text):
         return None
     try:
-        values = jsonio.read(text.encode(errors="replace"), huge=math.nan)
-    except jsonio.JsonError:
+        values = json.loads(text, parse_int=float)
+    except (ValueError, RecursionError):
         return None
     step = values.get(STEP)
     if isinstance(step, float) and step.is_integer():

@@ -91,11 +91,9 @@ def test_requests_without_a_token_are_refused_before_their_body_is_read(shared: 
             assert answer.status_code == 401, path  # not 413: the length of the body is not checked yet
 
 
-def test_problem_names_the_position_of_a_json_error_or_the_repeated_key(shared: Service) -> None:
+def test_problem_names_the_position_of_a_json_error(shared: Service) -> None:
     answer = shared.call("POST", "/v1/jobs", content=b'{"taskDef":\n  x}', headers=JSON)
     assert answer.json()["detail"] == "line 2, column 3: Expecting value"
-    answer = shared.call("POST", "/v1/jobs", content=BODIES["a repeated key"], headers=JSON)
-    assert (answer.status_code, answer.json()["detail"]) == (422, 'the key "name" comes twice in an object')
 
 
 def test_values_of_a_job_are_measured_before_they_are_parsed(shared: Service, monkeypatch: pytest.MonkeyPatch) -> None:
