@@ -12,6 +12,7 @@ from packager.cluster.observe import absent, selector_flag
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION, key, look_up
 from packager.cluster.podwatch import LogKeeper
 from packager.cluster.target import Target
+from packager.diagnosis.curves.figure import number
 from packager.diagnosis.curves.points import Curve, added, lines_of
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.kubectl.client import Kubectl
@@ -34,6 +35,8 @@ from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
 from packager.workloads.kinds import Role, kinds
 from packager.workloads.structures import structures
+
+__all__ = ["Status", "number", "status"]
 
 _NOT_DEPLOYED = Verdict(Phase.ABSENT, "not found")
 

@@ -101,7 +101,6 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 VERBS = (
     ("deploy", "hello-mpi"),
     ("deploy", "hello-mpi", "--follow"),
-    ("workspace", "ls", "hello-mpi", "--folder", "/ROOT/hello-mpi/output"),
 )
 
 
@@ -114,13 +113,6 @@ CASES = [*((VERBS[0], change) for change in CHANGES), *((verb, "use-context") fo
 def test_command_keeps_its_cluster_when_kubeconfig_changes(
     mlpack: Mlpack, life: Life, config: Path, verb: tuple[str, ...], change: str
 ) -> None:
-    if verb[0] not in ("deploy", "run"):
-        life.deploy()
-        life.start()
-    if verb[0] == "workspace":
-        on_claim = json.dumps(life.overlays).replace('"emptyDir": {}', '"persistentVolumeClaim": {"claimName": "disk"}')
-        life.overlays = json.loads(on_claim)
-    life.moments = [life.start, life.end, life.end_pod]
     watched = Watched(life, lambda: CHANGES[change](config))
     mlpack.host = Host(watched)
     done = mlpack(*verb)
