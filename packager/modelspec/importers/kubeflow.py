@@ -29,8 +29,6 @@ from packager.workloads.jobset.rendezvous import RENDEZVOUS
 from packager.workloads.program import reserved_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from packager.base.yamlio import Document, Location
 
 _VERBS = {
@@ -171,10 +169,7 @@ class _JobImport(JobImport):
         if self.operator.refused:
             root.refuse(self.operator.refused)
             return
-        if any(isinstance(value, str) and "$" in value for value in _values(root.value, ("replicas", "image"))):
-            root.refuse("this is a template: $NAME stands for values", "fill it in first: envsubst")
-            return
-        roles = [str(one.get("name")) for one in _values(root.value, ("replicatedJobs",)) if isinstance(one, dict)]
+        roles = [job.string("name") for job in root.items("spec", "replicatedJobs")]
         longest = self.operator.longest - max((len(role) - len("evaluator") for role in roles), default=0)
         is_mx = self.operator.verb == "mxjob"
         framework = "an MxJob is for MXNet" if is_mx else f"what runs in {self.found.kind}s"
@@ -514,14 +509,6 @@ def _pods_of(job: ForeignValue, of_job: ForeignValue | None) -> Given | None:
 def _is_runtime(data: Any, name: str) -> bool:
     kinds = ("ClusterTrainingRuntime", "TrainingRuntime")
     return isinstance(data, dict) and data.get("kind") in kinds and (data.get("metadata") or {}).get("name") == name
-
-
-def _values(data: Any, keys: Sequence[str]) -> Iterator[Any]:
-    """Yield each value under one of the keys, at any depth."""
-    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
-        if key in keys:
-            yield from value if isinstance(value, list) else (value,)
-        yield from _values(value, keys)
 
 
 _MODES = {"": "", "local": "local", "dist": "dist", "MXTrain": "dist", "MXTune": "tune"}

@@ -268,7 +268,8 @@ class ForeignValue:
             number = int(number)
         if isinstance(number, int) and not isinstance(number, bool):
             return number
-        self.refuse(f"expected a whole number, found {show(self.value)}")
+        hint = "fill the template in first: envsubst" if "$" in str(number) else None
+        self.refuse(f"expected a whole number, found {show(self.value)}", hint)
         return None
 
     def words(self) -> list[str] | None:
