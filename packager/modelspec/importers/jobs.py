@@ -50,7 +50,7 @@ FIELDS: Rules = MappingProxyType(
         "sshAuthMountPath": Rule("is not carried over: the package mounts the keys itself"),
     }
 )
-"""What becomes of the fields of jobs and their pods that no spec has; some are read first."""
+"""The reports about the fields of jobs and their pods that no spec has; some are read first."""
 
 
 class Role(Value, frozen=True):

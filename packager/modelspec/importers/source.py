@@ -58,7 +58,7 @@ class Given(Value, frozen=True):
 
 
 class Ledger:
-    """What an import notes beside the values."""
+    """The problems, findings and options of an import."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []  # that prevent the import
@@ -77,7 +77,7 @@ class Ledger:
 
 
 class Rule(Value, frozen=True):
-    """What is reported of a key that nothing has read."""
+    """The report about a key that nothing has read."""
 
     message: str = LOST  # empty if it needs no report
     hint: str | None = None  # with `{}` in place of the value
