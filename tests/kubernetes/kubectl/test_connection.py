@@ -113,6 +113,7 @@ CASES = [*((VERBS[0], change) for change in CHANGES), *((verb, "use-context") fo
 def test_command_keeps_its_cluster_when_kubeconfig_changes(
     mlpack: Mlpack, life: Life, config: Path, verb: tuple[str, ...], change: str
 ) -> None:
+    life.moments = [life.start, life.end, life.end_pod]
     watched = Watched(life, lambda: CHANGES[change](config))
     mlpack.host = Host(watched)
     done = mlpack(*verb)
