@@ -244,9 +244,8 @@ def _named_in_errors(folder: Path, path: Path) -> Iterator[None]:
 
 def not_found(path: Path) -> UsageError:
     """Return the error for a path of a package that does not exist."""
-    return UsageError(
-        f"there is no {path}", hint="`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
-    )
+    hint = "`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
+    return UsageError(f"there is no {path}", hint=hint)
 
 
 @contextmanager
@@ -268,9 +267,7 @@ def root(path: Path, work: Path) -> Path:
         if (folder / layout.INVENTORY).is_file() and (folder == work or len(entries) == 1):
             return folder
     names = ", ".join(entry.name for entry in entries[:5]) or "nothing"
-    raise VerificationError(
-        f"{path} is not a package: it contains no {layout.INVENTORY} in its only folder, but {names}"
-    )
+    raise VerificationError(f"{path} is not a package: {names} contains no {layout.INVENTORY}")
 
 
 def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:
