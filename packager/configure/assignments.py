@@ -204,9 +204,6 @@ AMOUNTS = {
 }
 """The options of the command line, and the keys of mlops.env that each sets: of `WORKERS`, the first that there is."""
 
-_GPU_COUNT = "GPU_COUNT"
-"""The key of site.env for the number of GPUs, where the option gpu is on."""
-
 
 def assign_amounts(files: Files, overlays: Sequence[str], amounts: Sequence[tuple[str, str]]) -> None:
     """Set amounts in the mlops.env of each overlay that has them; GPUs that none has are those of the option `gpu`."""
@@ -232,7 +229,7 @@ def _assign_amount(files: Files, overlay: str, option: str, value: str, keys: Se
     """Set an amount of an overlay that has these keys for it; return whether it has the amount."""
     if option == "--gpus" and settings.options(files, overlay).get(GPU):
         for path in settings.site_files(files.package):
-            files.assign(path, _GPU_COUNT, value)
+            files.assign(path, "GPU_COUNT", value)  # the option's, in place of GPUS in mlops.env
         return True
     for key in keys[:1] if option == "--workers" else keys:
         files.assign(env(overlay), key, value)
