@@ -283,7 +283,7 @@ def with_downloads(loaded: LoadedSpec, cache: Path, progress: Progress) -> Loade
         file, digest = fetched(download, cache, show)  # type: ignore[arg-type]
         files.append(file)
         if download.sha256 is None:
-            hint = f"the file that is there now has `sha256: {digest}`"
+            hint = f"the file that was fetched has `sha256: {digest}`"
             problems.append(document.problem(("downloads", index), "the key 'sha256' is missing", hint=hint))
     if problems:
         raise SpecError(f"{loaded.path}: a download has no digest", problems=problems)
