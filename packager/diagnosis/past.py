@@ -126,13 +126,13 @@ class Memory:
         for worker_name, worker_uid in self._workers.items():
             current = workers.get(worker_name)
             if current is None or uid(current) != worker_uid:
-                self._add_loss(f"pod/{worker_name}", "it was deleted while the job was running")
+                message = "it was deleted"
             elif finding := stopped(current, snapshot):
-                self._add_loss(finding.subject, f"{finding.message} while the job was running")
-
-    def _add_loss(self, subject: str, message: str) -> None:
-        finding = Finding(LOST, subject, message, RUN_AGAIN, blocks=False)
-        self._losses.setdefault(subject, finding)
+                message = finding.message
+            else:
+                continue
+            loss = Finding(LOST, f"pod/{worker_name}", f"{message} while the job was running", RUN_AGAIN, blocks=False)
+            self._losses.setdefault(loss.subject, loss)
 
     def _note_main_gone(self, snapshot: Snapshot) -> None:
         """Describe a deleted main pod whose end was not observed."""
@@ -169,7 +169,9 @@ def worker_losses(kind: Workload, snapshot: Snapshot, main: Object) -> Iterator[
             yield replace(finding, reason=LOST, message=f"{finding.message} while the job was running")
     for event in snapshot.killed():
         pod = event["involvedObject"]["name"]
-        if kind.role(name(snapshot.workload), pod) == "worker" and _is_meanwhile(_time(event), main, snapshot):
+        if kind.role(name(snapshot.workload), pod) == "worker" and _is_meanwhile(
+            moment(last_seen(event)), main, snapshot
+        ):
             yield Finding(
                 LOST,
                 f"pod/{pod}",
@@ -205,10 +207,6 @@ def _main_gone(kind: Workload, snapshot: Snapshot) -> Finding | None:
                 blocks=False,
             )
     return None
-
-
-def _time(event: Object) -> datetime:
-    return moment(last_seen(event))
 
 
 def _cause(snapshot: Snapshot, killed: Object) -> str:

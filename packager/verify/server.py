@@ -9,7 +9,7 @@ from packager.base import workfolder
 from packager.base.errors import ToolError
 from packager.base.problems import Problem
 from packager.kubernetes.kubectl import KLOG
-from packager.kubernetes.kubectl.refusals import could_not_evaluate
+from packager.kubernetes.kubectl.refusals import could_not_evaluate, error_from
 from packager.verify.case import Finding
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def check(case: OverlayCase, kubectl: Kubectl) -> Iterator[Finding]:
             continue
         found = True
         if could_not_evaluate(answer) and not answer.startswith("Warning:"):
-            yield Finding("unchecked", f"{unchecked} {kubectl.meaning(answer)}")
+            yield Finding("unchecked", f"{unchecked} {error_from(answer)}")
         else:
             answer = answer.removeprefix("error: ").replace(str(file), source)
             yield Finding("problem", _placed(case.overlay, answer))

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
 
 
-_OWN = f"{table.ANNOTATION}mlpack/"
-
-
 class Unlisted(Value, frozen=True):
     """A part of an object that is not in the table."""
 

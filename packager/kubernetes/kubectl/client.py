@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +44,6 @@ _ENVIRONMENT = {"KUBERNETES_MASTER": messages.NO_SERVER}
 _FILE = re.compile("(--filename=)(.+)")
 
 
-def _ignore(_argv: list[str]) -> None:
-    return
-
-
-def _keep_waiting(_seconds: float) -> None:
-    return
-
-
 @dataclass(frozen=True, slots=True)
 class Kubectl:
     """The user's kubectl, with the options that select the cluster."""
@@ -61,7 +53,7 @@ class Kubectl:
     namespace: str | None = None
     context: str | None = None  # `--context`; None for the current one
     kubeconfig: str | None = None  # `--kubeconfig`; None for kubectl's own choice
-    show: Callable[[list[str]], None] = _ignore  # receives each command before it runs
+    show: Callable[[list[str]], object] = field(default=lambda _argv: None)  # receives each command before it runs
     # the time, by the clock of `runner`, at which every command is stopped; None for no limit
     deadline: float | None = None
     runner: Runner = SYSTEM  # starts kubectl
@@ -262,16 +254,12 @@ class Kubectl:
         return done
 
     def start(
-        self, *arguments: str, idle: Callable[[float], object] = _keep_waiting, keep_stdin_open: bool = False
+        self, *arguments: str, idle: Callable[[float], object] = lambda _seconds: None, keep_stdin_open: bool = False
     ) -> AbstractContextManager[process.Running]:
         """Start kubectl, whose output is read while it runs; see `process.stream` for the arguments."""
         command = self._command(*arguments)
         self.show(self.argv(*arguments))
         return self.runner.stream(command, idle=idle, keep_stdin_open=keep_stdin_open, variables=_ENVIRONMENT)
-
-    def meaning(self, stderr: str) -> str:
-        """Return a sentence that explains kubectl's messages on stderr."""
-        return str(error_from(stderr))
 
     def default_namespace(self) -> str:
         """Return the effective namespace: that of `-n`, else the context's, else `default`."""

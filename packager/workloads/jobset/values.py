@@ -1,7 +1,7 @@
 """JobSet: pods in roles, on several nodes, that find each other by name (jobset.x-k8s.io/v1alpha2)."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from packager.base.fields import Environment, Label, Parameter, Resources, anchored, text
@@ -435,16 +435,7 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
                 yield Fault(("roles", name), message, similar(name, roles), at_key=True)
             elif self.way.single and name == self.way.leader and role.replicas != 1:
                 yield Fault(("roles", name, "replicas"), f"expected 1, found {role.replicas}")
-            yield from _variable_faults(role.environment, ("roles", name, "environment"), self.reserved)
-
-
-def _variable_faults(
-    variables: Environment, location: Location, reserved: Callable[[str], str | None]
-) -> Iterator[Fault]:
-    """Yield variables of a role that it cannot have, or that would get another value."""
-    for key, entry in variables.items():
-        if re.match("[\"']?ROOT/", text(entry.value if isinstance(entry, Parameter) else entry)):
-            message = "a value that begins with ROOT/ is a folder of the package, which only mlops.env can set"
-            yield Fault((*location, key), message, "set it in `environment` of the spec")
-        if reason := refusal_reason(key) or reserved(key):
-            yield Fault((*location, key), f"{key} cannot be set for this role", reason, at_key=True)
+            for key in role.environment:
+                if reason := refusal_reason(key) or self.reserved(key):
+                    place = ("roles", name, "environment", key)
+                    yield Fault(place, f"{key} cannot be set for this role", reason, at_key=True)

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 _LAUNCHER = "the launcher"
 
 _JOB = "training.kubeflow.org/job-name"
-_OPERATOR = "training.kubeflow.org/operator-name"
 _ROLE = "training.kubeflow.org/job-role"
 _INDEX = "training.kubeflow.org/replica-index"
 

@@ -49,7 +49,7 @@ class Rendering(Runner):
 
 @pytest.mark.parametrize(
     ("verb", "version"),
-    [("status", kubectls.VERSIONS[0]), ("deploy", kubectls.DEFAULT), ("doctor", kubectls.VERSIONS[-1])],
+    [("status", kubectls.VERSIONS[0]), ("doctor", kubectls.VERSIONS[-1])],
 )
 def test_verb_refuses_missing_context(mlpack: Mlpack, tmp_path: Path, hello_mpi: Path, verb: str, version: str) -> None:
     mlpack.host = Host(Rendering())
@@ -262,8 +262,6 @@ def _listener_on_port_8080() -> Iterator[None]:
     ("verb", "version"),
     [
         ("status hello-mpi", kubectls.VERSIONS[0]),
-        ("deploy hello-mpi --dry-run=client", kubectls.DEFAULT),
-        ("run hello-mpi", kubectls.DEFAULT),
         ("operator status mpi", kubectls.DEFAULT),
     ],
 )
@@ -280,20 +278,6 @@ def test_verb_refuses_missing_cluster_without_asking_localhost(
     assert done.stderr == (
         "error: no cluster is configured: --kubeconfig or --context\nhint: kubectl config get-contexts\n"
     )
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "[1]",
-        "[" * 100_000,
-    ],
-)
-def test_status_reports_response_that_is_not_an_object(mlpack: Mlpack, answer: str) -> None:
-    mlpack.host = Host(Scripted(process.Finished(0, answer, "")))
-    done = mlpack("status")
-    assert (done.code, done.stdout) == (7, "")
-    assert done.stderr.startswith("error: the cluster's response ")
 
 
 def test_response_without_names_has_no_groups_kinds_and_items() -> None:

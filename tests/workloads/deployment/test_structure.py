@@ -20,32 +20,11 @@ if TYPE_CHECKING:
 FOLDER = "quickstart/k8s/mlops/multi-node"
 SERVER = "{kind: MPIJob} => {kind: Deployment, replicas: 2, ports: {http: {port: 8080}}}"
 
-INSTANCE = "app.kubernetes.io/instance"
-
-APPLIED = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: a}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app.kubernetes.io/instance: a}}
-  template:
-    metadata: {labels: {app.kubernetes.io/instance: a, team: a}}
-    spec:
-      containers:
-      - name: main
-        ports: [{name: http, containerPort: 8080}]
-        readinessProbe: {tcpSocket: {port: http}}
----
+SERVICE = """\
 apiVersion: v1
 kind: Service
 metadata: {name: a}
 spec: {selector: {app.kubernetes.io/instance: a}, ports: [{port: 8080, targetPort: http}]}
----
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata: {name: a}
-spec: {maxUnavailable: 1, selector: {matchLabels: {app.kubernetes.io/instance: a}}}
 """
 
 
@@ -93,8 +72,7 @@ def test_probes_follow_readiness_of_the_spec(tmp_path: Path, ready: str, handler
 
 def test_verify_refuses_a_service_for_a_pod() -> None:
     pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: main}]}\n"
-    service = APPLIED.split("---\n")[1]
-    problems = objects.check(written.overlay(f"{pod}---\n{service}"), frozenset())
+    problems = objects.check(written.overlay(f"{pod}---\n{SERVICE}"), frozenset())
     assert [str(problem) for problem in problems] == [
         "file.yaml:7:7: Service a: kind: no build creates a Service (--allow Service permits it)"
     ]

@@ -191,15 +191,6 @@ def test_other_rendezvous_set_expected_variables(
             ],
         ),
         (
-            "rendezvous: none, roles: {a: {environment: {A: home/x, B: ROOT/x, C: ROOTS/x}}}, success: [a]",
-            [
-                (
-                    "8:88: a value that begins with ROOT/ is a folder of the package, which only mlops.env can set "
-                    "(set it in `environment` of the spec)"
-                )
-            ],
-        ),
-        (
             "rendezvous: torch, roles: {node: {script: absent.py, resources: {limits: {memory: 1Gi}}}}",
             ["8:72: 'absent.py' is not one of `files` (add it to `files`)"],
         ),
