@@ -132,12 +132,15 @@ class Courier:
         self._clock = clock
         self._part = part
         self._wake = asyncio.Event()
+        self._known = 0
         self._under_way: dict[tuple[str, int], str] = {}  # the host of the callback to each endpoint of a job
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
-        """Query the outbox now."""
-        self._wake.set()
+        """Query the outbox now, if it has new callbacks."""
+        if self._outbox.written != self._known:
+            self._known = self._outbox.written
+            self._wake.set()
 
     async def run(self) -> None:
         """Send callbacks until cancelled; current requests then have 10 s to end."""
@@ -193,7 +196,7 @@ class Courier:
             await asyncio.sleep(_LOOK_SECONDS)
         finally:
             self._under_way.pop((delivery.release, delivery.endpoint), None)
-            self.wake()
+            self._wake.set()
 
     def _request(self, delivery: Delivery) -> tuple[dict[str, str], bytes]:
         """Return the headers and the body of a callback. Raises ToolError if the headers cannot be decrypted."""
