@@ -198,15 +198,13 @@ class JobRoutes(Controller):
 
         `previous` selects the log of a container before its last restart. `follow` of all pods continues until the job
         has ended, and includes pods that start later; `follow` of one pod continues until its container ends. With
-        `timestamps`, each line begins with its time. The end of the log is kept after the pods are deleted; the answer
-        then has the header `X-Mlpack-Log: archived`.
+        `timestamps`, each line begins with its time. The end of the log is kept after the pods are deleted.
         """
         if follow:
             door_of(state).begin_stream(request)
         options = LogOptions(container, tail, logs.moment(since), previous, follow, timestamps)
         log = await server.logs.open(partial(caller_of, request), release, pod, options)
-        headers = {"X-Mlpack-Log": "archived"} if log.is_archived else {}
-        return Stream(log.lines, media_type="text/plain", headers=headers)
+        return Stream(log, media_type="text/plain")
 
     @get("/{release:str}/events", responses=_LISTED)
     async def job_events(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from packager.base import jsonio
 from packager.base.errors import ClusterError
 from packager.base.values import Fields, FieldsError, Value, as_plain, convert, from_json
-from packager.diagnosis.curves.points import STEP, Curve, Point, added
+from packager.diagnosis.curves.points import STEP, Curve, added
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs.kube import LogOptions, pods_of
@@ -74,17 +74,6 @@ class Measurements(Fields, frozen=True, kw_only=True):
 
     places: dict[str, Place] = {}
     curves: list[Curve] = []
-
-
-class _LastValue(Value, frozen=True):
-    name: str
-    last: Point | None = None
-
-
-class _LastValues(Value, frozen=True):
-    """The part of `Measurements` that a list of jobs shows."""
-
-    curves: list[_LastValue] = []
 
 
 class Instance(Value, frozen=True):
@@ -217,7 +206,7 @@ class LogReader:
 
         def read() -> dict[str, dict[str, float | None]]:
             curves = {
-                release: from_json(body, _LastValues).curves
+                release: from_json(body, Measurements).curves
                 for release, body in self._store.measured.of_jobs(releases).items()
             }
             return {
