@@ -384,17 +384,8 @@ def kept_lines(content: bytes, *, tail: int | None, since: datetime | None, has_
     is_late = since is None
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         match = _TIME.match(line)
-        time = _moment(match[1] + match[3]) if match else None
-        if time and since is not None:
-            is_late = time >= since.replace(microsecond=0)
+        if match and since is not None and (time := _time_of(match)):
+            is_late = time >= since.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
         if is_late:
             lines.append(line[match.end() :] if match and not has_times else line)
     return lines if tail is None else lines[max(len(lines) - tail, 0) :]
-
-
-def _moment(text: str) -> datetime | None:
-    """Return a time; None for another text: the beginning of a kept log may be cut within a program's line."""
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
