@@ -92,20 +92,15 @@ class Transport:
                         if size >= _MOST_BYTES:
                             break
                     self._http.cookies.clear()
-                    return Reply(
-                        response.status_code, retry_after=_retry_after(response.headers.get("retry-after", ""))
-                    )
+                    wish = response.headers.get("retry-after", "")  # a date, which it may be, too, is not heeded
+                    seconds = float(wish) if wish.isascii() and wish.isdecimal() and len(wish) < 10 else None
+                    return Reply(response.status_code, retry_after=seconds)
         except InvalidAddressError as error:
             return Reply(error=str(error))
         except TimeoutError:
             return Reply(error=f"no answer in {self._seconds:g} s")
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
             return Reply(error=str(error)[:300] or type(error).__name__)
-
-
-def _retry_after(text: str) -> float | None:
-    """Return the seconds in a header Retry-After; None for another text, such as a date."""
-    return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 class Courier:

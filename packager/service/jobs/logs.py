@@ -241,7 +241,9 @@ class LogReader:
         """Add the new lines of a pod's log to its curves. Raises ClusterError or TimeoutError."""
         last = reader.place[0]
         since = datetime.fromisoformat(f"{last.partition('.')[0]}+00:00") if last else None
-        options = LogOptions(_first_container(pod), since=since, has_times=True)
+        containers = listing(mapping(pod.get("spec")).get("containers"))
+        first = next((mapping(container).get("name") for container in containers), None)
+        options = LogOptions(first, since=since, has_times=True)
         owner, lines, total = Owner(job.project), bytearray(), 0
         try:
             async with asyncio.timeout(_LOG_SECONDS):
@@ -347,23 +349,20 @@ class LogReader:
             self._log(f"{job.release}: the log of {run.pod}, {run.container} cannot be kept: {reason}")
             return
         size, content = await self._work.run(Owner(job.project), partial(_packed, end, room))
-        kept = StoredLog(
-            release=job.release,
-            pod=run.pod,
-            container=run.container,
-            instance=key[2],
-            place=run.place,
-            size=size,
-            content=content,
-            time=now(),
+        await asyncio.to_thread(
+            self._store.logs.keep,
+            StoredLog(
+                release=job.release,
+                pod=run.pod,
+                container=run.container,
+                instance=key[2],
+                place=run.place,
+                size=size,
+                content=content,
+                time=now(),
+            ),
         )
-        await asyncio.to_thread(self._store.logs.keep, kept)
         earlier[key] = size
-
-
-def _first_container(pod: Object) -> str | None:
-    containers = listing(mapping(pod.get("spec")).get("containers"))
-    return mapping(containers[0]).get("name") if containers else None
 
 
 def _packed(text: bytes, room: int) -> tuple[int, bytes]:

@@ -46,7 +46,7 @@ def announce(connection: Connection, job: StoredJob, event: NewEvent, before: st
         rows = connection.execute(waits.group_by(deliveries.c.endpoint))
         times = {int(index): str(time or "") for index, time in rows}
     for index, url in told:
-        delivery = Delivery(
+        new = Delivery(
             id=f"msg_{secrets.token_hex(12)}",
             release=job.release,
             project=job.project,
@@ -55,12 +55,27 @@ def announce(connection: Connection, job: StoredJob, event: NewEvent, before: st
             status=status,
             url=url,
             host=_host(url),
-            body=_body(status, job, event),
+            body=jsonio.compact(
+                {
+                    "status": status,
+                    "task_id": job.release,
+                    "task_def": job.definition,
+                    "creator": job.creator,
+                    "application": job.application,
+                    "sequence": event.sequence,
+                    "reason": event.reason,
+                    "message": event.message,
+                    "time": event.time,
+                    "created": job.created,
+                    "started": job.started,
+                    "ended": job.ended,
+                }
+            ),
             secrets=job.secrets,
             created=event.time,
             next_try=max(event.time, times.get(index, "")),
         )
-        connection.execute(insert(deliveries).values(as_dict(delivery)))
+        connection.execute(insert(deliveries).values(as_dict(new)))
     return len(told)
 
 
@@ -77,24 +92,6 @@ def _host(url: str) -> str:
     """Return the key by which requests to one host are counted."""
     authority = url.partition("://")[2].partition("/")[0].partition("?")[0].lower()
     return authority if authority.endswith("]") else authority.rpartition(":")[0] or authority
-
-
-def _body(status: str, job: StoredJob, event: NewEvent) -> str:
-    body = {
-        "status": status,
-        "task_id": job.release,
-        "task_def": job.definition,
-        "creator": job.creator,
-        "application": job.application,
-        "sequence": event.sequence,
-        "reason": event.reason,
-        "message": event.message,
-        "time": event.time,
-        "created": job.created,
-        "started": job.started,
-        "ended": job.ended,
-    }
-    return jsonio.compact(body)
 
 
 def _heads(*columns: ColumnElement[object] | Table) -> Select[*tuple[object, ...]]:

@@ -19,7 +19,7 @@ from packager.service.jobs.make import Filled
 from packager.service.store.models import LONGEST_TITLE, as_text
 from packager.service.store.store import FINAL, STATUSES, JobQuery
 from packager.service.use import answers
-from packager.service.use.answers import Callback, CallbackList, Job, JobList, JobPreview
+from packager.service.use.answers import Callback, Job, JobPreview, Page
 from packager.service.work import Owner
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Jobs:
             detail = f"the job has headers or secrets of others: only {job.creator} runs it again"
             raise Failure("forbidden", detail)
 
-    async def search(self, caller: Caller, query: JobQuery) -> JobList:
+    async def search(self, caller: Caller, query: JobQuery) -> Page[Job]:
         """Return a page of the jobs that the caller may see, the newest first. Raises Failure."""
         permissions.check_role(caller, "viewer")
         if query.status is not None and query.status not in STATUSES:
@@ -97,12 +97,12 @@ class Jobs:
         times = {key: _moment(key, getattr(query, key)) for key in ("since", "until", "ended_since")}
         after, visible = _decoded(query.cursor), permissions.projects_of(caller, "viewer")
 
-        def page() -> JobList:  # 200 jobs would block the event loop for long
+        def page() -> Page[Job]:  # 200 jobs would block the event loop for long
             found = self._store.jobs(replace(query, limit=query.limit + 1, **times), visible, after)
             shown = found[: query.limit]
             ending = json.dumps([shown[-1].created, shown[-1].release]).encode() if len(found) > query.limit else b""
             following = base64.urlsafe_b64encode(ending).decode().rstrip("=") or None
-            return JobList(items=answers.jobs(caller, shown, self._store, self._tasks.projects), next=following)
+            return Page(items=answers.jobs(caller, shown, self._store, self._tasks.projects), next=following)
 
         return await self._tasks.work.run(Owner(caller.key), page)
 
@@ -153,11 +153,11 @@ class Jobs:
         await self._own(caller, release, "change jobs of others")
         return await self._job(caller, await self._tasks.want(release, goals[storage], caller))
 
-    async def callbacks(self, caller: Caller, release: str) -> CallbackList:
+    async def callbacks(self, caller: Caller, release: str) -> Page[Callback]:
         """Return the callbacks of a job, in their order. Raises Failure."""
         await self._own(caller, release, "see the callbacks of others")
         deliveries = await asyncio.to_thread(self._store.outbox.of_job, release)
-        return CallbackList(items=[answers.copied(Callback, delivery) for delivery in deliveries])
+        return Page(items=[answers.copied(Callback, delivery) for delivery in deliveries])
 
     async def _job(self, caller: Caller, job: StoredJob) -> Job:
         return (await asyncio.to_thread(answers.jobs, caller, [job], self._store, self._tasks.projects))[0]

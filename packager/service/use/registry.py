@@ -25,13 +25,12 @@ from packager.service.use.answers import (
     NewToken,
     Outcome,
     Page,
-    ProjectList,
+    ProjectLimits,
     ProjectUse,
     RegisteredDefinition,
     RegisteredTemplate,
     TemplateTrial,
     Token,
-    TokenList,
 )
 from packager.service.work import Owner
 
@@ -260,9 +259,9 @@ class Projects:
         self._store = store
         self._projects = projects
 
-    def read(self, caller: Caller) -> ProjectList:
+    def read(self, caller: Caller) -> Page[ProjectLimits]:
         """Return the projects in which the caller has a role."""
-        return ProjectList(items=[answers.project(self._projects[name]) for name in self.names(caller, "viewer")])
+        return Page(items=[answers.project(self._projects[name]) for name in self.names(caller, "viewer")])
 
     def names(self, caller: Caller, role: str) -> list[str]:
         """Return the names of the projects in which the caller has a role."""
@@ -299,11 +298,11 @@ class Tokens:
         self._projects = projects
         self._most = most
 
-    async def read(self, caller: Caller) -> TokenList:
+    async def read(self, caller: Caller) -> Page[Token]:
         """Return the tokens, without their texts."""
         permissions.check_role(caller, "admin")
         rows = await asyncio.to_thread(self._store.tokens.all, permissions.projects_of(caller, "admin"))
-        return TokenList(items=[answers.copied(Token, row) for row in rows])
+        return Page(items=[answers.copied(Token, row) for row in rows])
 
     async def add(self, caller: Caller, body: TokenBody) -> NewToken:
         """Create a token; its text is returned once."""
