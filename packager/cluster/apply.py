@@ -123,16 +123,13 @@ def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
             arguments += ["--force-conflicts"] if force_conflicts else []
         arguments += [f"--dry-run={dry_run}"] if dry_run else []
         done = kubectl.run(*arguments, *flags)
-        unknown = NO_KIND.search(done.stderr) if done.returncode != 0 else None
-        if unknown and kubectl.serves(f"{unknown[1]}.{unknown[2].partition('/')[0]}"):
-            # an API server that is starting does not serve every kind at once
-            done = kubectl.run(*arguments, *flags)
     if done.returncode == 0:
         lines = [line for line in done.stderr.splitlines() if line.startswith("Warning: ")]
         if warnings is not None:
             warnings += [line.removeprefix("Warning: ") for line in lines]
         return str(done.stdout)
     error = kubectl.unready_or(explained_error(done.stderr))
+    unknown = NO_KIND.search(done.stderr)
     unserved = kinds().get(unknown[1]) if unknown else None
     if unserved and unserved.operator:
         error.hint = error.hint or unserved.operator.installation(kubectl.installer)
