@@ -17,6 +17,7 @@ from packager.kubernetes.kubectl import connection as module
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.connection import Connection
 from tests import kubectls
+from tests.fake_cluster import item
 from tests.life import POD, at_a_terminal
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def test_command_keeps_its_cluster_when_kubeconfig_changes(
     if verb[0] == "workspace":
         on_claim = json.dumps(life.overlays).replace('"emptyDir": {}', '"persistentVolumeClaim": {"claimName": "disk"}')
         life.overlays = json.loads(on_claim)
+        life.objects.append(item("PersistentVolumeClaim", "disk"))
     life.moments = [life.start, life.end, life.end_pod]
     watched = Watched(life, lambda: CHANGES[change](config))
     mlpack.host = Host(watched)
