@@ -234,9 +234,9 @@ def test_deploy_leaves_replicas_set_by_autoscaler(mlpack: Mlpack, autoscaled: Li
 def test_status_lists_companion_objects(mlpack: Mlpack, switched: Life) -> None:
     switched.find("Service", SERVER)["spec"] = {"ports": [{"name": "http", "port": 8080}]}
     done = mlpack("status", *WHERE)
-    assert (done.code, done.stdout.splitlines()[-1]) == (0, f"service/{SERVER}  ClusterIP: http 8080")
+    assert (done.code, done.stdout.splitlines()[-1]) == (0, f"service/{SERVER}  exists")
     answer = mlpack("status", *WHERE, "-o", "json").json
-    assert answer["beside"] == [{"object": f"service/{SERVER}", "state": "ClusterIP: http 8080"}]
+    assert answer["beside"] == [{"object": f"service/{SERVER}", "state": "exists"}]
 
 
 TRAINING, SERVING = f"mpijob/{JOB}", f"deployment/{SERVER}"
@@ -308,8 +308,7 @@ def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deplo
         if obj["kind"] == "Deployment":
             obj["metadata"]["name"] = JOB
     done = mlpack("logs", *WHERE, "--workload", JOB)
-    hint = f"use one of mpijob/{JOB}, deployment/{JOB}"
-    assert (done.code, done.stderr) == (2, f"error: 2 workloads have the name '{JOB}'\nhint: {hint}\n")
+    assert (done.code, f"there are: mpijob/{JOB}, deployment/{JOB}\n" in done.stderr) == (2, True)
     assert mlpack("logs", *WHERE, "--workload", "other").code == 2
     deployed.logs = {f"{JOB}-launcher-0": "2026-11-21T00:00:01.000000000Z epoch 1\n"}
     assert mlpack("logs", *WHERE, "--workload", f"mpijob/{JOB}").stdout == "epoch 1\n"
