@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from packager.base.process import Finished
 from packager.kubernetes.objects import Object
 from tests.conftest import Mlpack, Outcome
 from tests.fake_cluster import item
@@ -168,30 +167,6 @@ def test_deploy_deletes_objects_of_disabled_options(mlpack: Mlpack, switched: Li
     ]
     assert kinds_beside(switched) == ["Service"]
     assert switched.find("Ingress", f"{SERVER}-two")
-
-
-def conflict(manager: str, path: str) -> str:
-    return (
-        f'error: Apply failed with 1 conflict: conflict with "{manager}" with subresource "scale" using apps/v1: {path}'
-    )
-
-
-@pytest.mark.parametrize(
-    ("manager", "path", "code"),
-    [
-        ("kube-controller-manager", ".spec.replicas", 0),
-        ("kube-controller-manager", ".spec.paused", 7),
-    ],
-)
-def test_deploy_takes_replicas_back_only_from_removed_autoscaler(
-    mlpack: Mlpack, switched: Life, manager: str, path: str, code: int
-) -> None:
-    refusal = Finished(1, "", conflict(manager, path))
-    switched.first = lambda argv: refusal if "apply" in argv and "--force-conflicts" not in argv else None
-    done = mlpack(*DEPLOY)
-    assert done.code == code
-    assert (f"{manager} has set {path}" in done.stderr) is bool(code)
-    assert ("HorizontalPodAutoscaler" in kinds_beside(switched)) is bool(code)
 
 
 @pytest.fixture
