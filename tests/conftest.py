@@ -19,7 +19,7 @@ from pytest_golden import yaml as golden_yaml
 
 from packager import cli
 from packager.base import yamlio
-from packager.base.runner import Runner
+from packager.base.process import Runner
 from packager.cli.host import Host
 from tests import demo, kubectls, renders, tools
 from tests.life import Life

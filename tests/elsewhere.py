@@ -22,7 +22,7 @@ KUSTOMIZATION = f"{SINGLE}/kustomization.yaml"
 GPU = f"{COMMON}/gpu/patch"
 
 FETCHED = "is fetched from elsewhere, but a package must contain all it needs"
-FORBIDDEN = "is not allowed in a package: it can make kustomize fetch or run something outside the package"
+FORBIDDEN = "it can make kustomize fetch or run something outside the package"
 NO_TRANSFORMER = "expected a folder of PatchTransformers: a package has no other transformers"
 NOT_HERE = "expected a PatchTransformer (apiVersion: builtin) or the options' PodTemplate: no others are allowed here"
 
@@ -109,8 +109,7 @@ def _field(text: str, message: str = f"URL/x.yaml {FETCHED}", *, fetches: bool =
 
 def _key(text: str, known: str, *, fetches: bool = True) -> Case:
     key = text.partition("^")[2].partition(":")[0]
-    hint = "" if known in ("generators", "openapi", "validators") else f" (write {known!r})"
-    return _field(text, f"kubectl reads the key {key!r} as {known!r}{hint}", fetches=fetches)
+    return _field(text, f"unknown field {key!r} (did you mean {known!r}?)", fetches=fetches)
 
 
 def _transformer(manifest: str, message: str) -> Case:
@@ -127,8 +126,6 @@ def _among(addition: str, message: str) -> Case:
     )
 
 
-DEPRECATED = "is deprecated, and later versions of kustomize do not support it"
-
 CASES = (
     _address("URL/x.yaml", fetches=True),
     _address("URL/a/b.git?ref=main"),
@@ -138,7 +135,11 @@ CASES = (
     _address("C:/a"),
     _address("example.com/a/b", "there is no ENTRY"),
     _address("/etc/hosts", "ENTRY leads out of the package"),
-    _field("^bases:\n  - URL/x.yaml", f"bases {DEPRECATED} (list them under `resources`)", fetches=False),
+    _field(
+        "^bases:\n  - URL/x.yaml",
+        "unknown field 'bases' (it is deprecated: list them under `resources`)",
+        fetches=False,
+    ),
     _field("components:\n  - ^URL/x.yaml", fetches=False),
     _field("crds:\n  - ^URL/x.yaml"),
     _field("configurations:\n  - ^URL/x.yaml"),
@@ -147,13 +148,17 @@ CASES = (
     _field("configMapGenerator:\n  - name: a\n    files:\n      - ^URL/x.yaml"),
     _field("configMapGenerator:\n  - name: a\n    files:\n      - ^a=URL/x.yaml"),
     _field("configMapGenerator:\n  - name: a\n    envs:\n      - ^URL/x.yaml"),
-    _field("configMapGenerator:\n  - name: a\n    ^env: URL/x.yaml", f"env {DEPRECATED} (use `envs`)"),
+    _field(
+        "configMapGenerator:\n  - name: a\n    ^env: URL/x.yaml", "unknown field 'env' (it is deprecated: use `envs`)"
+    ),
     _field("secretGenerator:\n  - name: a\n    envs:\n      - ^URL/x.yaml"),
     _field("transformers:\n  - ^URL/x.yaml"),
     _field("transformers:\n  - ^pod.yaml", NO_TRANSFORMER, fetches=False),
-    _field("^generators:\n  - URL/x.yaml", f"generators {FORBIDDEN}"),
-    _field("^openapi:\n  path: URL/x.yaml", f"openapi {FORBIDDEN}"),
-    _field("^helmCharts: []", "helmCharts needs more than kubectl", fetches=False),
+    _field("^generators:\n  - URL/x.yaml", f"unknown field 'generators' ({FORBIDDEN})"),
+    _field("^openapi:\n  path: URL/x.yaml", f"unknown field 'openapi' ({FORBIDDEN})"),
+    _field(
+        "^helmCharts: []", "unknown field 'helmCharts' (it needs more than kubectl: list what it makes)", fetches=False
+    ),
     _field("images:\n  - ^tag: x", "unknown field 'tag'", fetches=False),
     _key("^crd\u017f:\n  - URL/x.yaml", "crds"),
     _key("^\u212aind: Kustomization", "kind", fetches=False),
@@ -197,7 +202,7 @@ CASES = (
     Case(
         "a file of replacements",
         f"{HEAD}replacements:\n  - path: more.yaml\n",
-        "kubectl reads the key 'Source' as 'source' (write 'source')",
+        "unknown field 'Source' (did you mean 'source'?)",
         {f"{SINGLE}/more.yaml": "- targets: []\n  ^Source: {}\n"},
     ),
     _transformer(

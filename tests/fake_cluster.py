@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.base.process import Finished
-from packager.base.runner import Runner
+from packager.base.process import Finished, Runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

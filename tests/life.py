@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from packager.base.process import Finished
-from packager.base.runner import SYSTEM
+from packager.base.process import SYSTEM, Finished
 from tests.fake_cluster import FakeCluster, Object, item, kind_of, manifest_given, without_connection
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ class Life(FakeCluster):
         overlays: The rendered objects, by overlay.
         moments: Functions that are called one by one before each request for an existing workload.
         has_namespace: Whether the namespace exists; an object of the kind Namespace may say that it is being deleted.
-        refused_once: The refusal of the next command only, by its first words, as in `refused`.
+        refused_once: The refusal of the next command only that does not force conflicts, by its first words.
         logs: The output of `kubectl logs`, by pod; a pod without an entry is not found.
         watched: The output of `kubectl get --watch`, which then ends.
         output: The folder of the results in every container, on which commands in containers run.
@@ -142,7 +141,9 @@ class Life(FakeCluster):
         about = what[0].partition("/")[0].partition(".")[0] if what else ""
         about = manifest_given(argv)["kind"].lower() if verb == "create" else about
         asked = f"{verb} {about}".strip()
-        if refusal := self.refused_once.pop(asked, None) or self.refused.get(asked):
+        if "--force-conflicts" not in argv and asked in self.refused_once:
+            return Finished(1, "", self.refused_once.pop(asked))
+        if refusal := self.refused.get(asked):
             return Finished(1, "", refusal)
         done = super().carry_out(argv)
         if what == ["namespaces/team"] and self.has_namespace and not done.stdout:

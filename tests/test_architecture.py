@@ -14,7 +14,7 @@ from pathlib import Path
 import packager
 from packager.builder import templating
 from packager.builder.render import TEMPLATES
-from packager.workloads.anyoverlay import AnyOverlay
+from packager.modelspec.model import AnyOverlay
 
 PACKAGE = Path(packager.__file__).parent
 TESTS = Path(__file__).parent
@@ -31,7 +31,7 @@ FOLDERS = sorted({".".join(("packager", *folder.parts)) for module in MODULES fo
 OWNERS = {
     "alembic": {"service/store/"},
     "cryptography": {"publish/keys.py", "service/sealing.py"},
-    "ctypes": {"base/atomic.py", "service/registry/confinement.py"},
+    "ctypes": {"base/atomic.py", "service/registry/sandbox.py"},
     "fcntl": {"base/workfolder.py"},
     "gzip": {"package/archive.py"},
     "http": {"base/web.py"},
@@ -45,12 +45,12 @@ OWNERS = {
     "litestar": {"service/api/", "service/page/"},
     "msgspec": {"base/values.py"},
     "prometheus_client": {"service/prometheus.py"},
-    "rich": {"cli/drawing.py"},
+    "rich": {"cli/console.py", "cli/drawing.py"},
     "ruamel": {"modelspec/importers/specfile.py"},
     "select": {"base/process.py"},
-    "selectors": {"base/process.py", "service/registry/helpers.py"},
+    "selectors": {"base/process.py", "service/registry/rendering.py"},
     "sqlalchemy": {"service/store/"},
-    "subprocess": {"base/process.py", "service/registry/helpers.py"},
+    "subprocess": {"base/process.py", "service/registry/rendering.py"},
     "tarfile": {
         "cluster/dev.py",
         "cluster/copy_from_pod.py",
@@ -66,7 +66,7 @@ OWNERS = {
         "base/process.py",
         "cluster/logreader.py",
         "cluster/podwatch.py",
-        "service/registry/helpers.py",
+        "service/registry/rendering.py",
         "service/store/databases.py",
     },
     "typer": {"cli/"},
@@ -86,7 +86,7 @@ FACES = {
         "workloads.kinds": "kinds",
         "workloads.pods": "Pods",
     },
-    "judging": {"verify.judging": "Task judge taken_objects word_fault", "cluster.doctor": "demand"},
+    "judging": {"verify.judging": "Task judge value_faults word_fault"},
     "diagnosis": {
         "diagnosis.diagnose": "diagnose",
         "diagnosis.past": "Memory",
@@ -106,7 +106,7 @@ FACES = {
 """The imports of the task service from the core, beside `base/`: by face, the names in each module."""
 
 USERS = {
-    "judging": {"service/registry/policy.py", "service/jobs/apply.py"},
+    "judging": {"service/registry/policy.py"},
     "diagnosis": {f"service/jobs/{name}.py" for name in ("follower", "kube", "mirror", "user_hints")},
     "values": {"service/api/app.py", "service/config_file.py", "service/registry/bodies.py"},
 }

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.limits import Limits
+from packager.base.errors import VerificationError
+from packager.base.paths import Limits
 from packager.package import inventory
+from packager.package.opened import opened
 from tests import demo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.conftest import Outcome
 
@@ -33,19 +35,17 @@ def spec(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_build_and_verify_accept_largest_number_of_files_and_refuse_one_more(
-    form: str, spec: Path, mlpack: Run, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, spec: Path, mlpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert mlpack("build", spec, "--format", "dir", "-d", tmp_path / "first").code == 0
     most = 1 + sum(1 for _ in (tmp_path / "first/demo-fp32-training").rglob("*"))
-    monkeypatch.setattr("packager.builder.render.DEFAULT", Limits(files=most))
+    monkeypatch.setattr("packager.builder.render.DEFAULT_LIMITS", Limits(files=most))
     assert mlpack("build", spec, "--format", form).code == 0
-    verify = ("verify", FORMS[form], "--kubectl", kubectl, "--max-files")
-    assert mlpack(*verify, str(most)).code == 0
-    refused = mlpack(*verify, str(most - 1))
-    assert (refused.code, refused.stderr) == (
-        5,
-        f"error: {FORMS[form]}: there are more than {most - 1} files and folders\n",
-    )
+    with opened(Path(FORMS[form]), limits=Limits(files=most)):
+        pass
+    refused = rf"there are more than {most - 1} files and folders$"
+    with pytest.raises(VerificationError, match=refused), opened(Path(FORMS[form]), limits=Limits(files=most - 1)):
+        pass
     (spec / "data/one more").touch()
     done = mlpack("build", spec, "--format", form, "--force")
     assert (done.code, done.stdout) == (3, "")
@@ -56,14 +56,14 @@ def test_build_and_verify_accept_largest_number_of_files_and_refuse_one_more(
 
 
 def test_build_stores_uniform_content_uncompressed(
-    spec: Path, mlpack: Run, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: Path, mlpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packager.package.archive.DEFAULT", Limits(ratio=100))
+    monkeypatch.setattr("packager.package.archive.DEFAULT_LIMITS", Limits(ratio=100))
     (spec / "data/zeros").write_bytes(bytes(20 << 20))
     assert mlpack("build", spec).code == 0
     assert (tmp_path / "demo-fp32-training.tar.gz").stat().st_size > 20 << 20
-    done = mlpack("verify", "demo-fp32-training.tar.gz", "--kubectl", kubectl, "--max-ratio", "100")
-    assert (done.code, done.stdout, done.stderr) == (0, "", "")
+    with opened(Path("demo-fp32-training.tar.gz"), limits=Limits(ratio=100)):
+        pass
 
 
 def test_build_refuses_names_too_long_for_inventory(

@@ -127,7 +127,7 @@ def test_quick_start_has_eight_lines_and_runs_those_without_a_cluster(mlpack: Ca
 EXAMPLES = {
     "docs/tour.md": 10,
     "docs/index.md": 4,
-    "docs/guides/storage.md": 3,
+    "docs/guides/storage.md": 2,
     "docs/guides/gpus.md": 2,
     "docs/guides/queues.md": 2,
     "docs/guides/mlcubes.md": 2,

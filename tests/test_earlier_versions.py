@@ -49,7 +49,7 @@ def test_package_of_an_earlier_version_is_verified_configured_and_upgraded(
     assert mlpack("build", spec["name"], *variant, "-d", "newer").code == 0
     done = mlpack("upgrade", name, f"newer/{package.name}", "--kubectl", kubectl)
     assert done.code == 0, done.stderr
-    assert "1234" in mlpack("diff", name).stdout
+    assert "1234" in mlpack("verify", "-v", name, "--kubectl", kubectl).stderr
 
 
 @pytest.mark.parametrize("dump", DATABASES, ids=lambda path: path.parent.name)

@@ -149,16 +149,8 @@ SEALED: dict[str, tuple[Change, str]] = {
         "aliases expand without limit",
     ),
     "many labels": (
-        append(f"{SINGLE}/pod.yaml", "x: {" + ", ".join(f"a{n}: b" for n in range(5_000)) + "}\n"),
-        "expected at most 1,000 entries, found 5,000",
-    ),
-    "variables that contain those before them twice": (
-        lambda package: replace(
-            package / SINGLE / "pod.yaml",
-            "      env:\n",
-            "      env:\n" + "".join(f"        - {{name: A{n + 1}, value: x$(A{n})$(A{n})}}\n" for n in range(100)),
-        ),
-        "longer than 2 MiB when their $(NAME) are expanded",
+        append(f"{SINGLE}/pod.yaml", "x: {" + ", ".join(f"a{n}: b" for n in range(25_000)) + "}\n"),
+        "the overlay has more than 20,000 values",
     ),
     "replacements that double a value": (_doubled_value, "the overlay takes more than 256 MiB of memory"),
     "a long field": (append(f"{SINGLE}/pod.yaml", f"? {'K' * 500_000}\n: 1\n"), "KKK...KKK"),
@@ -169,7 +161,7 @@ SEALED: dict[str, tuple[Change, str]] = {
     "components twice in each other": (_doubling, "more than 300 objects and patches"),
     "many variables": (
         append(ENV, "".join(f"KEY_{n}=1\n" for n in range(60_000))),
-        "expected at most 2,000 keys, found 60,0",
+        "the overlay has more than 20,000 values",
     ),
 }
 

@@ -12,13 +12,12 @@ import stat
 import subprocess
 import sys
 import tarfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.errors import ToolError, UsageError, VerificationError
-from packager.base.limits import Limits
+from packager.base.errors import UsageError, VerificationError
+from packager.base.paths import Limits
 from packager.package import archive, tree
 from packager.package.opened import opened
 from tests.fuzz.tars import Item, extended, record
@@ -26,6 +25,7 @@ from tests.fuzz.tars import archive as archive_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 Member = tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]
 
@@ -84,10 +84,13 @@ ARCHIVES = {
     "a name that is not UTF-8": (gzip.compress(archive_of(Item(b"p/\xff"))), "the name is not UTF-8"),
     "a file that git reads": (gzip.compress(_tar(_file("p/.git/config"))), ".git"),
     "a bomb": (gzip.compress(_tar(_file("p/zeros", bytes(24 << 20))), 9), "unpacks to more than 200 times its size"),
-    "a huge extended header": (gzip.compress(archive_of(Item(b"p/x", b"x", b"9" * (1 << 20)))), "extended header has"),
+    "a huge extended header": (
+        gzip.compress(archive_of(Item(b"p/x", b"x", b"9" * (1 << 20)))),
+        "a header has 1,048,576 bytes",
+    ),
     "a second gzip stream": (gzip.compress(_tar(_file("p/a"))) + gzip.compress(_tar(_file("p/b"))), "after the end"),
     "half of an archive": (gzip.compress(_tar(_file("p/a", bytes(range(256)) * 40)))[:-40], "ends too early"),
-    "no archive": (b"#!/bin/sh\n", "not a gzip archive"),
+    "no archive": (b"#!/bin/sh\n", "is not a package, or is damaged"),
     "no package": (gzip.compress(_tar(_file("p/a"))), "contains no manifest.json"),
 }
 """Archives that no command opens, each with a part of the message."""
@@ -100,26 +103,25 @@ VARIANTS = [
     (_tar(_file("//evil")), "the path is absolute"),
     (_tar(_file("p/new\nline")), "control characters"),
     (_tar(_file("p/" + "a" * 300)), "too long or too deep"),
-    (_tar(_file(".")), "packed by another program"),
-    (_named("p/a", "p/./a"), "p/./a was packed by another program"),
+    (_tar(_file(".")), "a file has no name"),
+    (_named("p/./a"), "was packed by another program"),
     (_named("p/Scripts/a", "p/scripts/b"), "the same name where case is ignored"),
     (_named("p/\u00e9", "p/e\u0301"), "the same name where case is ignored"),
-    (_named("p/train.py", "p/train\u200b.py"), "the same name where invisible characters are ignored"),
-    (_named("p/a\u202eb\u202c", "p/A\ufeffB"), "the same name where invisible characters are ignored"),
+    (_named("p/train.py", "p/train\u200b.py"), "the name contains invisible characters"),
     (_named("p/a", "p/a/b"), "is both a file and a folder"),
     (
         _named("p/e\u0301"),
         ": 'p/e\\u0301': the name is not in Unicode form NFC, to which some readers convert it",
     ),
-    (_tar(_A)[: 512 + 1000], ": the archive ends too early"),
-    (_tar(_A) + _tar(_file("p/late")), "unexpected data after the end"),
+    (_tar(_A)[: 512 + 1000], "is damaged: unexpected end"),
+    (_tar(_A) + _tar(_file("p/late")), "packed by another program"),
     (
         archive.header("p/x", 1 << 50),
         ": the files are larger than 68,719,476,736 bytes in total",
     ),
     # Python 3.11's reader needs quadratic time for such a header (CVE-2024-6232).
-    (archive_of(Item(b"p/x", b"x", b"1" * 4096), Item(b"p/x")), ": p/x was packed by another program than mlpack"),
-    (archive_of(*[extended(record(b"path", b"p/x"))] * 20_000), ": p/x is not a plain file"),
+    (archive_of(Item(b"p/x", b"x", b"1" * 4096), Item(b"p/x")), "a header has 4,096 bytes"),
+    (archive_of(*[extended(record(b"path", b"p/x"))] * 20_000), "is not a package, or is damaged"),
 ]
 """Tars that are refused, each with a part of the message."""
 
@@ -140,14 +142,7 @@ def test_extract_refuses_archive_cut_at_any_byte(tmp_path: Path) -> None:
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         message = _refused(path, tmp_path / f"work{length}")
-        assert re.search("ends too early|not a gzip archive|not a tar archive|is damaged", message), message
-
-
-def test_extract_reports_unreadable_archive_as_tool_error(tmp_path: Path) -> None:
-    for path, message in (("/proc/self", "is a directory"), ("/proc/self/mem", "input/output error")):
-        with pytest.raises(ToolError) as refused:
-            archive.extract(Path(path), tmp_path)
-        assert str(refused.value) == f"{path} cannot be read: {message}"
+        assert re.search("ends too early|is damaged", message), message
 
 
 BOMBS = [

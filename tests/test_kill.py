@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.package import integrity
 from packager.package.opened import Package, opened
 from tests.kill import SCENARIOS, Scenario, kill_before_each_step
@@ -36,7 +36,7 @@ def _mlpack(*arguments: str | Path, **options: object) -> subprocess.CompletedPr
 
 def assert_sealed(package: Package) -> None:
     """Assert that a package has all its sealed files, unchanged."""
-    checked = integrity.check(package, DEFAULT)
+    checked = integrity.check(package, DEFAULT_LIMITS)
     assert (checked.problems, checked.edits, checked.unread) == ([], [], [])
 
 

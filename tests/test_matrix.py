@@ -18,15 +18,12 @@ from packager.base.process import Finished
 from packager.builder import render
 from packager.builder.plan import Options, choose, plan
 from packager.builder.selection import select
-from packager.configure import lock
-from packager.configure.settings import Files
 from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec import catalog, load
 from packager.modelspec.settings import parse_setting
 from packager.package import tree
 from packager.package.layout import OVERLAYS as FOLDER
 from packager.package.layout import WORKSPACE
-from packager.package.opened import opened
 from packager.package.options import KEYS, OPTIONS
 from tests import demo, everything, kinds, kubectls, renders
 from tests.combinations import possible_combinations
@@ -233,29 +230,6 @@ def test_kubectls_render_added_options_as_those_of_a_build(
         write(folder, *(f"../package/{FOLDER}/{overlay}" for overlay in kinds.OVERLAYS))
         rendered.append(assert_alike(folder, kubectls.KUSTOMIZES, [package]))
     assert rendered[0] == rendered[1]
-
-
-def test_kubectls_render_locked_images_alike(tmp_path: Path) -> None:
-    """The digests of `mlpack lock`, in every kind of overlay."""
-    digest = f"sha256:{7:064}"
-    model = load.load(
-        catalog.find("hello-mpi", [catalog.bundled()]),
-        [*(parse_setting(setting) for setting in kinds.FOLDERS), *kinds.SETTINGS],
-    )
-    (tmp_path / "package").mkdir()
-    tree.write(render.render(plan(model, choose(model.spec, None, None), Options())), tmp_path / "package")
-    with opened(tmp_path / "package") as package:
-        files = Files(package)
-        for overlay in kinds.OVERLAYS:
-            lock.lock(files, overlay, [lock.ImageLock("docker.io/mpioperator/mpi-pi:openmpi", digest)])
-        for path, content in files.changed().items():
-            (tmp_path / "package" / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "package" / path).write_bytes(content)
-    folder = tmp_path / "all"
-    folder.mkdir()
-    write(folder, *(f"../package/{FOLDER}/{overlay}" for overlay in kinds.OVERLAYS))
-    rendered = assert_alike(folder, inputs=[tmp_path / "package"])
-    assert set(re.findall(r"image: (\S+)", rendered)) == {f"docker.io/mpioperator/mpi-pi:openmpi@{digest}"}
 
 
 ARGUMENTS = [

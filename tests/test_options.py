@@ -294,10 +294,10 @@ def test_checkpoints_inside_results_have_no_volume(
 
 
 def test_conflicts_list_options_that_exclude_each_other() -> None:
-    assert [conflict.needs for conflict in conflicts(["pvc", "nfs", "gpu"])] == [(("nfs",), ("pvc",))]
-    assert [conflict.needs for conflict in conflicts(["pvc-create"])] == [(("pvc-create",),)]
-    assert [conflict.needs for conflict in conflicts(["pvc-create", "nfs"])] == [(("pvc-create",),)]
-    assert [conflict.needs for conflict in conflicts(["elastic", "gang"])] == [(("gang",), ("elastic",))]
+    assert [conflict.location for conflict in conflicts(["pvc", "nfs", "gpu"])] == [("pvc",)]
+    assert [conflict.location for conflict in conflicts(["pvc-create"])] == [("pvc-create",)]
+    assert [conflict.location for conflict in conflicts(["pvc-create", "nfs"])] == [("pvc-create",)]
+    assert [conflict.location for conflict in conflicts(["elastic", "gang"])] == [("elastic",)]
     assert conflicts(["pvc", "pvc-create", *REST]) == []
     assert conflicts(["no", "option"]) == []
 

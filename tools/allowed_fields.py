@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager.kubernetes.allowed import table, values
+from packager.kubernetes.allowed import table
 from packager.verify.objects import MADE
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def _maker(who: tuple[str, ...]) -> str:
 
 
 def _shown(row: Row) -> str:
-    is_free = row.value in (values.ANY, values.ALL) or row.value in table.NESTED
-    return f"`{row.what}`" if is_free else f"`{row.what}` ({values.expected(row.value)})"
+    is_free = row.value in (table.ANY, table.ALL) or row.value in table.NESTED
+    return f"`{row.what}`" if is_free else f"`{row.what}` ({table.expected(row.value)})"
 
 
 def _wrapped(text: str) -> str:

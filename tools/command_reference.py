@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from packager.cli.examples import examples
-from packager.cli.verbs import VERBS, leaves, load
+from packager.cli.verbs import VERBS, examples, leaves, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Problem: a finding as data, with its place; the command line decides how it is printed."""
+"""Problem: a finding as data, with its place, and Fault: one with a value of a document, before its line is known."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from packager.base.values import Value, as_dict, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
 
 MAX_PROBLEMS = 100
 """The most problems of one file that are listed."""
@@ -106,3 +107,19 @@ def show(value: Any) -> str:
     if isinstance(value, str):
         return repr(shortened(value, 60))
     return f"the number {value}"
+
+
+_Location = tuple[str | int, ...]  # as in `packager.base.yamlio`
+
+
+class Fault(Value, frozen=True):
+    """A problem, and its location in the document."""
+
+    location: _Location  # the value's location; for a missing key, its own location or that of its mapping
+    message: str  # the expected value and the one that was found
+    hint: str | None = None  # the fix, where it can be known
+    at_key: bool = False  # whether the problem is about the key, not its value
+
+    def below(self, location: _Location) -> Fault:
+        """Return the fault of a value that is itself part of a larger one, at `location` there."""
+        return replace(self, location=(*location, *self.location))

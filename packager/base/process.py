@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import resource
 import select
 import selectors
 import shutil
@@ -14,14 +13,14 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from packager.base import signals
 from packager.base.errors import HungError, ToolError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
 MAX_BYTES = 64 << 20
 """The bytes that a program may print to stdout before it is stopped; the answer of a large cluster takes a few MiB."""
@@ -38,8 +37,28 @@ _MOMENT = 2.0
 """Seconds in which a program ends by itself that has nothing more to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+is_blocked = False
+"""Whether no handler of a signal may raise now: a program that is being started or ended would be left running.
+
+Python runs them in the main thread, which alone assigns to it, and directly: a handler may run as a function begins,
+but not between two assignments.
+"""
+
+_postponed: list[Callable[[], object]] = []
+
+
+def postpone(action: Callable[[], object]) -> None:
+    """Have `action`, the last one only, called by the next `run_postponed`."""
+    _postponed[:] = [action]
+
+
+def run_postponed() -> None:
+    """Call what was postponed, if handlers may raise now."""
+    if _postponed and not is_blocked:
+        _postponed.pop()()
+
+
+class Finished(NamedTuple):
     """A program that has ended: its exit code and its output; of a long stderr, the end."""
 
     returncode: int
@@ -82,6 +101,8 @@ def run(  # noqa: PLR0913 - an option each
         start_new_session=True,
     ) as child:
         if memory is not None and sys.platform == "linux":
+            import resource  # noqa: PLC0415 - Windows has no such module
+
             with suppress(OSError, ValueError):  # a lower limit is there already, or the program runs as another user
                 resource.prlimit(child.pid, resource.RLIMIT_DATA, (memory, memory))
         if stdin is not None:
@@ -131,12 +152,12 @@ def _chunks(child: subprocess.Popen[bytes], timeout: float | None) -> Iterator[t
             raise TimeoutError from None
 
 
-@dataclass(slots=True)
 class _Tail:
     """The end of a program's stderr."""
 
-    size: int = 0  # the bytes that it has written in total
-    _kept: bytearray = field(default_factory=bytearray)
+    def __init__(self) -> None:
+        self.size = 0  # the bytes that it has written in total
+        self._kept = bytearray()
 
     def add(self, chunk: bytes) -> None:
         self.size += len(chunk)
@@ -303,12 +324,13 @@ def _started(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program, and stop it when the block ends before it does.
 
-    No signal handler raises while it is started or stopped; see `packager.base.signals`.
+    No signal handler raises while it is started or stopped: see `is_blocked`.
     """
+    global is_blocked  # noqa: PLW0603 - see there
     is_main = threading.current_thread() is threading.main_thread()
     try:
         if is_main:
-            signals.is_blocked = True
+            is_blocked = True
         try:
             child = subprocess.Popen(argv, **options)
         except FileNotFoundError:
@@ -317,17 +339,17 @@ def _started(
             raise ToolError(f"{argv[0]} could not be started: {reason(error)}") from None
         try:
             if is_main:
-                signals.is_blocked = False
-                signals.run_postponed()
+                is_blocked = False
+                run_postponed()
             yield child
         finally:
             if is_main:
-                signals.is_blocked = True
+                is_blocked = True
             stop(child)
     finally:
         if is_main:
-            signals.is_blocked = False
-            signals.run_postponed()
+            is_blocked = False
+            run_postponed()
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
@@ -364,3 +386,37 @@ def _send(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 def _size(count: int) -> str:
     return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count:,} bytes"
+
+
+class Runner:
+    """The runner of this system: it starts programs and really waits."""
+
+    run = staticmethod(run)
+    stream: Callable[..., AbstractContextManager[Running]] = staticmethod(stream)
+    run_in_terminal = staticmethod(run_in_terminal)
+    clock = staticmethod(time.monotonic)  # the seconds since some moment in the past
+
+    def now(self) -> datetime:
+        """Return the time of day, in UTC."""
+        return datetime.now(UTC)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+SYSTEM = Runner()
+
+
+class Tell(Protocol):
+    """Receives a line of text for the user."""
+
+    def __call__(self, text: str, /) -> None:
+        """Receive the line."""
+
+
+class Progress(Protocol):
+    """Shows the progress of a task."""
+
+    def __call__(self, label: str, total: int, *, unit: str) -> AbstractContextManager[Callable[[int], None]]:
+        """Return a context with a function that adds completed steps; `unit` is "bytes", or a word in the plural."""

@@ -63,7 +63,7 @@ def from_json(text: str | bytes, kind: type[Result]) -> Result:
         raise FieldsError(str(error)) from None
 
 
-def as_dict(value: Value) -> dict[str, Any]:
+def as_dict(value: Value | Fields) -> dict[str, Any]:
     """Return the fields of a value by their names, each as it is."""
     return msgspec.structs.asdict(value)
 

@@ -16,7 +16,6 @@ from packager.builder.render import render as render_plan
 from packager.builder.selection import select
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
-from packager.modelspec.dockerfile_check import copies_assets
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.package import archive, layout, outside, placement, tree
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from packager.base.runner import Progress, Runner, Tell
+    from packager.base.process import Progress, Runner, Tell
     from packager.builder.plan import Plan
     from packager.builder.selection import Selection
     from packager.kubernetes.kubectl.kustomize import Rendered
@@ -307,7 +306,7 @@ def _notes(planned: Plan, loaded: LoadedSpec, package: Tree) -> Iterator[str]:
             if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
                 for document in yamlio.load_all(entry.content, entry.path)[0]:
                     yield from replaced_gpus(Manifest(mapping(document.data)), overlay, *resource)
-    sees_assets = any("model" in BY_NAME[name].places for name in options) or copies_assets(loaded.sources)
+    sees_assets = any("model" in BY_NAME[name].places for name in options) or loaded.sources.image_has_assets
     if planned.has("assets") and not sees_assets:
         message = f"the containers of {planned.name} do not see its assets, which are not in the image"
         yield f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path"

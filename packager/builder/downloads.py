@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import atomic, paths, web, workfolder, yamlio
 from packager.base.errors import SpecError, ToolError, reason
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import replace
 from packager.modelspec.files import SourceFile
 from packager.modelspec.load import load
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.fields import Download
-    from packager.base.runner import Progress, Tell
+    from packager.base.process import Progress, Tell
     from packager.base.web import Progress as FileProgress
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.settings import Setting
@@ -46,7 +46,7 @@ def _fetch(download: Download, folder: Path, progress: FileProgress) -> str:
     with part.open("ab") as held:
         if workfolder.lock(held.fileno()) is False:  # another process fetches it
             part = folder / f"{os.getpid()}.part"
-        digest = web.download(download.url, part, download.sha256, limit=DEFAULT.size, progress=progress)
+        digest = web.download(download.url, part, download.sha256, limit=DEFAULT_LIMITS.size, progress=progress)
         part.replace(folder / digest)
     return digest
 

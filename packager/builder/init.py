@@ -12,8 +12,8 @@ from packager.base.fields import LABEL_FORM
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import similar
 from packager.builder.render import scaffold, scaffolded
+from packager.modelspec.model import AnyOverlay
 from packager.modelspec.schema import json_schema
-from packager.workloads.anyoverlay import AnyOverlay
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from packager.base.problems import similar
 from packager.base.values import Value, field, replace
 from packager.builder.selection import Selection
 from packager.kubernetes import configmap
-from packager.kubernetes.mountpath import ROOT, root_fault
+from packager.kubernetes.containers import ROOT, root_fault
 from packager.modelspec import code
 from packager.package.image import IMAGE, REGISTRY, registry_complaint
 from packager.package.layout import SCRIPTS
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from packager.modelspec.documentation import ReadmeSection
     from packager.modelspec.files import SourceFile
     from packager.modelspec.load import LoadedSpec
-    from packager.modelspec.model import Spec, Variant
+    from packager.modelspec.model import AnyOverlay, Spec, Variant
     from packager.package.options import Option
     from packager.workloads.amounts import Amount
-    from packager.workloads.anyoverlay import AnyOverlay
     from packager.workloads.program import Program
 
 
@@ -344,7 +343,7 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
                 "with": list(options.site.names),
             },
         },
-        too_large=() if not loaded.too_large or code.fits(spec, files) else loaded.too_large,
+        too_large=() if not loaded.too_large or code.fits(files) else loaded.too_large,
     )
     offered_names = {option.name for option in offered(planned.traits)}
     for option in (BY_NAME[name] for name in options.site.options if name not in offered_names):

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from packager.base.limits import Limits
-    from packager.base.runner import Progress, Tell
+    from packager.base.paths import Limits
+    from packager.base.process import Progress, Tell
     from packager.builder.plan import Plan
     from packager.modelspec.settings import Setting
     from packager.package.opened import Package

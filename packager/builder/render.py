@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING, get_args
 
 from packager.base.errors import SpecError
 from packager.base.fields import text
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import Value, replace
 from packager.base.yamlio import MISREAD, load_all, quoted
 from packager.builder.templating import Templates, roots
 from packager.kubernetes.manifest import Manifest, mapping
+from packager.modelspec.model import AnyOverlay
 from packager.package import layout, placement, tree
 from packager.package.options import (
     CLAIM,
@@ -47,7 +48,6 @@ from packager.package.path_checks import ContentError
 from packager.package.tree import Entry, Tree
 from packager.workloads import structures
 from packager.workloads.amounts import quantity_key
-from packager.workloads.anyoverlay import AnyOverlay
 from packager.workloads.pods import SITE_ANNOTATIONS, annotation_component
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def render(plan: Plan) -> Tree:
     about = {**plan.about, "options": digests} if digests else plan.about
     package = Tree(plan.name, tuple(entries[path] for path in sorted(entries)), about)
     try:
-        tree.check(package, DEFAULT)
+        tree.check(package, DEFAULT_LIMITS)
     except ContentError as error:
         raise SpecError(f"{plan.name}: {error}", hint="pack many small asset files into one archive") from None
     return package
@@ -170,8 +170,7 @@ class Components:
         }
         if option == PLACEMENT:
             path = layout.placement(layout.common(self.plan.spec.framework))
-            built = placement.built(self.plan.name)
-            texts[path] = placement.assign(built, self.plan.site.placement, path) if self.plan.site.placement else built
+            texts[path] = placement.built(self.plan.name, self.plan.site.placement)
         return [Entry(path, text, len(text)) for path, text in texts.items()]
 
     def label(self, overlay: PlannedOverlay) -> str | None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import paths, yamlio
 from packager.base.errors import UsageError, VerificationError
-from packager.base.limits import Limits
 from packager.base.names import LETTER_FIRST
+from packager.base.paths import Limits
 from packager.base.problems import similar
 from packager.base.values import Value, field
 from packager.package import placement, tree

@@ -10,6 +10,7 @@ import typer
 from packager.base.errors import UsageError, unreadable
 from packager.base.values import Value
 from packager.cli.console import say
+from packager.site import find
 
 if TYPE_CHECKING:
     from packager.builder.build import BuildRequest
@@ -209,9 +210,11 @@ def _base_folder(variable: str, usual: str) -> Path:
 
 def find_site(file: Path | None) -> "SiteSettings | None":
     """Return the site's defaults: those in `file`, or in the nearest file; None without one."""
-    from packager.site.read import nearest, read
+    if not (path := file or find(Path.cwd(), site_path())):
+        return None
+    from packager.site.read import read
 
-    return read(file) if file else nearest(Path.cwd(), site_path())
+    return read(path)
 
 
 def announced_site(file: Path | None) -> "SiteSettings | None":

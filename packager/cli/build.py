@@ -40,10 +40,6 @@ def build(
     record: Annotated[
         bool, typer.Option("--record", help="Add the digests of downloads that the spec lacks to its file.")
     ] = False,
-    lock: Annotated[
-        bool,
-        typer.Option("--lock", help="Lock the images to the digests that their tags have now, as mlpack lock does."),
-    ] = False,
     output: Output = None,
 ) -> None:
     """Build the package of a model: a tarball that runs with kubectl alone."""
@@ -55,12 +51,11 @@ def build(
     where = Destination(destination, as_folder=form == "dir", force=force, mtime=mtime, versioned=versioned)
     outcomes: list[Built | MlpackError] = []
     for outcome in build_packages(request, where, tell=say, progress=progress):
-        result = (_lock_error(outcome.path) if lock and isinstance(outcome, Built) else None) or outcome
-        outcomes.append(result)
-        if isinstance(result, MlpackError):
-            print_error(result)
+        outcomes.append(outcome)
+        if isinstance(outcome, MlpackError):
+            print_error(outcome)
         elif output is None:
-            emit_data(str(result.path))
+            emit_data(str(outcome.path))
     built = [outcome for outcome in outcomes if isinstance(outcome, Built)]
     if output is None and not every and built:
         say("next, with README.md in the package:")
@@ -72,15 +67,3 @@ def build(
         if every:
             say(f"{len(outcomes) - len(failures)} built, {len(failures)} failed")
         raise typer.Exit(max(failure.exit_code for failure in failures))
-
-
-def _lock_error(package: Path) -> MlpackError | None:
-    """Lock the images of a package that was built, and return the error; None without one."""
-    from packager.cli.lock import lock_images
-
-    try:
-        lock_images(package)
-    except MlpackError as error:
-        say(f"{package} was built, and its images are not locked")
-        return error
-    return None

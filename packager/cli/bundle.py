@@ -68,7 +68,7 @@ def bundle(
         secrets=tuple(secret),
     )
     bundled = write_bundle(request, at.access(), tell=say, progress=progress, runner=host().runner)
-    emit_output(bundled.as_json(), [bundled.path], output, is_bounded=False)
+    emit_output(bundled.as_json(), [bundled.path], output)
     if output is None:
         say(*(f"{root.name} {root.blob.digest}" for root in bundled.roots))
         say(f"next: mlpack load {bundled.path} --registry HOST")
@@ -104,7 +104,7 @@ def load(
     check_answers(Answers(registry=registry))
     loaded = load_bundle(request, at.access(), progress=progress, tell=say)
     references = [manifest.reference for manifest in loaded.manifests]
-    emit_output(as_plain(loaded), references, output, is_bounded=False)
+    emit_output(as_plain(loaded), references, output)
     if output is not None:
         return
     for manifest in loaded.manifests:

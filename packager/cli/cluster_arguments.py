@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from packager.base import durations
+from packager.base import units
 from packager.base.errors import UsageError
 from packager.base.values import Value
 from packager.cli.arguments import AcceptOptions, Yes
@@ -78,12 +78,11 @@ class ConnectionOptions(Value, frozen=True):
         """
         from packager.cluster.target import reach
 
-        namespace = namespace if self.namespace is None else self.namespace
-        for flag, value in (("--namespace", namespace), ("--context", self.context), ("--kubectl", self.kubectl)):
-            if value is not None and (not value or value.startswith("-")):
-                raise UsageError(f"{flag}: expected a name, found {value!r}")
         return reach(
-            *(self.kubectl, namespace, self.context, self.kubeconfig),
+            self.kubectl,
+            namespace if self.namespace is None else self.namespace,
+            self.context,
+            self.kubeconfig,
             environment=os.environ,
             show=lambda argv: say(f"+ {shlex.join(argv)}") if self.verbose else None,
             runner=host().runner,
@@ -167,6 +166,6 @@ def seconds(text: str) -> float:
     if text == "0":
         return 0.0
     try:
-        return durations.parse(text, _LONGEST).total_seconds()
+        return units.parse_duration(text, _LONGEST).total_seconds()
     except ValueError as error:
         raise UsageError(str(error), hint="write a unit, as in 5m; 0 means no limit") from None

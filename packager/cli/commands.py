@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 
@@ -53,14 +53,10 @@ def command(verb: Callable[..., None]) -> Callable[..., None]:
 
 def _options(group: Any) -> Iterator[inspect.Parameter]:
     """Yield a parameter for each field of a type of values that has an annotation for typer."""
-    kinds: dict[str, Any] = {}
-    for base in reversed(group.__mro__):
-        kinds |= vars(base).get("__annotations__", {})
-    usual = group()
-    for name in group.__struct_fields__:
-        if get_origin(kinds[name]) is Annotated:
-            keyword = inspect.Parameter.KEYWORD_ONLY
-            yield inspect.Parameter(name, keyword, annotation=kinds[name], default=getattr(usual, name))
+    usual, keyword = group(), inspect.Parameter.KEYWORD_ONLY
+    for name, kind in get_type_hints(group, include_extras=True).items():
+        if get_origin(kind) is Annotated:
+            yield inspect.Parameter(name, keyword, annotation=kind, default=getattr(usual, name))
 
 
 def group(summary: str, **verbs: Callable[..., None]) -> typer.Typer:

@@ -1,16 +1,13 @@
 """`mlpack configure` and `mlpack options`: set the values that are left to the user, in the package's own files."""
 
-import os
 import shlex
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from packager.base import paths
-from packager.base.errors import MlpackError, UnansweredError, UsageError, VerificationError
+from packager.base.errors import UsageError
 from packager.base.values import as_plain
 from packager.cli.arguments import (
     FsGroup,
@@ -21,22 +18,12 @@ from packager.cli.arguments import (
     Site,
     SiteFile,
     UserId,
-    acceptance,
     announced_site,
 )
-from packager.cli.asking import ask, has_terminal
 from packager.cli.console import Output, emit_output, say, table
 from packager.configure import configure as use_case
 from packager.configure.additions import options as find_options
 from packager.configure.configure import Answers, Assignment
-from packager.configure.proposals import parse_id, parse_registry, parse_root, proposal
-
-if TYPE_CHECKING:
-    from packager.package.opened import Package
-
-T = TypeVar("T")
-
-_TRIES = 5
 
 
 def configure(
@@ -103,16 +90,6 @@ def configure(
     switch_off: Annotated[
         list[str], typer.Option("--without", metavar="OPTION", help="Switch a site option off. Repeatable.")
     ] = [],
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Change nothing; list unset values and results that are not kept, with exit code 1 if there are any.",
-        ),
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("-y", "--yes", help="Accept the values that would be proposed on a terminal.")
-    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the changes.")] = False,
     destination: Annotated[
         Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The new tarball.")
@@ -120,17 +97,16 @@ def configure(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing new tarball.")] = False,
     output: Output = None,
 ) -> None:
-    """Set where a package and its image are and which user runs it; on a terminal, it asks.
+    """Set where a package and its image are, which user runs it, values and options.
 
-    A site's defaults (`mlpack site`) take the place of what was built, and not of what you edited. With them, it asks
-    nothing.
+    A site's defaults (`mlpack site`) take the place of what was built, and not of what you edited.
 
     A folder is edited in place; for a tarball, a new one is written. Prints the paths of the written files.
     """
     amounts = {"--workers": workers, "--memory": memory, "--cpu": cpu, "--gpus": gpus}
     assigned = (("--set", settings), ("--add", additions), ("--site", site))
     answers = Answers(
-        site=None if check else announced_site(site_file),
+        site=announced_site(site_file),
         root=root,
         registry=registry,
         uid=uid,
@@ -144,31 +120,22 @@ def configure(
         switch_off=tuple(switch_off),
         storage=tuple(storage),
     )
+    if answers == Answers():
+        raise UsageError("no value was given; nothing was changed", hint="`mlpack configure --help` lists the options")
     use_case.check_answers(answers)
-    if check:
-        problems = use_case.unset(package, overlay, destination=destination)
-        value = {"problems": [problem.as_json() for problem in problems]}
-        emit_output(value, dict.fromkeys(problem.file for problem in problems), output, map(str, problems))
-        if problems:
-            raise typer.Exit(MlpackError.exit_code)
-        return
-    questions = partial(_answers, yes=yes)
-    with use_case.prepared(package, overlay, answers, ask=questions, destination=destination) as edits:
+    with use_case.prepared(package, overlay, answers, destination=destination) as edits:
         for change in edits.changes:
             before = "" if change.shown_before is None else f"{change.shown_before}  ->  "
             say(f"{edits.package.shown(change.path)}:{change.line}: {before}{change.shown_after}")
         say(*(f"note: {note}" for note in edits.notes))
-        written = [] if dry_run else [*use_case.write(edits, destination=destination, force=force, tell=say)]
+        written = [] if dry_run else [*use_case.write(edits, destination=destination, force=force)]
         emit_output({**edits.as_json(), "files": written}, written, output)
         if dry_run:
             return
         if not edits.changed:
             say("nothing to change")
         next_to = Path(package if package.is_dir() else written[-1])
-        accepted = acceptance(edits.consent.allowed, edits.consent.level)
-        if accepted:
-            say(f"doctor, verify, deploy and run need {shlex.join(accepted)}: the package was sealed without that")
-        say(f"next: {shlex.join(['mlpack', 'doctor', paths.argument(next_to), *accepted])}")
+        say(f"next: {shlex.join(['mlpack', 'doctor', paths.argument(next_to)])}")
 
 
 def _assignment(option: str, text: str) -> Assignment:
@@ -176,46 +143,6 @@ def _assignment(option: str, text: str) -> Assignment:
     if not equals:
         raise UsageError(f"{option} {text}: expected KEY=VALUE")
     return Assignment(option, key, value)
-
-
-def _answers(package: "Package", overlays: tuple[str, ...], *, yes: bool) -> Answers:
-    """Return the user's answers; with `yes`, the proposed values."""
-    if not yes and not has_terminal():
-        raise UnansweredError(
-            "nothing was changed: there is no terminal to ask on",
-            hint="set the values with --root, --registry, --uid and --gid; -y accepts the proposed ones",
-        )
-    proposed = proposal(package, overlays, uid=os.getuid(), gid=os.getgid())
-    if yes and proposed.problems:
-        message = f"{package.source} contains invalid values; nothing was changed"
-        raise VerificationError(message, problems=proposed.problems)
-    if yes:
-        return proposed.answers
-    say(f"{package.name}. Press Enter to accept the value in brackets.")
-    say(*map(str, proposed.problems))
-    usual = proposed.answers
-    root, registry = _ask_until_valid(lambda: _ask_root_and_registry(usual))
-    uid = _ask_until_valid(lambda: parse_id(ask("User id", str(usual.uid))))
-    gid = _ask_until_valid(lambda: parse_id(ask("Group id", str(usual.gid))))
-    group = gid if usual.fs_group == usual.gid else usual.fs_group
-    fs_group = _ask_until_valid(lambda: parse_id(ask("Group id of its volumes", str(group))))
-    return Answers(root=root, registry=registry, uid=uid, gid=gid, fs_group=fs_group)
-
-
-def _ask_until_valid(question: Callable[[], T]) -> T:
-    """Ask until the answer is valid, a limited number of times."""
-    for _ in range(_TRIES):
-        try:
-            return question()
-        except UsageError as error:
-            say(str(error))
-    raise UsageError(f"no valid answer in {_TRIES} attempts; nothing was changed")
-
-
-def _ask_root_and_registry(proposed: Answers) -> tuple[str, str]:
-    root = ask("Folder that contains the package, as the nodes see it", str(proposed.root))
-    registry = ask("Registry that the image is pulled from", str(proposed.registry))
-    return parse_root(root), parse_registry(registry)
 
 
 def options(package: PackagePath, output: Output = None) -> None:
@@ -226,6 +153,6 @@ def options(package: PackagePath, output: Output = None) -> None:
         state = f"on: {', '.join(option.on)}" if option.on else "off" if option.in_package else "-"
         rows.append((option.name, state, ", ".join(option.keys) or "-", option.pod_security, option.summary))
     names = [option.name for option in found.options]
-    emit_output(as_plain(found), names, output, table(rows, gap="   "), is_bounded=False)
+    emit_output(as_plain(found), names, output, table(rows, gap="   "))
     if output is None and any(not option.in_package for option in found.options):
         say("`mlpack configure PACKAGE --with OPTION` adds an option to the package and switches it on")

@@ -1,7 +1,7 @@
 """Prints: machine-readable output to stdout, everything for people to stderr.
 
 Names, titles, logs and messages may come from others, so `printable` escapes the characters in them that a terminal
-would act on or show differently.
+would act on or show differently. rich is slow to import, so only a progress bar imports it.
 
 Tests: cli/test_printable.py.
 """
@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,8 +20,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from packager.base.errors import MlpackError, ToolError, reason
-from packager.base.masking import bounded, shortened
-from packager.cli.printable import printable, printable_json
+from packager.base.masking import shortened
 
 if TYPE_CHECKING:
     from packager.base.problems import Problem
@@ -54,17 +54,31 @@ BROKEN_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
 """The exit code after the reader has closed stdout (`| head`): 128 + SIGPIPE, as in a shell."""
 
 
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Control characters, format characters (bidirectional overrides among them), surrogates, separators of lines."""
+
+
+def printable(text: str) -> str:
+    r"""Return `text` on one line, with escapes such as `\x1b` for what a terminal acts on or does not show."""
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character == "\t" or unicodedata.category(character) not in _HIDDEN:
+        return character
+    if character in "\n\r":
+        return r"\n" if character == "\n" else r"\r"
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 def begin() -> None:
     """Open closed standard streams, and let all of them write UTF-8 in every locale."""
     vars(state).update(vars(_State()))
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:  # else the next opened file would get this descriptor, and the output with it
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:  # the null device gets the descriptor, which the next opened file would get
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115 - as Python opens it
-    sys.stdout = sys.stdout or open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, open(number, mode, closefd=False, encoding="utf-8"))  # noqa: SIM115 - as Python opens it
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
@@ -116,12 +130,7 @@ def emit_data(text: str) -> None:
 
 def emit_log(data: bytes) -> None:
     """Write a container's log to stdout: unchanged, or escaped on a terminal. Raises the errors of `emit_data`."""
-    if sys.stdout.isatty():
-        data = b"\n".join(_on_terminal(line) for line in data.split(b"\n"))
-    with _writing():
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+    _write(b"\n".join(map(_on_terminal, data.split(b"\n"))) if sys.stdout.isatty() else data)
 
 
 def _on_terminal(line: bytes) -> bytes:
@@ -130,26 +139,15 @@ def _on_terminal(line: bytes) -> bytes:
     return printable(text).encode()
 
 
-def emit_json(value: Any, *, is_bounded: bool = True, indent: int | None = 2) -> None:
-    """Write `value` to stdout as JSON; each text is as short as a message, unless `is_bounded` is false.
-
-    Raises the errors of `emit_data`.
-    """
+def emit_json(value: Any, *, indent: int | None = 2) -> None:
+    """Write `value` to stdout as JSON, with escapes for all that is not ASCII. Raises the errors of `emit_data`."""
     import json
 
     value = _named_values(value) if state.names else value
-    value = bounded(value) if is_bounded else value
-    _write(printable_json(json.dumps(value, ensure_ascii=False, indent=indent)) + "\n")
+    _write(json.dumps(value, indent=indent).replace("\x7f", r"\u007f") + "\n")
 
 
-def emit_output(
-    value: Any,
-    names: Iterable[object],
-    output: Form | None,
-    lines: Iterable[str] | None = None,
-    *,
-    is_bounded: bool = True,
-) -> None:
+def emit_output(value: Any, names: Iterable[object], output: Form | None, lines: Iterable[str] | None = None) -> None:
     """Write a result to stdout in the form that the user asked for. Raises the errors of `emit_data`.
 
     Args:
@@ -157,19 +155,16 @@ def emit_output(
         names: The names of what is in it.
         output: The form; None for people.
         lines: The lines for people; None for the names.
-        is_bounded: Whether each text is as short as a message.
     """
     if output is None and lines is not None:
         emit(*lines)
     elif output == "json":
-        emit_json(value, is_bounded=is_bounded)
+        emit_json(value)
     elif output == "yaml":
-        import json
-
+        from packager.base.values import as_plain
         from packager.base.yamlio import dump
 
-        plain = json.loads(json.dumps(_named_values(value)))  # without types of ours
-        text = dump([bounded(plain) if is_bounded else plain])
+        text = dump([as_plain(_named_values(value))])
         emit_data(f"---\n{text}" if state.has_emitted else text)
     elif text := "\n".join(map(str, names)):
         emit_data(_named(text))
@@ -231,13 +226,8 @@ def _listed(error: MlpackError) -> "Sequence[Problem]":
 
 def wants_json(arguments: Sequence[str]) -> bool:
     """Return whether a command line, which may be invalid, asks for JSON."""
-    options = [*arguments[: arguments.index("--")]] if "--" in arguments else [*arguments]
-    pairs = zip(options, [*options[1:], ""], strict=False)
-    return any(
-        re.fullmatch("-[a-z]*ojson|--output=json", option)
-        or (value == "json" and re.fullmatch("-[a-z]*o|--output", option))
-        for option, value in pairs
-    )
+    options = "\n".join(arguments).partition("\n--\n")[0]
+    return re.search("^(-[a-z]*o\n?|--output[\n=])json$", options, re.MULTILINE) is not None
 
 
 @contextmanager
@@ -246,10 +236,14 @@ def progress(label: str, total: int, *, unit: str) -> Iterator[Callable[[int], N
     if not can_draw():
         yield lambda _steps: None
         return
-    from packager.cli.drawing import progress_bar
+    from rich import progress as rich
+    from rich.console import Console
 
-    with progress_bar(label, total, unit=unit) as advance:
-        yield advance
+    count = rich.DownloadColumn() if unit == "bytes" else rich.MofNCompleteColumn()
+    columns = (rich.TextColumn("{task.description}", markup=False), rich.BarColumn(), count, rich.TimeRemainingColumn())
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(printable(label), total=total)
+        yield lambda steps: bar.advance(task, steps)
 
 
 def drop_stdout() -> None:
@@ -262,19 +256,14 @@ def _drop(stream: IO[str]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _write(text: str) -> None:
-    with _writing():
-        sys.stdout.write(text)
-        sys.stdout.flush()
-
-
-@contextmanager
-def _writing() -> Iterator[None]:
-    """Turn an error of writing to stdout into the errors of `emit_data`."""
+def _write(data: str | bytes) -> None:
+    """Write to stdout and flush it. Raises the errors of `emit_data`."""
     if state.is_closed:
         raise ToolError("stdout is closed: the result cannot be written")
     try:
-        yield
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()
     except OSError as error:
         drop_stdout()
         if isinstance(error, BrokenPipeError):

@@ -1,26 +1,15 @@
-"""Draws progress bars and live pictures on a terminal with rich, which is slow to import. Tests: cli/test_status.py."""
+"""Draws live pictures on a terminal with rich, which is slow to import. Tests: cli/test_status.py."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from packager.cli.printable import printable
-
-
-@contextmanager
-def progress_bar(label: str, total: int, *, unit: str) -> Iterator[Callable[[int], None]]:
-    """Give a function that adds completed steps, and draw them as a bar on stderr while the block runs."""
-    count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), count, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(printable(label), total=total)
-        yield lambda steps: bar.advance(task, steps)
+from packager.cli.console import printable
 
 
 class Draw(Protocol):

@@ -4,7 +4,7 @@ import getpass
 import os
 from dataclasses import dataclass, field
 
-from packager.base.runner import SYSTEM, Runner
+from packager.base.process import SYSTEM, Runner
 from packager.cli.commands import context
 
 

@@ -16,7 +16,6 @@ from packager.cli.arguments import OnlyOverlay, PackagePath, Program, RegistryHo
 from packager.cli.commands import group
 from packager.cli.console import Output, emit, emit_output, say, state
 from packager.cli.host import host
-from packager.cli.lock import lock_images
 from packager.publish import builders as use_case
 from packager.publish.builders import ImagePlan, ImageRequest
 
@@ -49,17 +48,10 @@ def build(options: ImageOptions, package: PackagePath, arguments: Extra = []) ->
         if not options.dry_run:
             _run(plan.commands[0])
     lines = plan.shown if options.dry_run else plan.images
-    emit_output(plan.as_json(), plan.images, options.output, lines, is_bounded=False)
+    emit_output(plan.as_json(), plan.images, options.output, lines)
 
 
-def push(
-    options: ImageOptions,
-    package: PackagePath,
-    arguments: Extra = [],
-    lock: Annotated[
-        bool, typer.Option("--lock", help="Then lock the package to the digests that the registry has, in place.")
-    ] = False,
-) -> None:
+def push(options: ImageOptions, package: PackagePath, arguments: Extra = []) -> None:
     """Push the image to the registry that the package pulls from. Prints the name."""
     plan = use_case.push(options.request(package, arguments))
     _tell(plan)
@@ -68,9 +60,7 @@ def push(
             _run(command)
         if options.output is None:
             emit(shlex.join(command) if options.dry_run else image)
-    if lock and not options.dry_run:
-        lock_images(package, options.registry, options.overlay, options.kubectl)
-    emit_output(plan.as_json(), plan.images, options.output, (), is_bounded=False)
+    emit_output(plan.as_json(), plan.images, options.output, ())
 
 
 def _tell(plan: ImagePlan) -> None:

@@ -1,6 +1,5 @@
 """`mlpack lock`: writes the digests of a package's images into the package."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -54,30 +53,8 @@ def lock(
         if check:
             locked.check()
         elif not dry_run:
-            for path in configure.write(locked.edits, destination=destination, force=force, tell=say):
+            for path in configure.write(locked.edits, destination=destination, force=force):
                 if output is None:
                     emit_data(path)
             if not locked.edits.changed:
                 say("nothing to change")
-
-
-def lock_images(
-    package: Path, registry: str | None = None, overlay: str | None = None, kubectl: str | None = None
-) -> None:
-    """Lock the images of a package in place, with the logins of docker or podman.
-
-    Args:
-        package: The package.
-        registry: The registry that the images are pulled from, which is set in the package; None leaves it unchanged.
-        overlay: The overlay; None for all overlays.
-        kubectl: The kubectl that renders; None for that of KUBECTL.
-
-    Raises:
-        MlpackError: See `packager.publish.lock.prepared`.
-    """
-    destination = None if package.is_dir() else package
-    program = kubectl or os.environ.get("KUBECTL", "kubectl")
-    request = LockRequest(package, overlay, registry, destination=destination, kubectl=program)
-    with use_case.prepared(request, RegistryOptions().access(), host().runner) as locked:
-        say(*(f"{image.overlay}: {image.image} is {image.digest}" for image in locked.images))
-        list(configure.write(locked.edits, destination=destination, force=True, tell=say))

@@ -61,7 +61,7 @@ def list_models(specs: Specs = [], output: Output = None) -> None:
         print_error(failure.error)
     summaries = [*(answer.summary_as_json() for answer in valid), *(answer.summary_as_json() for answer in invalid)]
     names = [answer.spec.name for answer in valid]
-    emit_output(summaries, names, output, table(_rows(valid), gap="   "), is_bounded=False)
+    emit_output(summaries, names, output, table(_rows(valid), gap="   "))
     if invalid:
         raise typer.Exit(SpecError.exit_code)
 
@@ -88,7 +88,7 @@ def show(
     """Show a model: what it is, its variants, overlays and parameters."""
     answer = find_model(model, folders(specs))
     if output is not None:
-        emit_output(answer.as_json(), [answer.spec.name], output, is_bounded=False)
+        emit_output(answer.as_json(), [answer.spec.name], output)
         return
     spec = answer.spec
     emit(f"{spec.name}{f' {spec.version}' if spec.version else ''}: {spec.title}")
@@ -99,13 +99,8 @@ def show(
         overlays = ", ".join(variant.overlays or spec.overlays)
         rows.append((variant.label, spec.package_name(variant), overlays, ", ".join(variant.run.scripts) or "-"))
     emit("", *table(rows, gap="   "), *_parameters(answer), "")
-    images: dict[str, list[str]] = {}
-    for variant in spec.variants:
-        image = spec.image_of(variant)
-        images.setdefault(f"{image.registry}/{image.reference}", []).append(variant.label)
-    has_several = len(images) > 1
-    for name, labels in images.items():
-        emit(f"image {name} ({', '.join(labels)})" if has_several else f"image {name}")
+    images = [spec.image_of(variant) for variant in spec.variants]
+    emit(*dict.fromkeys(f"image {image.registry}/{image.reference}" for image in images))
     emit(f"spec  {answer.path}")
 
 

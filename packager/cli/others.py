@@ -13,7 +13,7 @@ def schema() -> None:
     """Print the JSON Schema of specs."""
     from packager.modelspec.catalog import spec_schema
 
-    emit_json(spec_schema(), is_bounded=False)
+    emit_json(spec_schema())
 
 
 def completion(

@@ -1,13 +1,14 @@
-"""`mlpack push`: pushes a package to a registry."""
+"""`mlpack push` and `mlpack key new`: push a package to a registry, and make the keys that sign it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from packager.base.errors import missing_extra
 from packager.cli.arguments import AcceptOptions, PackagePath, Program, source_date_epoch
 from packager.cli.asking import password_of
+from packager.cli.commands import group
 from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions
@@ -75,19 +76,23 @@ def push(
         signers=_signers(sign_key),
     )
     pushed = push_package(request, at.access(), tell=say, progress=progress)
-    emit_output(pushed.as_json(), [pushed.pinned], output, is_bounded=False)
+    emit_output(pushed.as_json(), [pushed.pinned], output)
     _explain(pushed)
 
 
 def _signers(files: list[Path]) -> "tuple[Signer, ...]":
     """Return the private keys in files. Raises ToolError if the extra `sign` is missing."""
-    if not files:
-        return ()
+    signers: tuple[Signer, ...] = _keys("--sign-key").signers(files, password_of, say) if files else ()
+    return signers
+
+
+def _keys(what: str) -> Any:
+    """Return the module that needs the packages of the extra `sign`."""
     try:
-        from packager.publish.keys import signers
+        from packager.publish import keys
     except ModuleNotFoundError as error:
-        raise missing_extra("--sign-key", error, "sign") from None
-    return signers(files, password_of, say)
+        raise missing_extra(what, error, "sign") from None
+    return keys
 
 
 def _explain(pushed: PushedPackage) -> None:
@@ -103,3 +108,24 @@ def _explain(pushed: PushedPackage) -> None:
         say(f"tag{'s' if len(pushed.tags) > 1 else ''} {', '.join(pushed.tags)}")
     else:
         say("without a tag: only the digest names it")
+
+
+def new(
+    name: Annotated[Path, typer.Argument(metavar="NAME", help="The path of both files, without .key and .pub.")],
+    no_password: Annotated[
+        bool,
+        typer.Option("--no-password", help="Leave the private key unencrypted: anyone who can read it can sign."),
+    ] = False,
+    output: Output = None,
+) -> None:
+    """Write a new key pair: NAME.key, which signs, and NAME.pub, which others check signatures with.
+
+    The password of NAME.key is asked for, or read from MLPACK_KEY_PASSWORD. Existing files are never replaced.
+    """
+    made = _keys("a key pair").new_key(name, lambda: None if no_password else password_of(f"{name}.key", is_new=True))
+    emit_output(made.as_json(), [made.private, made.public], output)
+    say(f"{made.kind} {made.key.fingerprint}")
+    say(f"keep {made.private} secret{'' if made.is_encrypted else ': it is not encrypted'}; publish {made.public}")
+
+
+KEY = group("Make the keys that sign packages.", new=new)

@@ -1,7 +1,6 @@
 """Options of the verbs that use registries of packages and check signatures. Tests: cli/test_registry_arguments.py."""
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,31 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from packager.base import workfolder
-from packager.base.errors import UsageError
 from packager.base.values import Value
 from packager.cli.arguments import cache_folder, site_path
 from packager.cli.console import progress, say, show_as
 from packager.cli.host import host
 
 if TYPE_CHECKING:
-    from packager.base.limits import Limits
     from packager.publish.client import Access
     from packager.publish.load import BundleContents
     from packager.publish.reference import PackageReference
     from packager.publish.signatures import Trust
 
-_PASSWORD_BYTES = 64 << 10
 _KEYS = "MLPACK_KEYS"
 
 
 class RegistryOptions(Value, frozen=True):
     """The options for the access to a registry."""
 
-    username: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The user, with --password-stdin; by default the login of docker or podman."),
-    ] = None
-    password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the password from stdin.")] = False
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Use http, without encryption, for a registry that has no https.")
     ] = False
@@ -45,19 +36,12 @@ class RegistryOptions(Value, frozen=True):
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each request to the registry.")] = False
 
     def access(self) -> "Access":
-        """Return the access to registries. Raises UsageError if the options do not go together."""
+        """Return the access to registries, with the login of docker or podman."""
         from packager.publish.client import access
 
-        if (self.username is not None) != self.password_stdin:
-            raise UsageError("--username and --password-stdin go together")
-        user = None
-        if self.username is not None:
-            password = sys.stdin.buffer.read(_PASSWORD_BYTES).decode(errors="replace")
-            user = self.username, password.rstrip("\r\n")
         show = (lambda line: say(f"+ {line}")) if self.verbose else (lambda _: None)
         return access(
             os.environ,
-            user,
             plain_http=self.plain_http,
             ca_file=self.ca_file,
             show=show,
@@ -131,9 +115,7 @@ def tag_of(package: Path) -> str | None:
 
 
 @contextmanager
-def package_or_bundled(
-    package: Path, trust: "Trust", limits: "Limits"
-) -> Iterator[tuple[Path, "BundleContents | None"]]:
+def package_or_bundled(package: Path, trust: "Trust") -> Iterator[tuple[Path, "BundleContents | None"]]:
     """Yield a package as `local_package` returns it; that of a bundle is unpacked until the block ends.
 
     The second value is the bundle; None without one. Messages then name the bundle.
@@ -143,10 +125,11 @@ def package_or_bundled(
     if is_remote(package) or not is_bundle(package):
         yield local_package(package, trust), None
         return
+    from packager.base.paths import DEFAULT_LIMITS
     from packager.publish import load as bundle_contents
 
     with workfolder.temporary() as folder:
         contents = bundle_contents.read(package, trust, progress=progress, tell=say)
-        local = bundle_contents.unpacked(contents, folder, limits)
+        local = bundle_contents.unpacked(contents, folder, DEFAULT_LIMITS)
         show_as(local, str(package))
         yield local, contents

@@ -12,7 +12,7 @@ from packager.base.rest import is_loopback
 from packager.base.values import Value, replace
 from packager.cli.commands import command, context
 from packager.cli.console import Output, emit_output, say
-from packager.service import variables
+from packager.service import config
 from packager.service.config import ServerConfig, address
 from packager.service.config_file import read
 
@@ -43,7 +43,7 @@ class DatabaseOptions(Value, frozen=True):
     def settings(self, listen: str | None = None) -> ServerConfig:
         """Return the configuration, with the database and the address that the user names."""
         settings = read(self.config)
-        if database := self.database or os.environ.get(variables.DATABASE):
+        if database := self.database or os.environ.get(config.DATABASE):
             settings = replace(settings, database=database)
         return replace(settings, listen=listen) if listen else settings
 
@@ -123,30 +123,11 @@ def backup(
     emit_output({"file": str(file)}, [file], output)
 
 
-def migrate(
-    where: DatabaseOptions,
-    source: Annotated[
-        str | None, typer.Option("--from", metavar="DATABASE", help="Copy everything from this database.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--to", metavar="DATABASE", help="Copy it to this one, which is empty.")
-    ] = None,
-    output: Output = None,
-) -> None:
-    """Bring the database to the schema of this mlpack, as a server does when it starts; or copy it to another one.
-
-    Stop the server before you copy its database: what it stores later is not copied.
-    """
-    if (source is None) != (target is None) or (source and where.is_given):
-        raise UsageError("--from and --to are given together, and without --config and --database")
-    if source is None or target is None:
-        store: Store = _service().open_store(where.settings(), is_served=True)
-        state = {"database": store.shown, "migrated": store.was_migrated}
-        lines = [f"{store.shown}: {'migrated' if store.was_migrated else 'up to date'}"]
-        emit_output(state, [store.shown], output, lines)
-        return
-    counts = _service().copy(source, target)
-    emit_output({"rows": counts}, counts, output, [f"{table}: {count}" for table, count in counts.items()])
+def migrate(where: DatabaseOptions, output: Output = None) -> None:
+    """Bring the database to the schema of this mlpack, as a server does when it starts."""
+    store: Store = _service().open_store(where.settings(), is_served=True)
+    state = {"database": store.shown, "migrated": store.was_migrated}
+    emit_output(state, [store.shown], output, [f"{store.shown}: {'migrated' if store.was_migrated else 'up to date'}"])
 
 
 def check(where: DatabaseOptions, output: Output = None) -> None:
@@ -154,7 +135,6 @@ def check(where: DatabaseOptions, output: Output = None) -> None:
     service, settings = _service(), where.settings()
     service.signing_secrets(settings)
     service.client(settings, service.issuer(settings))
-    service.check_projects(settings)
     say(*service.confinement_gaps())
     store = where.store()
     problems = store.database.check()

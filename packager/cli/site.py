@@ -10,26 +10,20 @@ import typer
 from packager.base.errors import UsageError
 from packager.base.paths import argument
 from packager.cli.arguments import SiteFile, find_site, site_path
-from packager.cli.asking import ask, has_terminal
 from packager.cli.commands import group
 from packager.cli.console import Output, emit_output, say, table
-from packager.site.config import QUESTIONS
 from packager.site.read import SiteSettings, create
 
 
 def init(
     site_file: SiteFile = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: every value is commented out.")] = False,
     output: Output = None,
 ) -> None:
-    """Write a commented site.yaml; on a terminal, it asks for the values that most sites have."""
+    """Write a commented site.yaml: remove the # before the lines that you need, and fill in their values."""
     path = site_file or site_path()
-    asks = has_terminal() and not yes
-    answers = {key: ask(question, "none") for key, question in QUESTIONS.items()} if asks else {}
-    values = {key: answer for key, answer in answers.items() if answer != "none"}
-    create(path, values, force=force)
-    emit_output({"file": str(path), "values": values}, [path], output)
+    create(path, force=force)
+    emit_output({"file": str(path)}, [path], output)
     named = ["--site-file", argument(path)] if site_file else []
     say(f"edit it, then: {shlex.join(['mlpack', 'site', 'show', *named])}")
 

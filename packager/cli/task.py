@@ -1,27 +1,56 @@
 """`mlpack task`: the client of a task service."""
 
-from datetime import UTC, datetime
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
-from packager.base.errors import TimedOutError, UsageError
-from packager.base.rest import RestServer
+from packager.base.errors import UsageError
+from packager.base.rest import RestServer, path
+from packager.base.rest import server as connect
+from packager.base.values import Value
 from packager.base.yamlio import MAX_BYTES, dump
 from packager.cli.arguments import OverlayOption, PackagePath, Program, Yes, content_of
-from packager.cli.asking import confirm_deletion, limited
+from packager.cli.asking import confirm_deletion
 from packager.cli.cluster_arguments import seconds
-from packager.cli.commands import group
+from packager.cli.commands import command, group
 from packager.cli.console import Form, Output, emit, emit_data, emit_json, emit_log, emit_output, say, table
 from packager.cli.host import host
-from packager.cli.task_registry import DEFINITIONS, TEMPLATES, ServerOptions, schema
+from packager.tasks import client
 from packager.tasks import export as task_export
-from packager.tasks import jobs as use_case
-from packager.tasks.jobs import TaskJob
+from packager.tasks.client import Kind
+
+_MAX_TOKEN_FILE = 16 << 10
 
 Release = Annotated[str, typer.Argument(metavar="JOB", help="A job, by its release.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")]
+Timeout = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION", help="How long to wait for the end of the job; by default without limit."),
+]
+
+
+class ServerOptions(Value, frozen=True):
+    """The options that name the server. Without a token file, the token is in the environment."""
+
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="URL", envvar="MLPACK_SERVER", help="The address of the server.")
+    ] = None
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file with the token; by default $MLPACK_TOKEN.")
+    ] = None
+    insecure: Annotated[bool, typer.Option("--insecure", help="Send the token over http to another machine.")] = False
+
+    def client(self) -> RestServer:
+        """Return the server, and the token that it gets."""
+        if not self.server:
+            raise UsageError("a server is missing: --server URL, or MLPACK_SERVER in the environment")
+        token = os.environ.get("MLPACK_TOKEN") or None
+        if self.token_file is not None:
+            token = content_of(str(self.token_file), _MAX_TOKEN_FILE)[0].decode(errors="replace").strip()
+        return connect(self.server, token, is_insecure=self.insecure)
 
 
 def create(
@@ -38,6 +67,7 @@ def create(
     project: Annotated[str | None, typer.Option(metavar="NAME", help="Its project.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Create nothing; print the manifests.")] = False,
     wait: Wait = False,
+    timeout: Timeout = None,
     key: Annotated[
         str | None,
         typer.Option("--idempotency-key", metavar="KEY", help="The same key and values make one job."),
@@ -52,23 +82,26 @@ def create(
         raise UsageError("--dry-run and --wait cannot be combined")
     if definition is None and file is None and not settings:
         raise UsageError("a definition is missing", hint="mlpack task definitions lists them")
-    filled = use_case.filled_values(definition, content_of(file, MAX_BYTES) if file else None, settings, project)
-    with at.connected("1m" if wait else None) as to:
-        if dry_run:
-            _print_preview(use_case.preview(to, filled), output)
-            return
-        job = use_case.create(to, filled, host().runner, key)
-    _created(at, to, job, output, wait=wait)
+    values, document = client.filled_values(
+        definition, content_of(file, MAX_BYTES) if file else None, settings, project
+    )
+    to = at.client()
+    if dry_run:
+        _print_preview(client.request(to, "POST", path("v1", "jobs", dry_run="true"), values, document), output)
+        return
+    job = client.post_once(to, path("v1", "jobs"), host().runner, values, document, key)
+    _created(to, job, timeout, output, wait=wait)
 
 
 def _print_preview(preview: dict[str, Any], output: Form | None) -> None:
     say(*(f"warning: {warning}" for warning in preview["warnings"]))
+    manifests = preview["manifests"]
     if output == "json":
-        emit_json(preview, is_bounded=False)
+        emit_json({key: preview.get(key) for key in ("release", "manifests", "warnings")})
     elif output == "name":
-        emit(*(_object_name(manifest) for manifest in preview["manifests"]))
+        emit(*(f"{manifest['kind'].lower()}/{manifest['metadata']['name']}" for manifest in manifests))
     else:
-        emit_data(dump(preview["manifests"]))
+        emit_data(dump(manifests))
 
 
 def list_jobs(
@@ -89,15 +122,12 @@ def list_jobs(
 ) -> None:
     """List jobs, the newest first."""
     filters = {"definition": definition, "creator": creator, "application": application, "project": project}
-    with at.connected() as to:
-        jobs, are_all = use_case.jobs(to, limit, status=status, **filters, since=since, until=until, q=part)
-    now = datetime.now(UTC)
-    rows = [("JOB", "STATUS", "REASON", "DEFINITION", "CREATOR", "AGE")]
+    jobs, are_all = client.jobs(at.client(), limit, status=status, **filters, since=since, until=until, q=part)
+    rows = [("JOB", "STATUS", "REASON", "DEFINITION", "CREATOR", "CREATED")]
     for job in jobs:
-        name = str(job.definition.get("name") or "-")
-        rows.append((job.release, job.status, job.reason or "-", name, job.creator or "-", _age(job.created, now)))
-    answers, names = [job.answer for job in jobs], [job.release for job in jobs]
-    emit_output(answers, names, output, table(rows) if jobs else (), is_bounded=False)
+        texts = (job["status"], job.get("reason"), job.get("definition", {}).get("name"), job.get("creator"))
+        rows.append((job["release"], *(text or "-" for text in texts), job["created"][:16].replace("T", " ")))
+    emit_output(jobs, [job["release"] for job in jobs], output, table(rows) if jobs else ())
     if output is None and not jobs:
         say("no jobs")
     if not are_all:
@@ -109,19 +139,15 @@ def status(
     release: Release,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Print each change until it has ended.")] = False,
     wait: Wait = False,
+    timeout: Timeout = None,
     output: Output = None,
 ) -> None:
     """Show the state of a job, and the reasons.
 
     Exit code 0 while all is well and after success, 7 when it has failed or was deleted, 8 after --timeout.
     """
-    if watch or wait:
-        with at.connected("0") as to:
-            _wait(to, release, at.timeout, output, is_quiet=not watch)
-        return
-    with at.connected() as to:
-        job = use_case.job(to, release)
-    _show(job, output)
+    to = at.client()
+    _show(_end(to, release, timeout, tells=watch) if watch or wait else client.job(to, release), output)
 
 
 def logs(
@@ -148,18 +174,16 @@ def logs(
         "previous": "true" if previous else None,
         "timestamps": "true" if timestamps else None,
     }
-    with at.connected(at.timeout or "0") as to:
-        for text in use_case.log(to, release, host().runner, say, is_following=follow, **part):
-            emit_log(text)
+    for text in client.log(at.client(), release, host().runner, say, is_following=follow, **part):
+        emit_log(text)
 
 
 def cancel(at: ServerOptions, release: Release, output: Output = None) -> None:
     """Stop a job. Its record and its claims stay."""
-    with at.connected() as to:
-        job = use_case.cancel(to, release)
-    emit_output(job.answer, [job.release], output, (), is_bounded=False)
+    job = client.request(at.client(), "POST", path("v1", "jobs", release, "cancel"))
+    emit_output(job, [release], output, ())
     if output is None:
-        say(f"{job.release} is being stopped")
+        say(f"{release} is being stopped")
 
 
 def rerun(
@@ -169,12 +193,13 @@ def rerun(
         bool, typer.Option("--pinned", help="With the revisions of template and definition of then.")
     ] = False,
     wait: Wait = False,
+    timeout: Timeout = None,
     output: Output = None,
 ) -> None:
     """Create a job with the values of another one."""
-    with at.connected("1m" if wait else None) as to:
-        job = use_case.rerun(to, release, host().runner, is_pinned=pinned)
-    _created(at, to, job, output, wait=wait)
+    to = at.client()
+    where = path("v1", "jobs", release, "rerun", pinned="true" if pinned else None)
+    _created(to, client.post_once(to, where, host().runner), timeout, output, wait=wait)
 
 
 def delete(
@@ -189,15 +214,13 @@ def delete(
 ) -> None:
     """Stop a job, and delete its objects and its record; its claims only with --storage delete."""
     what = f"{release}{' and its claims, with all results' if storage == 'delete' else ''}"
-    if not (yes or dry_run):
+    if dry_run:
+        emit_output(client.job(at.client(), release), [release], output)
+        say("dry run: nothing was deleted")
+        return
+    if not yes:
         confirm_deletion(f"Delete {what}?")
-    with at.connected() as to:
-        if dry_run:
-            job = use_case.job(to, release)
-            emit_output(job.answer, [release], output, is_bounded=False)
-            say("dry run: nothing was deleted")
-            return
-        use_case.delete(to, release, with_storage=storage == "delete")
+    client.request(at.client(), "DELETE", path("v1", "jobs", release, storage=storage))
     emit_output({"deleted": release, "storage": storage}, [release], output, ())
     say(f"{what} is being deleted")
 
@@ -223,71 +246,145 @@ def export(
         say(*(f"register it with: mlpack task {kind} apply -f {path}" for kind, path in kinds))
 
 
-def _created(at: ServerOptions, to: RestServer, job: TaskJob, output: Form | None, *, wait: bool) -> None:
+def _created(to: RestServer, job: dict[str, Any], timeout: str | None, output: Form | None, *, wait: bool) -> None:
     """Print a new job, or follow it to its end."""
-    release = job.release
+    release = job["release"]
     if wait:
         say(f"{release} created")
-        _wait(to, release, at.timeout, output)
+        _show(_end(to, release, timeout, tells=True), output)
         return
-    emit_output(job.answer, [release], output, is_bounded=False)
+    emit_output(job, [release], output)
     if output is None:
         say(f"created; follow it with: mlpack task logs -f {release}")
 
 
-def _wait(to: RestServer, release: str, timeout: str | None, output: Form | None, *, is_quiet: bool = False) -> None:
-    """Follow a job to its end, and print it."""
-    runner = host().runner
-    begin = runner.clock()
+def _end(to: RestServer, release: str, timeout: str | None, *, tells: bool) -> dict[str, Any]:
+    """Follow a job to its end, print each change if `tells` is set, and return the job."""
     limit = (seconds(timeout) or None) if timeout is not None else None
-    with limited(limit, TimedOutError(f"{release} has not ended after {timeout}")):
-        for job in use_case.follow(to, release, runner, limit):
-            if not is_quiet and not job.has_ended:
-                elapsed = int(runner.clock() - begin)
-                say(f"{elapsed // 60:02}:{elapsed % 60:02}  {_sentence(job)}")
-    _show(job, output)
+    for job in client.follow(to, release, host().runner, limit):
+        if tells and not client.has_ended(job):
+            say(_sentence(job))
+    return job
 
 
-def _sentence(job: TaskJob) -> str:
+def _sentence(job: dict[str, Any]) -> str:
     """Return status, reason and message on one line."""
-    reason = f" ({job.reason})" if job.reason else ""
-    message = f": {job.message}" if job.message else ""
-    return f"{job.status}{reason}{message}"
+    reason = f" ({job['reason']})" if job.get("reason") else ""
+    message = f": {job['message']}" if job.get("message") else ""
+    return f"{job['status']}{reason}{message}"
 
 
-def _show(job: TaskJob, output: Form | None) -> None:
+def _show(job: dict[str, Any], output: Form | None) -> None:
     """Print a job; exit with 7 if it has failed."""
-    rows = [tuple(str(pod.get(key, "-")) for key in ("name", "state", "restarts")) for pod in job.pods]
-    lines = [f"{job.release}  {_sentence(job)}"]
+    rows = [tuple(str(pod.get(key, "-")) for key in ("name", "state", "restarts")) for pod in job.get("pods", ())]
+    lines = [f"{job['release']}  {_sentence(job)}"]
     lines += table([("POD", "STATE", "RESTARTS"), *rows]) if rows else []
-    lines += [f"hint: {job.hint}"] if job.hint else []
-    emit_output(job.answer, [job.release], output, lines, is_bounded=False)
-    if job.has_failed:
+    lines += [f"hint: {job['hint']}"] if job.get("hint") else []
+    emit_output(job, [job["release"]], output, lines)
+    if job["status"] in ("failed", "deleted"):
         raise typer.Exit(7)
 
 
-def _object_name(manifest: Any) -> str:
-    """Return kind and name of a manifest, as kubectl writes them."""
-    metadata = manifest.get("metadata") if isinstance(manifest, dict) else None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    kind = str(manifest.get("kind")).lower() if isinstance(manifest, dict) else None
-    return f"{kind}/{name}"
+def _print_registered(kind: Kind, answer: dict[str, Any], output: Form | None, *, is_one: bool) -> None:
+    items: list[dict[str, Any]] = [answer] if is_one else answer.get("items", [])
+    columns = {"NAME": "name", "REVISION": "revision", "TEMPLATE": "task_template_name", "DESCRIPTION": "description"}
+    if kind == "templates":
+        columns.pop("TEMPLATE")
+    rows = [[str(item.get(key) or "-").split("\n")[0] for key in columns.values()] for item in items]
+    names = [str(item.get("name")) for item in items]
+    lines = table([[*columns], *rows]) if rows else ()
+    emit_output(answer if is_one else items, names, output or ("yaml" if is_one else None), lines)
+    if not items:
+        say(f"no {kind}")
 
 
-def _age(created: str, now: datetime) -> str:
-    try:
-        elapsed = int((now - datetime.fromisoformat(created)).total_seconds())
-    except (ValueError, TypeError):
-        return "-"
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if elapsed >= size:
-            return f"{elapsed // size}{unit}"
-    return f"{max(elapsed, 0)}s"
+def _apply(to: RestServer, kind: Kind, file: str, output: Form | None, *, is_trial: bool) -> None:
+    documents = client.registrations(kind, content_of(file, MAX_BYTES))
+    names = [str(document.data["name"]) for document in documents]
+    answers = []
+    for name, document in zip(names, documents, strict=True):
+        outcome, answer = client.apply(to, kind, document, is_trial=is_trial)
+        answers.append(answer)
+        say(*(f"warning: {name}: {warning}" for warning in answer.get("warnings") or ()))
+        # a trial of a template names the definitions whose examples would fail
+        failing = answer.get("definitions", {}).items() if is_trial else ()
+        say(*(f"warning: {user}: {problem}" for user, problems in failing for problem in problems))
+        if outcome != "unchanged":
+            outcome = f"would be {outcome}" if is_trial else f"{outcome}: revision {answer.get('revision')}"
+        if output is None:
+            emit(f"{kind.removesuffix('s')}/{name} {outcome}")
+    emit_output(answers if len(answers) > 1 else answers[0], names, output, ())
+
+
+class _ShowsByDefault(TyperGroup):
+    """A group of commands in which `show` is the default."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert `show` unless the arguments begin with another command or ask for help."""
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+def _registry(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = "") -> typer.Typer:
+    """Return the commands for templates or definitions; the texts are added to their help."""
+    one = kind.removesuffix("s")
+
+    def show(
+        at: ServerOptions,
+        name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One {one}; by default all.")] = None,
+        revision: Annotated[
+            int | None, typer.Option(metavar="N", min=1, max=1_000_000_000, help="An earlier revision.")
+        ] = None,
+        output: Output = None,
+    ) -> None:
+        if revision is not None and name is None:
+            raise UsageError(f"--revision needs the name of one of the {kind}")
+        steps = [name] if name else []
+        steps += ["revisions", str(revision)] if revision else []
+        answer = client.request(at.client(), "GET", path("v1", kind, *steps))
+        _print_registered(kind, answer, output, is_one=name is not None)
+
+    def apply(
+        at: ServerOptions,
+        file: Annotated[
+            str,
+            typer.Option(
+                "-f",
+                "--file",
+                metavar="FILE",
+                help="What to register: YAML, perhaps in several documents, or JSON; - for stdin.",
+            ),
+        ],
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Register nothing; check it, and say what would be done.")
+        ] = False,
+        output: Output = None,
+    ) -> None:
+        _apply(at.client(), kind, file, output, is_trial=dry_run)
+
+    def delete(
+        at: ServerOptions, name: Annotated[str, typer.Argument(metavar="NAME", help=f"The {one}.")], yes: Yes = False
+    ) -> None:
+        if not yes:
+            confirm_deletion(f"Delete {one}/{name}?")
+        client.request(at.client(), "DELETE", path("v1", kind, name))
+        say(f"{one}/{name} deleted")
+
+    group = typer.Typer(help=f"Show, register and remove task {kind}.", cls=_ShowsByDefault)
+    show.__doc__ = f"List the task {kind}, or show one{shown}. `show` can be left out."
+    apply.__doc__ = f"""Register {kind}, or their next revisions where they differ from the registered ones.
+
+    A file has the keys of POST /v1/{kind}, or is what `-o yaml` has printed of a {one}, edited.{applied}
+    """
+    delete.__doc__ = f"Remove a {one}{deleted}. Jobs that were made with it stay."
+    for verb in (show, apply, delete):
+        group.command()(command(verb))
+    return group
 
 
 GROUP = group(
     "Create and follow the jobs of a task service.",
-    schema=schema,
     create=create,
     status=status,
     logs=logs,
@@ -297,5 +394,12 @@ GROUP = group(
     export=export,
     list=list_jobs,
 )
-GROUP.add_typer(TEMPLATES, name="templates")
-GROUP.add_typer(DEFINITIONS, name="definitions")
+GROUP.add_typer(_registry("templates", deleted=" that no definition uses"), name="templates")
+GROUP.add_typer(
+    _registry(
+        "definitions",
+        shown=": which values it takes, and an example",
+        applied=" Each example\n    is filled in as a trial.",
+    ),
+    name="definitions",
+)

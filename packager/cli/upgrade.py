@@ -1,4 +1,4 @@
-"""`mlpack upgrade`: replaces a package's folder by a newer build, and keeps the edits."""
+"""`mlpack upgrade` and `mlpack overlay`: keep the edits in a newer build, and write an overlay outside of a package."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +10,7 @@ from packager.cli.console import Form, Output, emit_data, emit_output, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import SignatureOptions, local_package
 from packager.configure import upgrade as use_case
+from packager.configure.overlay import Choice, write
 from packager.configure.upgrade import PreparedUpgrade
 from packager.verify.command import level
 
@@ -58,7 +59,7 @@ def upgrade(
 
 def _show(prepared: PreparedUpgrade, output: Form | None) -> None:
     if output is not None:
-        emit_output(prepared.as_json(), [file.path for file in prepared.files], output, is_bounded=False)
+        emit_output(prepared.as_json(), [file.path for file in prepared.files], output)
         return
     if prepared.is_done:
         say(f"{prepared.old.name}: nothing to do, {prepared.new.source} is the same build")
@@ -71,3 +72,28 @@ def _show(prepared: PreparedUpgrade, output: Form | None) -> None:
     say(*(f"decided: {problem}" for problem in prepared.problems(prepared.decided)))
     say(*(f"new value: {name}" for name in prepared.new_keys))
     say(*(f"new option: {name}" for name in prepared.new_options))
+
+
+def overlay(
+    package: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a package.")],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder that contains the overlays.")],
+    name: Annotated[str | None, typer.Option("--overlay", metavar="NAME", help="The overlay; by default all.")] = None,
+    yours: Yours = [],
+    theirs: Theirs = [],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the result.")] = False,
+    output: Output = None,
+) -> None:
+    """Write an overlay of your own outside of a package, and print its folder: DIR/NAME for each overlay.
+
+    `kubectl apply -k DIR/NAME` applies it, and all other commands take DIR/NAME in place of a package. The package's
+    folder is not edited. For a newer build, replace that folder and run the same command again: your edits are carried
+    over, and new values are named. Exit code 9 where both changed the same place: then nothing is written.
+    """
+    choices = {Path(file): Choice.yours for file in yours} | {Path(file): Choice.theirs for file in theirs}
+    written = write(package, to, name, choices, dry_run=dry_run)
+    if output is not None:
+        emit_output([one.as_json() for one in written], [one.folder for one in written], output)
+        return
+    for one in written:
+        emit_data(str(one.folder))
+        say(*(f"new value: {key}" for key in one.new_keys))

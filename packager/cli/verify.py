@@ -1,6 +1,5 @@
 """`mlpack verify`: checks whether a package can be trusted to run. Tests: verify/test_verify.py."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +8,7 @@ from typing import Annotated
 import typer
 
 from packager.base.errors import UsageError
-from packager.base.limits import DEFAULT, Limits
-from packager.base.quantity import parse as parse_quantity
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import replace
 from packager.cli.arguments import AcceptOptions, Expect, PackageOrBundle, cache_folder, folders
 from packager.cli.cluster_arguments import ClusterOptions
@@ -21,9 +19,6 @@ from packager.verify import Checks
 from packager.verify.case import Report, Security
 from packager.verify.command import Further, expected_digest, kubernetes_versions
 from packager.verify.command import verify as judge
-
-_MOST_FILES = 200 * DEFAULT.files
-"""Python cannot count the entries of a folder beyond sys.maxsize."""
 
 _MOST_EDITED = 500
 """How many edited files are listed."""
@@ -54,15 +49,6 @@ def verify(
         typer.Option(metavar="SPEC", help="Also build it again from this model or spec: the digest must be the same."),
     ] = None,
     server: Annotated[bool, typer.Option("--server", help="Also ask a cluster, with a server-side dry run.")] = False,
-    max_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="The largest unpacked size to accept.")
-    ] = f"{DEFAULT.size >> 30}Gi",
-    max_files: Annotated[
-        int, typer.Option(metavar="N", min=1, max=_MOST_FILES, help="The largest number of files to accept.")
-    ] = DEFAULT.files,
-    max_ratio: Annotated[
-        int, typer.Option(metavar="N", min=1, help="The largest compression ratio to accept.")
-    ] = DEFAULT.ratio,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Also print what was checked, and the Pod Security levels.")
     ] = False,
@@ -76,14 +62,12 @@ def verify(
     """
     if (at.context or at.namespace or at.kubeconfig) and not server:
         raise UsageError("--context, --namespace and --kubeconfig say which cluster --server asks", hint="add --server")
-    limits = Limits(_size(max_size), max_files, max_ratio)
     allowed, level = accept.accepted()
     checks = Checks(
         kubectls=tuple(dict.fromkeys(kubectl)),
         kubernetes=_versions(kubernetes_version),
         level=level,
         server=replace(at, kubectl=kubectl[0]).client() if server else None,
-        limits=limits,
         allowed=allowed,
         namespace=at.namespace,
         expected=expected_digest(expect),
@@ -92,13 +76,13 @@ def verify(
     )
     further: list[Further] = []
     tag = tag_of(Path(package))
-    with package_or_bundled(Path(package), signatures.trust(), limits) as (local, bundle):
+    with package_or_bundled(Path(package), signatures.trust()) as (local, bundle):
         if rebuild is not None:
             from packager.builder.rebuild import RebuildRequest
             from packager.builder.rebuild import rebuild as build_again
 
             request = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
-            further.append(lambda _: build_again(local, request, limits))
+            further.append(lambda _: build_again(local, request, DEFAULT_LIMITS))
         if bundle is not None:
             from packager.publish.load import compared
 
@@ -171,22 +155,10 @@ def _made(report: Report, overlay: str) -> str:
     return ", ".join([*(f"{count} {kind}" for kind, count in kinds.items()), *named]) or "nothing"
 
 
-def _size(text: str) -> int:
-    try:
-        number = int(parse_quantity(text))
-    except (ValueError, OverflowError):
-        raise UsageError(f"--max-size {text}: expected bytes, or a quantity such as 512Mi or 64Gi") from None
-    if number < 1:
-        raise UsageError(f"--max-size {text}: expected at least 1")
-    return number
-
-
 def _versions(requested: list[str]) -> tuple[str, ...]:
-    """Return the versions of Kubernetes that the user names, as 1.N. Raises UsageError for one without schemas."""
+    """Return the versions of Kubernetes that the user names, the oldest first."""
     supported = kubernetes_versions()
-    short = tuple(dict.fromkeys(re.sub(r"^v?(1\.\d+)(\.\d+)?$", r"\1", version) for version in requested))
-    for version, argument in zip(short, requested, strict=False):
-        if version not in supported:
-            message = f"--kubernetes-version {argument}: there are schemas for {supported[0]} to {supported[-1]}"
-            raise UsageError(message)
-    return tuple(version for version in supported if version in short)
+    if unknown := [version for version in requested if version not in supported]:
+        message = f"--kubernetes-version {unknown[0]}: there are schemas for {supported[0]} to {supported[-1]}"
+        raise UsageError(message)
+    return tuple(version for version in supported if version in requested)

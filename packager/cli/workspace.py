@@ -95,7 +95,7 @@ def ls(how: StorageOptions, at: ClusterOptions, target: TargetPath) -> None:
         listed = workspace.ls(session)
     listing = listed.listing
     names = [entry.path for entry in listing.entries]
-    emit_output(listed.as_json(), names, how.output, _rows(listing), is_bounded=False)
+    emit_output(listed.as_json(), names, how.output, _rows(listing))
     print_names("a name that is not allowed here", listing.skipped, listing.unnamed)
     print_names("not read", listing.unread)
     size = sum(entry.size for entry in listing.entries)
@@ -133,7 +133,7 @@ def _package_of(target: Path) -> Runnable:
 
 
 def _show_copied(copied: Copied, how: CopyOptions, verb: str, route: str) -> None:
-    emit_output(copied.as_json(), copied.files, how.output, (), is_bounded=False)
+    emit_output(copied.as_json(), copied.files, how.output, ())
     unchanged = f"; {counted(len(copied.unchanged))} unchanged" if copied.unchanged else ""
     done = f"would {verb}" if how.dry_run else f"{verb}ed"
     say(f"{done} {counted(len(copied.files))}, {copied.size:,} bytes, from {route}{unchanged}")

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Sequence
 
-from packager.base import quantity
+from packager.base import units
 from packager.base.errors import ClusterError, ToolError, UsageError, VerificationError
-from packager.base.runner import Tell
+from packager.base.process import Tell
 from packager.cluster.observe import if_allowed
 from packager.cluster.target import Target
 from packager.kubernetes.kubectl import messages
@@ -65,7 +65,7 @@ def create_claims(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
 def check_options(size: str | None, storage_class: str | None, access: str | None) -> None:
     """Refuse an invalid size of a claim, and a storage class or an access mode without a size."""
     try:
-        is_positive = size is None or quantity.parse(size) > 0
+        is_positive = size is None or units.parse_quantity(size) > 0
     except ValueError:
         is_positive = False
     if not is_positive:

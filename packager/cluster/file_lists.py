@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import TypeVar
 
 from packager.base.errors import ClusterError, VerificationError
-from packager.base.runner import Tell
+from packager.base.process import Tell
 from packager.cluster.shell import BrokenOffError, ContainerShell, ScriptError
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.package.path_checks import ContentError, normalized, shown

@@ -14,7 +14,7 @@ from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import at, mapping
 from packager.kubernetes.objects import Object, annotation, is_running, main_container, name, uid
 from packager.kubernetes.snapshot import Snapshot
-from packager.workloads.launchers import INDEX_ANNOTATION as INDEX
+from packager.workloads.program import INDEX_ANNOTATION as INDEX
 
 _SECONDS = 20.0
 """The timeout of a command in a held container."""

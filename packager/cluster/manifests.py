@@ -10,8 +10,7 @@ from packager.base.errors import RenderError, UsageError
 from packager.base.problems import show, similar
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, RENDERED, VERSION
 from packager.kubernetes.objects import Object, name
-from packager.workloads.kinds import kinds
-from packager.workloads.workload import Workload
+from packager.workloads.kinds import Workload, kinds
 
 _MAX_BYTES = 16 << 20
 

@@ -11,7 +11,7 @@ from packager.kubernetes.objects import Object, created, is_being_deleted, name,
 from packager.kubernetes.snapshot import Queueing, Snapshot
 from packager.kubernetes.verdict import Verdict
 from packager.workloads import kueue
-from packager.workloads.workload import Workload
+from packager.workloads.kinds import Workload
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")

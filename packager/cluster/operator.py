@@ -8,8 +8,7 @@ from packager.base.errors import ClusterError, DeniedError, ToolError
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.objects import Object, moment, name, true_condition
 from packager.kubernetes.snapshot import Snapshot
-from packager.workloads.kinds import kinds, operators
-from packager.workloads.workload import Operator
+from packager.workloads.kinds import Operator, kinds, operators
 
 
 class Alive(StrEnum):

@@ -21,10 +21,9 @@ from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import error_from
 from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import Object, created, is_running, uid
-from packager.kubernetes.pods import after_carriage_return
+from packager.kubernetes.pods import after_carriage_return, has_ended
 from packager.kubernetes.snapshot import PodLog, Snapshot
-from packager.kubernetes.stopped import has_ended
-from packager.workloads.workload import Workload
+from packager.workloads.kinds import Workload
 
 Begin = Callable[[Sequence[Object]], object]
 

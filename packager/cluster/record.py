@@ -15,7 +15,7 @@ from typing import Self
 
 from packager.base import atomic, yamlio
 from packager.base.errors import ClusterError, MlpackError, ToolError, reason
-from packager.base.runner import Tell
+from packager.base.process import Tell
 from packager.cluster.hold import HeldResults
 from packager.cluster.logreader import ContainerLog, LogPart, LogStreams, read_once
 from packager.cluster.podwatch import PodWatch

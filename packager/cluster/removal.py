@@ -12,7 +12,7 @@ from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.messages import NO_OBJECT, UID_CHANGED
 from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.objects import Object, name, owners, shown, uid
-from packager.workloads.workload import Workload
+from packager.workloads.kinds import Workload
 
 _AT_ONCE = 4
 _INTERVAL = 0.5

@@ -10,7 +10,7 @@ from typing import Any
 from packager.base import values
 from packager.base.errors import ClusterError, ToolError, UsageError, reason
 from packager.base.paths import argument
-from packager.base.runner import Tell
+from packager.base.process import Tell
 from packager.base.values import Value
 from packager.cluster.copy_from_pod import Pull, compare_for_pull, pull
 from packager.cluster.file_lists import RemoteFolder, with_retries
@@ -19,8 +19,8 @@ from packager.cluster.shell import BrokenOffError, ContainerShell, pod_end
 from packager.cluster.target import Target, pods_by_index
 from packager.cluster.temporary_pod import CONTAINER, temporary_pod
 from packager.kubernetes.objects import Object, is_running, name
+from packager.kubernetes.pods import has_ended
 from packager.kubernetes.snapshot import Snapshot
-from packager.kubernetes.stopped import has_ended
 from packager.package.options import OPTIONS
 from packager.workloads.pods import outlives_pods, writes_to_claim
 

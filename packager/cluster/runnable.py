@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from packager.base.runner import Progress, Tell
+    from packager.base.process import Progress, Tell
     from packager.builder.build import BuildRequest
     from packager.modelspec.importing import Imported
     from packager.site.read import SiteSettings

@@ -10,7 +10,7 @@ from typing import Any
 from packager.base.errors import ClusterError, UnansweredError, UnreachableError, UsageError
 from packager.base.paths import is_folder
 from packager.base.problems import similar
-from packager.base.runner import Tell
+from packager.base.process import Tell
 from packager.cluster.deploy import PreparedDeploy, prepare
 from packager.cluster.logreader import with_log_end
 from packager.cluster.ownership import RENDERED

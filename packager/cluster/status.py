@@ -30,9 +30,8 @@ from packager.kubernetes.objects import status as status_of
 from packager.kubernetes.pods import Container, containers, state
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
-from packager.workloads.kinds import kinds
+from packager.workloads.kinds import Role, kinds
 from packager.workloads.structures import structures
-from packager.workloads.workload import Role
 
 _NOT_DEPLOYED = Verdict(Phase.ABSENT, "not found")
 

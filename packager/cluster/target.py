@@ -10,12 +10,11 @@ from pathlib import Path
 
 from packager.base.errors import ClusterError, RenderError, UsageError, VerificationError
 from packager.base.paths import argument
-from packager.base.runner import Runner, Tell
+from packager.base.process import Runner, Tell
 from packager.cluster.manifests import Manifests, load
 from packager.cluster.observe import observe, selector_flag
 from packager.cluster.ownership import MANAGED_BY, PACKAGE, Identity
-from packager.kubernetes.kubectl.client import Kubectl
-from packager.kubernetes.kubectl.connection import Connection, pod_namespace
+from packager.kubernetes.kubectl.client import Connection, Kubectl, pod_namespace
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import Object, owners
 from packager.kubernetes.snapshot import Snapshot
@@ -24,9 +23,8 @@ from packager.package.opened import Package, chosen_overlays, opened
 from packager.rendering import render
 from packager.rendering.overlay import RenderedOverlay as Rendered
 from packager.rendering.sources import Sources
-from packager.workloads.kinds import kinds
+from packager.workloads.kinds import Workload, kinds
 from packager.workloads.structures import structures
-from packager.workloads.workload import Workload
 
 _INSTANCE = "app.kubernetes.io/instance"
 

@@ -16,7 +16,7 @@ from packager.diagnosis.past import Memory, Past
 from packager.kubernetes.objects import Object, annotation, is_being_deleted, is_running, shown, uid
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Finding, Phase, Verdict
-from packager.workloads.workload import Workload
+from packager.workloads.kinds import Workload
 
 INTERVAL = 2.0
 """Seconds from one poll to the next, unless a poll takes more than a quarter of that."""

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from packager.base.errors import ClusterError, ToolError, UsageError, reason
-from packager.base.runner import Progress, Tell
+from packager.base.process import Progress, Tell
 from packager.cluster.claims import create_workspace, missing_claims
 from packager.cluster.copy_from_pod import Pull, compare_for_pull
 from packager.cluster.copy_from_pod import pull as pull_files

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from packager.base import envfile, quantity, yamlio
+from packager.base import envfile, units, yamlio
 from packager.base.errors import UsageError
 from packager.configure import additions, settings
 from packager.kubernetes.manifest import Manifest, at, mapping
@@ -121,7 +121,7 @@ def _computing(text: bytes, name: str) -> Iterator[tuple[Document, Location, dic
 
 def _check_quantity(name: str, value: str) -> None:
     try:
-        is_positive = quantity.parse(value) > 0
+        is_positive = units.parse_quantity(value) > 0
     except ValueError:
         is_positive = False
     if not is_positive:

@@ -18,8 +18,7 @@ from packager.base.errors import UsageError
 from packager.base.names import split_registry
 from packager.base.problems import show, similar
 from packager.configure.settings import placement_file, site_files, value, workloads
-from packager.kubernetes import mountpath
-from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.containers import MOUNTED, folder_complaint, refusal_reason
 from packager.kubernetes.manifest import mapping
 from packager.package import declared, placement
 from packager.package import image as image_names
@@ -68,7 +67,7 @@ def assign(files: Files, overlays: Sequence[str], assignments: Sequence[Assignme
             _add(files, overlays, entry)
         elif entry.key in placement.FIELDS and (file := placement_file(files)):
             fields = placement.parse(entry.label, entry.key, entry.value)
-            files.write(file, placement.assign(files.read(file), fields, files.package.shown(file)))
+            files.write(file, placement.assign(files.read(file), files.package.name, fields, files.package.shown(file)))
         elif paths := [path for path in _env_files(files, overlays, entry) if _has_key(files.read(path), entry.key)]:
             for path in paths:
                 files.assign(path, entry.key, entry.value)
@@ -132,7 +131,7 @@ def _check_assignment(package: Package, entry: Assignment) -> None:
     if key in declared.secrets(package):
         hint = "`kubectl create secret generic` puts it into a Secret of the namespace"
         raise UsageError(f"{label}: it is a secret, and anyone can read what is in the package", hint=hint)
-    if key in mountpath.MOUNTED and (complaint := mountpath.complaint(new)):
+    if key in MOUNTED and (complaint := folder_complaint(new)):
         raise UsageError(f"{label}: {complaint}")
     if envfile.is_quoted(new) and (key, new) not in declared.values(package):
         message = f"{label}: the quotes would be part of the value"

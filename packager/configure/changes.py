@@ -32,8 +32,8 @@ from packager.configure.settings import (
     places,
     workloads,
 )
+from packager.kubernetes.containers import ROOT
 from packager.kubernetes.manifest import at, mapping
-from packager.kubernetes.mountpath import ROOT
 from packager.package import ids as patch_ids
 from packager.package import inventory, layout, placement, tree
 from packager.package.layout import INVENTORY, env
@@ -125,7 +125,7 @@ def _apply(files: Files, overlays: Sequence[str], answers: Answers) -> None:
     for component in (*answers.components, *_annotating(files, answers.annotations or {})):
         _add_component(files, overlays, component)
     if answers.placement is not None and (file := placement_file(files)):
-        files.write(file, placement.assign(files.read(file), answers.placement, package.shown(file)))
+        files.write(file, placement.built(package.name, answers.placement))
 
 
 def edited(package: Package, changed: Mapping[str, bytes]) -> tuple[Tree, Entry]:

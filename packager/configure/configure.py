@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,37 +9,32 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, envfile, paths, workfolder
 from packager.base.errors import UsageError
-from packager.base.values import Value
 from packager.builder.plan import Options, check_options
 from packager.builder.selection import OwnComponent, select
+from packager.configure import additions, settings
 from packager.configure import changes as stage
-from packager.configure import settings
 from packager.configure.assignments import Assignment, check_image
 from packager.configure.changes import Answers
-from packager.configure.proposals import site_answers
-from packager.kubernetes.allowed import words
-from packager.kubernetes.podsecurity import Level
 from packager.package import archive, kustomization, layout
-from packager.package import options as components
+from packager.package import ids as patch_ids
 from packager.package.opened import chosen_overlays, opened
-from packager.rendering import render
+from packager.package.options import BY_NAME, PLACEMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from packager.base.problems import Problem
-    from packager.base.runner import Tell
     from packager.configure.changes import Change
     from packager.configure.settings import Files
     from packager.package.opened import Package
+    from packager.site.read import SiteSettings
 
-__all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "own_components", "prepared", "unset", "write"]
+__all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "own_components", "prepared", "write"]
+
+_KEYS = {"uid": "runAsUser", "gid": "runAsGroup", "fs_group": "fsGroup"}
 
 _MODE = 0o644
 """The mode of a new file."""
-
-_EXISTS_HINT = "--force replaces it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +59,9 @@ class PreparedEdits:
         return tuple(stage.changes(self.files))
 
     @property
-    def consent(self) -> Consent:
-        """The consent that `mlpack deploy` needs after these edits."""
-        return consent(self.files)
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """The options that are added, and numbers of GPUs in manifests that the option `gpu` replaces since."""
-        gpus = tuple(settings.replaced_gpus(self.files))
-        before = set(settings.replaced_gpus(self.files.original)) if gpus else ()
-        added = (f"option {name} added" for name in stage.added_options(self.files))
-        return (*added, *(note for note in gpus if note not in before))
+        """The options that are added."""
+        return tuple(f"option {name} added" for name in stage.added_options(self.files))
 
     def as_json(self) -> dict[str, Any]:
         """Return the edits as JSON; values that may be secret are masked."""
@@ -105,28 +91,19 @@ def own_components(folders: tuple[str, ...]) -> tuple[OwnComponent, ...]:
     return select(folders).own
 
 
-def unset(path: Path, overlay: str | None, *, destination: Path | None = None) -> tuple[Problem, ...]:
-    """Return the values of the package at `path` that must be set before it runs and are not set yet."""
-    with _opened(path, overlay, destination) as (package, overlays):
-        problems = tuple(settings.unset(settings.Files(package), overlays))
-        for name in overlays:
-            render.read(package, name)
-        return problems
-
-
 @contextmanager
 def prepared(
     path: Path,
     overlay: str | None,
     answers: Answers,
     *,
-    ask: Callable[[Package, tuple[str, ...]], Answers],
     destination: Path | None = None,
 ) -> Iterator[PreparedEdits]:
     """Open the package at `path` and prepare the edits; nothing is written."""
-    with _opened(path, overlay, destination) as (package, overlays):
-        if answers == Answers():
-            answers = ask(package, overlays)
+    with opened(path) as package:
+        if destination is not None and path.is_dir():
+            raise UsageError(f"{path} is a folder, which is edited in place", hint="use -d only with a tarball")
+        overlays = chosen_overlays(package, overlay)
         filled: dict[str, Answers] = {}
         if answers.site is not None:
             files = settings.Files(package)
@@ -134,7 +111,7 @@ def prepared(
         yield PreparedEdits(stage.configure(package, overlays, answers, filled))
 
 
-def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False, tell: Tell) -> Iterator[str]:
+def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool = False) -> Iterator[str]:
     """Make the edits: in place in a folder; of an archive, a new one is written. Yield each path once it is written."""
     if edits.package.source.is_dir():
         if (overlay := edits.package.outside) and (
@@ -142,18 +119,9 @@ def write(edits: PreparedEdits, *, destination: Path | None = None, force: bool 
         ):
             message = f"{overlay.place(foreign[0])} is a file of the package, which an overlay outside does not change"
             raise UsageError(message, hint="list a component of your own: --with ./NAME")
-        edits.files.check_unchanged()
         yield from _edit(edits.package, edits.changed)
     else:
-        yield str(_pack(edits.package, edits.changed, destination, force=force, tell=tell))
-
-
-@contextmanager
-def _opened(path: Path, overlay: str | None, destination: Path | None) -> Iterator[tuple[Package, tuple[str, ...]]]:
-    with opened(path) as package:
-        if destination is not None and path.is_dir():
-            raise UsageError(f"{path} is a folder, which is edited in place", hint="use -d only with a tarball")
-        yield package, chosen_overlays(package, overlay)
+        yield str(_pack(edits.package, edits.changed, destination, force=force))
 
 
 def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:
@@ -171,7 +139,7 @@ def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:
         yield package.shown(path)
 
 
-def _pack(package: Package, changed: Mapping[str, bytes], destination: Path | None, *, force: bool, tell: Tell) -> Path:
+def _pack(package: Package, changed: Mapping[str, bytes], destination: Path | None, *, force: bool) -> Path:
     """Write the package with its changes as a new tarball, and return its path: the old one's when nothing changes."""
     if destination is None and not changed:
         return package.source
@@ -181,46 +149,76 @@ def _pack(package: Package, changed: Mapping[str, bytes], destination: Path | No
     if paths.is_folder(path):
         raise UsageError(f"{path} is a folder")
     contents, inventory = stage.edited(package, changed)
-    exists = not force and paths.is_file(path)
-    with atomic.file(path, exists_hint=None if force or exists else _EXISTS_HINT) as stream:
+    with atomic.file(path, exists_hint=None if force else "--force replaces it") as stream:
         archive.write(contents, stream, sealed=inventory)
-        stream.flush()
-        if exists and not filecmp.cmp(path, stream.name, shallow=False):
-            atomic.check_absent(path, _EXISTS_HINT)
-    if exists:
-        tell(f"{path} already exists and is the same")
     return path
 
 
-class Consent(Value, frozen=True):
-    """The options with which a user accepts the edits of a package."""
+def site_answers(files: Files, overlay: str, site: SiteSettings, given: Answers) -> Answers:
+    """Return the answers that a site makes for an overlay: those that a person has neither edited nor given.
 
-    # the Pod Security level that options need which the package was sealed without; None if they need none
-    level: Level | None
-    allowed: tuple[str, ...]  # the values for `--allow`
-
-
-def consent(files: Files) -> Consent:
-    """Return the options with which a user accepts the package in `files`, so that it can be deployed.
-
-    A change by hand of a manifest may need more: only `mlpack verify` renders it.
+    A default takes the place of what the package was built with. What a person has edited stays, and the options of the
+    command line count more.
     """
-    package = files.package
-    new_options: set[str] = set()
-    variables: list[str] = []
-    for overlay in package.overlays:
-        on = {name for name, is_on in settings.options(files, overlay).items() if is_on}
-        sealed = kustomization.components(package.sealed(layout.kustomization(overlay)) or b"")
-        new_options |= on - {component.name for component in sealed if component.on}
-        env = layout.env(overlay)
-        added = envfile.added(package.sealed(env) or b"", files.read(env))
-        variables += [words.variable(line.key) for line in added]
-    level = components.level(new_options - {option.name for option in components.OPTIONS if option.capabilities})
-    allowed = [word for word in variables if words.is_word(word)]  # `verify` refuses the others in any case
-    if "service-account" in new_options:
-        allowed.append("ServiceAccount")
-    texts = [files.read(path) for path in settings.site_files(package)]
-    values = {line.key: line.value for text in texts for line in envfile.lines(text)}
-    if any(components.secret(name, values) for name in new_options):
-        allowed.append("Secret")
-    return Consent(None if level is Level.restricted else level, tuple(dict.fromkeys(allowed)))
+    path, now = layout.env(overlay), settings.options(files, overlay)
+    text = files.package.sealed(layout.kustomization(overlay)) or b""
+    built = {component.name for component in kustomization.components(text) if component.on}
+    assigned = {entry.key for entry in given.assignments}
+    switched_on = {name for name in (*given.switch_on, *given.storage) if name in BY_NAME}
+    chosen = {*given.switch_on, *given.switch_off}
+
+    def is_available(name: str) -> bool:
+        """Whether the overlay lists an option, on or off, or it can be added."""
+        return name in now or additions.can_add(files, overlay, name)
+
+    def is_as_built(path: str, key: str) -> bool:
+        """Whether a file has the value that it was built with, and the command line sets no other one."""
+        texts = (files.read(path), files.package.sealed(path) or b"")
+        values = [next((line.value for line in envfile.lines(text) if line.key == key), None) for text in texts]
+        return key not in assigned and values[0] == values[1]
+
+    edited = {name for name in {*now, *built} if now.get(name, False) != (name in built)}
+    has_storage = any(BY_NAME[name].places for name in {*given.storage, *chosen, *edited} if name in BY_NAME)
+    storage = () if has_storage else tuple(filter(is_available, site.storage))
+    on = tuple(
+        name
+        for name in site.options
+        if name not in chosen and name not in edited and is_available(name)
+        if not BY_NAME[name].needs or set(BY_NAME[name].needs) & set(storage)
+    )
+    # What the site says of their keys holds for the options that the person switches on, too.
+    used = {*on, *storage, *switched_on}
+    paths = settings.site_files(files.package)
+    new = [name for name in used if name not in now and is_available(name)]
+    present = additions.keys(files, new) if new else set()
+    present.update(key for path in paths for key in envfile.keys(files.read(path)))
+    keys = {key.name for name in used for key in BY_NAME[name].keys} & present
+    model_dir = settings.value(files, overlay, "MODEL_DIR") or ""
+    has_folders_as_built = model_dir.endswith(f"/{files.package.name}") and is_as_built(path, "MODEL_DIR")
+    placed = settings.placement_file(files)
+    is_placed_as_built = placed is None or files.read(placed) == files.package.sealed(placed)
+    return Answers(
+        root=site.config.root if given.root is None and has_folders_as_built else None,
+        registry=site.config.registry if given.registry is None and is_as_built(path, "REGISTRY") else None,
+        assignments=tuple(
+            Assignment("--site", key, value)
+            for key, value in site.values.items()
+            if key in keys and all(is_as_built(path, key) for path in paths)
+        ),
+        switch_on=on,
+        storage=storage,
+        placement=(site.placement or None) if PLACEMENT in used and is_placed_as_built else None,
+        annotations=site.config.annotations,
+        **_ids(files, overlay, site, given),
+    )
+
+
+def _ids(files: Files, overlay: str, site: SiteSettings, given: Answers) -> dict[str, Any]:
+    """Return the ids that neither the person nor the command line has set."""
+    now: dict[str, object] = {}
+    built: dict[str, object] = {}
+    for path in settings.patches(files, overlay):
+        now = patch_ids.read(files.read(path), path) | now
+        built = patch_ids.read(files.package.sealed(path) or b"", path) | built
+    as_built = {key for key, value in now.items() if value == built.get(key)}
+    return {key: value for key, value in site.ids.items() if getattr(given, key) is None and _KEYS[key] in as_built}

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from packager.base import envfile
 from packager.base.errors import UsageError
-from packager.base.masking import masked_line
 from packager.base.values import Value
 from packager.package import ids, kustomization, layout
 
@@ -44,17 +43,6 @@ class Edit(Value, frozen=True):
     # listed
     before: str | None
     after: str  # the value after the edit
-
-    def shown(self, value: str | None) -> str | None:
-        """Return a value of this edit as it may be shown: masked if it may be a secret."""
-        if value is None or self.kind is not EditKind.value:
-            return value
-        is_site = self.path.endswith(layout.site_env(""))
-        return masked_line(f"{self.key}={value}", is_site=is_site).partition("=")[2]
-
-    def __str__(self) -> str:
-        before = "not set" if self.before is None else self.shown(self.before)
-        return f"{self.kind} {self.key}: {before}  ->  {self.shown(self.after)}"
 
 
 def read(path: str, before: bytes, now: bytes) -> tuple[Edit, ...]:

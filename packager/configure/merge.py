@@ -76,9 +76,8 @@ class Versions(NamedTuple):
     @property
     def are_mergeable(self) -> bool:
         """Whether all are texts, and short enough to be compared line by line."""
-        return not any(b"\0" in text for text in self) and all(
-            are_comparable(self.base, text) for text in (self.yours, self.theirs)
-        )
+        lines, *others = (text.count(b"\n") + 1 for text in self)
+        return not any(b"\0" in text for text in self) and lines * max(others) <= _MOST_PAIRS
 
 
 class Merged(Value, frozen=True):
@@ -93,11 +92,6 @@ def unanswered(problems: Sequence[Problem], place: Path) -> UnansweredError:
     count = f"{len(problems)} conflict{'s' if len(problems) > 1 else ''}"
     hint = "--yours FILE keeps your version where it conflicts, --theirs FILE takes the new one"
     return UnansweredError(f"{count}: {place} was left as it is", hint=hint, problems=problems)
-
-
-def are_comparable(before: bytes, after: bytes) -> bool:
-    """Return whether two texts are short enough to be compared line by line."""
-    return (before.count(b"\n") + 1) * (after.count(b"\n") + 1) <= _MOST_PAIRS
 
 
 def split(text: bytes) -> list[bytes]:

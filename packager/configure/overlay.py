@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, envfile, paths
 from packager.base.errors import UsageError, VerificationError
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import Problem
 from packager.base.values import Value
 from packager.configure import additions, settings
@@ -57,7 +57,7 @@ def write(
         if any(layout.component(file) == (layout.SITE, layout.PLACEMENT) for file in package.inventory["files"]):
             hint = "build it again, or edit it in its folder"
             raise UsageError(f"{path} was built by mlpack 0.2.0 or before: it has no overlays outside", hint=hint)
-        if problems := integrity.check(package, DEFAULT).problems:
+        if problems := integrity.check(package, DEFAULT_LIMITS).problems:
             raise VerificationError(f"{path} is not as it was sealed", problems=problems)
         names = chosen_overlays(package, name)
         planned = [_planned(package, folder / overlay, overlay, choices) for overlay in names]

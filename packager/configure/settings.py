@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import posixpath
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from packager.base import envfile, plainfiles, yamlio
-from packager.base.errors import ToolError
+from packager.base import envfile, paths, yamlio
 from packager.base.problems import Problem
 from packager.base.values import replace
 from packager.kubernetes.manifest import Manifest, mapping
-from packager.kubernetes.mountpath import ROOT
 from packager.package import ids as patch_ids
 from packager.package import kustomization, layout
 from packager.package.layout import COMMON, env
-from packager.package.options import BY_NAME, KEYS, OPTIONS, faults, set_gpus
+from packager.package.options import BY_NAME, KEYS, faults
 from packager.rendering import kustomization as judged
-from packager.rendering.origins import Operations, Written
-from packager.workloads import structures
-from packager.workloads.kinds import kinds
-from packager.workloads.pods import EPHEMERAL, LASTING, writes_to_claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,13 +23,6 @@ if TYPE_CHECKING:
     from packager.package.opened import Package
     from packager.rendering.origins import Position
     from packager.rendering.sources import Sources
-
-_LASTING = "--storage, with one of " + ", ".join(
-    option.name for option in OPTIONS if {"output", "dataset"} <= set(option.places)
-)
-
-_RESULTS = {"OUTPUT_DIR": "output", "CHECKPOINT_DIR": "checkpoint"}
-"""The keys of mlops.env that are folders of results, and the volume that a build mounts at each."""
 
 _MAX_BYTES = 1 << 20
 """The bytes of a ConfigMap that Kubernetes accepts; an env file becomes one."""
@@ -74,7 +61,7 @@ class Files:
         return content
 
     def _read(self, path: str) -> bytes:
-        return plainfiles.read(self.package.folder, path, self.package.shown(path), _MAX_BYTES)
+        return paths.read(self.package.folder, path, self.package.shown(path), _MAX_BYTES)
 
     def before(self, path: str) -> bytes | None:
         """Return the content of a file as it was first read; None if there was no such file."""
@@ -84,13 +71,6 @@ class Files:
 
     def _on_disk(self, path: str) -> bytes | None:
         return self._read(path) if (self.package.folder / path).is_file() else None
-
-    def check_unchanged(self) -> None:
-        """Check that the files on disk are as they were first read."""
-        for path, before in self._before.items():
-            if self._on_disk(path) != before:
-                message = f"{self.package.shown(path)} changed since it was read; nothing was changed"
-                raise ToolError(message, hint="try again when no program is writing to it")
 
     def write(self, path: str, content: bytes) -> None:
         """Change a file, or add one; nothing is written to disk."""
@@ -141,15 +121,15 @@ class Files:
 
 def site_files(package: Package) -> list[str]:
     """Return the paths of the env files that options read."""
-    paths = package.folder.glob(f"{COMMON}/*/*.env")
-    return sorted(path.relative_to(package.folder).as_posix() for path in paths if path.is_file())
+    files = package.folder.glob(f"{COMMON}/*/*.env")
+    return sorted(path.relative_to(package.folder).as_posix() for path in files if path.is_file())
 
 
 def placement_file(files: Files) -> str | None:
     """Return the path of the values of the option `placement`; None if the package has no such file."""
     folder = files.package.folder
-    paths = [path.relative_to(folder).as_posix() for path in folder.glob(f"{COMMON}/*/{layout.PLACEMENT}")]
-    return next(filter(layout.is_placement, (*files.changed(), *paths)), None)
+    own = [path.relative_to(folder).as_posix() for path in folder.glob(f"{COMMON}/*/{layout.PLACEMENT}")]
+    return next(filter(layout.is_placement, (*files.changed(), *own)), None)
 
 
 def patches(files: Files, overlay: str) -> list[str]:
@@ -162,13 +142,6 @@ def patches(files: Files, overlay: str) -> list[str]:
 def value(files: Files, overlay: str, key: str) -> str | None:
     """Return the value of `key` in the overlay's mlops.env; None when it has none."""
     return next((line.value for line in envfile.lines(files.read(env(overlay))) if line.key == key), None)
-
-
-def root(files: Files, overlay: str) -> str | None:
-    """Return the folder in which the overlay expects the package; None when it is not set."""
-    model_dir = value(files, overlay, "MODEL_DIR") or ""
-    above = model_dir.removesuffix(f"/{files.package.name}")
-    return above if above not in (model_dir, ROOT) else None
 
 
 def ids(files: Files, overlay: str) -> dict[str, object]:
@@ -216,33 +189,6 @@ def places(files: Files, overlay: str) -> dict[str, Position]:
     return {name: place for name, place in reversed(listed) if name in BY_NAME}
 
 
-def unset(files: Files, overlays: Sequence[str]) -> Iterator[Problem]:
-    """Yield the values that the user has not set yet."""
-    for overlay in overlays:
-        lost = _lost_folders(files.sources(overlay))
-        for line in envfile.lines(files.read(env(overlay))):
-            place = (files.package.shown(env(overlay)), line.number, 1)
-            if line.key in lost:
-                message = f"{line.key} is a scratch volume: what is written there is lost when the pod is deleted"
-                yield Problem(*place, message, _LASTING)
-            elif line.key == "REGISTRY" and line.value == "localhost":
-                message = "REGISTRY=localhost is the default: only nodes that already have the image can run it"
-                yield Problem(*place, message, "--registry HOST")
-        yield from invalid_ids(files, overlay)
-        for _, problem in option_problems(files, overlay):
-            yield problem
-
-
-def replaced_gpus(files: Files) -> Iterator[str]:
-    """Yield a note for each number of GPUs in a manifest that an option replaces."""
-    site = {line.key: line.value for path in site_files(files.package) for line in envfile.lines(files.read(path))}
-    for overlay in files.package.overlays:
-        names = [name for name, is_on in options(files, overlay).items() if is_on]
-        if (resource := set_gpus(names, site)) is not None:
-            for workload in workloads(files, overlay):
-                yield from structures.replaced_gpus(workload, overlay, *resource)
-
-
 def option_problems(files: Files, overlay: str) -> Iterator[tuple[str, Problem]]:
     """Yield the options of the overlay that are on and would not work, and why."""
     places: dict[str, tuple[str, int]] = {}
@@ -258,33 +204,3 @@ def option_problems(files: Files, overlay: str) -> Iterator[tuple[str, Problem]]
         path, line = places.get(key) or (site, (envfile.commented_out(files.read(site), key) or 0) + 1)
         hint = f"--set {key}=VALUE" if key in KEYS else "--root PATH"
         yield option, Problem(files.package.shown(path), line, 1, fault.message, hint)
-
-
-def _lost_folders(sources: Sources) -> tuple[str, ...]:
-    """Return the keys of _RESULTS whose volumes are deleted with the pods; none if the pods write to a claim, or serve.
-
-    A volume lasts if a manifest, or a patch of any component that is on, gives it a source that lasts.
-    """
-    documents = [origin.document.data for origin in sources.origins if isinstance(origin, Written | Operations)]
-    manifests = [Manifest(mapping(document)) for document in documents]
-    if any(writes_to_claim(pods.spec) for manifest in manifests for pods in structures.pods(manifest)):
-        return ()
-    serving = {kind for kind, workload in kinds().items() if workload.serves}
-    ending = [manifest.data for manifest in manifests if manifest.kind not in serving]
-    scratch = set(_result_volumes(ending, EPHEMERAL))
-    lasting = set(_result_volumes(documents, LASTING))
-    return tuple(key for key, name in _RESULTS.items() if name in scratch - lasting)
-
-
-def _result_volumes(data: Any, volume_sources: frozenset[str]) -> Iterator[str]:
-    """Yield the name of each volume for a folder of results that has one of these sources."""
-    remaining = [data]
-    while remaining:
-        value = remaining.pop()
-        if isinstance(value, dict):
-            name = value.get("name")
-            if name in _RESULTS.values() and value.keys() & volume_sources:
-                yield str(name)
-            remaining.extend(value.values())
-        elif isinstance(value, list):
-            remaining.extend(value)

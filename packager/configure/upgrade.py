@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING, Any
 from packager import verify as verification
 from packager.base import atomic, envfile, paths, workfolder
 from packager.base.errors import ToolError, UnansweredError, UsageError, VerificationError
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import Problem
-from packager.base.runner import SYSTEM
+from packager.base.process import SYSTEM
 from packager.base.values import Value, replace
-from packager.configure import additions, lock
-from packager.configure.diff import MOST_BYTES, delivered
+from packager.configure import additions
 from packager.configure.merge import Choice, Conflict, Versions, merged, unanswered
 from packager.kubernetes.podsecurity import Level
-from packager.package import integrity, kustomization, layout, outside, tree
+from packager.package import integrity, kustomization, layout, outside, path_checks, tree
 from packager.package.layout import INVENTORY, is_added, is_editable
 from packager.package.opened import opened
 from packager.package.options import BY_NAME, VOLUME_FOLDERS
@@ -40,11 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from packager.base.runner import Runner
+    from packager.base.process import Runner
     from packager.package.opened import Package
     from packager.verify.case import Report
 
 _MODES = {"0644": 0o644, "0755": 0o755}
+
+_MOST_BYTES = 1 << 20
+"""The largest file that is merged: as large as an editable file may be."""
 
 
 class FileResult(StrEnum):
@@ -140,7 +142,7 @@ def prepared(
         if old.name != new.name:
             message = f"{newer} is the package {new.name}, and {folder} is {old.name}"
             raise UsageError(message, hint="an upgrade is to a newer build of the same package")
-        if problems := integrity.check(new, DEFAULT).problems:
+        if problems := integrity.check(new, DEFAULT_LIMITS).problems:
             raise VerificationError(f"{newer} is not valid", problems=problems)
         if old.digest == new.digest:
             yield PreparedUpgrade(old, new)
@@ -227,15 +229,20 @@ class _Planner:
         """Return the user's version of a file; nothing of one that is too large to be edited."""
         if path in self._yours_text:
             return self._yours_text[path]
-        is_known = path in self._entries and self._entries[path].size <= MOST_BYTES
-        return self._old.reader.read(path, MOST_BYTES) if is_known else b""
+        is_known = path in self._entries and self._entries[path].size <= _MOST_BYTES
+        return self._old.reader.read(path, _MOST_BYTES) if is_known else b""
 
     def _read_new(self, path: str) -> bytes:
-        is_known = path in self._new_entries and self._new_entries[path].size <= MOST_BYTES
-        return self._new.reader.read(path, MOST_BYTES) if is_known else b""
+        is_known = path in self._new_entries and self._new_entries[path].size <= _MOST_BYTES
+        return self._new.reader.read(path, _MOST_BYTES) if is_known else b""
 
     def _delivered(self, path: str) -> bytes | None:
-        return self._completed[path] if path in self._completed else delivered(self._old, path)
+        """Return the content that a file was delivered with; None if the inventory has only its digest."""
+        text = self._completed.get(path) or self._old.sealed(path)
+        if text is not None and hashlib.sha256(text).hexdigest() != self._base[path][0]:
+            message = f"{self._old.shown(INVENTORY)}: the lines of {path_checks.shown(path)} do not match its digest"
+            raise VerificationError(message)
+        return text
 
     def _keep_folders(self) -> None:
         paths = map(layout.kustomization, self._old.overlays)
@@ -251,8 +258,6 @@ class _Planner:
         entry = self._entries.get(path)
         yours = (self._old.reader.digest(path), f"{entry.mode:04o}") if entry else None
         base, theirs = self._base.get(path), self._theirs.get(path)
-        if overlay := lock.overlay_of(path):
-            self._undo_lock(path, overlay)
         if path not in self._yours_text and yours in (theirs, base):
             return _taken(path, yours, theirs) if yours != theirs else None
         mode = yours[1] if yours else None
@@ -265,7 +270,7 @@ class _Planner:
             if path not in self._yours_text and yours[0] in (base[0], theirs[0]):
                 return PlannedFile(path, FileResult.updated, mode)
             before = self._merge_base.get(path) or self._delivered(path)
-            if before is not None and self._entries[path].size <= MOST_BYTES:
+            if before is not None and self._entries[path].size <= _MOST_BYTES:
                 versions = Versions(before, self._read(path), self._read_new(path))
                 if versions.are_mergeable:
                     result = merged(path, versions, self._choices.get(path))
@@ -280,23 +285,6 @@ class _Planner:
         choice = self._choices.get(conflict.path)
         (self._conflicts if choice is None else self._decided).append(conflict)
         return choice
-
-    def _undo_lock(self, path: str, overlay: str) -> None:
-        """Empty a lock if the manifests have other images in the new package, and the user takes these.
-
-        The user's digests are those of the former tags, so the new package would run the former images.
-        """
-        before: set[str] = set()
-        now: set[str] = set()
-        for manifest in self._entries.keys() | self._theirs.keys():
-            if manifest.startswith(f"{layout.overlay(overlay)}/") and manifest.endswith(".yaml"):
-                is_changed = self._theirs.get(manifest) != self._base.get(manifest)
-                before |= lock.written(self._read(manifest))
-                now |= lock.written((self._read_new if is_changed else self._read)(manifest))
-        if before != now:
-            had, has = (", ".join(sorted(images)) for images in (before - now, now - before))
-            if self._choice(Conflict(path, 0, had or None, "their digests", has or None)) is Choice.theirs:
-                self._yours_text[path] = lock.without_images(overlay)
 
     def _additions(self, results: Mapping[str, PlannedFile | None]) -> tuple[list[str], list[str]]:
         """Return the new keys of env files, and the new options of overlays, that the results of files have."""

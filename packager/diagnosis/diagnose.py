@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-    from packager.workloads.workload import Workload
+    from packager.workloads.kinds import Workload
 
 
 NOTICE = 30.0

@@ -20,17 +20,18 @@ from packager.kubernetes.objects import (
     status,
     uid,
 )
-from packager.kubernetes.pods import CAUSES, failure
-from packager.kubernetes.remedy import RUN_AGAIN
-from packager.kubernetes.stopped import (
+from packager.kubernetes.pods import (
+    CAUSES,
     DELETED,
     deletion_cause,
     ended_at,
+    failure,
     has_ended,
     started_at,
     stop_requested_at,
     stopped,
 )
+from packager.kubernetes.remedy import RUN_AGAIN
 from packager.kubernetes.verdict import Finding
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-    from packager.workloads.workload import Workload
+    from packager.workloads.kinds import Workload
 
 
 LOST = "WorkerLost"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
 from packager.base.fields import Resources, text
-from packager.base.limits import DEFAULT
-from packager.base.problems import show, similar
-from packager.base.values import replace
+from packager.base.paths import DEFAULT_LIMITS
+from packager.base.problems import Fault, show, similar
 from packager.base.yamlio import MISREAD
-from packager.kubernetes import resources
+from packager.kubernetes.containers import resource_faults
 from packager.modelspec import code, environments, programs
-from packager.modelspec import sources as fetched_files
 from packager.package import archive
 from packager.package.layout import WORKSPACE
 from packager.package.path_checks import ContentError, Contents, composed, normalized
@@ -20,10 +18,22 @@ from packager.package.path_checks import ContentError, Contents, composed, norma
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from packager.base.fields import FetchedFile
     from packager.base.yamlio import Location
     from packager.modelspec.files import SourceFile, SpecFiles
     from packager.modelspec.model import Image, Spec
     from packager.workloads.overlay import PrebuiltImage
+
+_FOLDERS = ("OUTPUT_DIR", "DATASET_DIR", "CHECKPOINT_DIR")
+"""The variables of the folders that pods can write to before their program starts, if there are such folders."""
+
+_SECRETS_OF_S3 = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+_LISTED = re.compile("hf://(datasets/)?[^/]+/[^/]+@[0-9a-f]{40}(/.*)?|oci://.*")
+"""Sources whose address says which content they have: their files are listed under a commit or a digest."""
+
+_SEVERAL = re.compile("hf://(datasets/)?[^/]+/[^/]+|oci://.*")
+"""Sources that have several files."""
 
 
 def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
@@ -32,7 +42,7 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     yield from _duplicates(spec.sequence, ("sequence",))
     if spec.name in spec.aliases:
         alias = ("aliases", spec.aliases.index(spec.name))
-        yield Fault(alias, f"{spec.name!r} is already the model's name", "remove it", needs=(alias, ("name",)))
+        yield Fault(alias, f"{spec.name!r} is already the model's name", "remove it")
     yield from _images(spec)
     yield from _variants(spec)
     yield from _names(spec)
@@ -40,17 +50,16 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     for place, names in spec.code_lists():
         yield from _duplicates(names, place)
     yield from code.check(spec, sources)
-    yield from fetched_files.check(spec, sources)
+    yield from _fetched(spec, sources)
     longest = max((spec.package_name(variant) for variant in spec.variants), key=len, default="")
     yield from _assets(spec, sources.assets, longest)
     yield from _documentation(spec)
     yield from environments.check(spec)
     yield from programs.check(spec)
-    yield from _merged_resources(spec)
     for name, overlay in spec.overlays.items():
         place = ("overlays", name)
         for fault in overlay.faults():
-            yield replace(fault.below(place), needs=(place,))
+            yield fault.below(place)
         for location, resources_of_one in overlay.containers():
             yield from _resources(resources_of_one, (*place, *location))
 
@@ -80,10 +89,10 @@ def _workspace(spec: Spec) -> Iterator[Fault]:
     mounted = sorted({claim for overlay in spec.overlays.values() for claim in overlay.claim_names})
     if spec.workspace not in mounted:
         hint = similar(spec.workspace, mounted) or "add it to `claims` of an overlay, or remove it here"
-        yield Fault(("workspace",), f"no overlay mounts the claim {spec.workspace!r}", hint, among=("overlays",))
+        yield Fault(("workspace",), f"no overlay mounts the claim {spec.workspace!r}", hint)
     if WORKSPACE in spec.overlays:
         message = f"the overlay {WORKSPACE!r} is the one that creates the claim of `workspace`"
-        yield Fault(("overlays", WORKSPACE), message, "give it another name", at_key=True, needs=(("workspace",),))
+        yield Fault(("overlays", WORKSPACE), message, "give it another name", at_key=True)
 
 
 def _variants(spec: Spec) -> Iterator[Fault]:
@@ -94,18 +103,17 @@ def _variants(spec: Spec) -> Iterator[Fault]:
         first = seen.setdefault(package, index)
         if first != index:
             message = f"another variant also has the package name {package!r}"
-            needs = (*_name_locations(first), *_name_locations(index))
-            yield Fault(place, message, "use a different precision or mode", needs=needs)
+            yield Fault(place, message, "use a different precision or mode")
         if package in MISREAD:
             message = f"some YAML parsers read the package name {package!r} as {MISREAD[package]}"
-            yield Fault(place, message, "give it a precision or a mode", needs=_name_locations(index))
+            yield Fault(place, message, "give it a precision or a mode")
         yield from _resources(variant.resources, (*place, "resources"))
         yield from _duplicates(variant.overlays or (), (*place, "overlays"))
         for position, name in enumerate(variant.overlays or ()):
             if name not in spec.overlays:
                 hint = similar(name, list(spec.overlays)) or f"the overlays are: {', '.join(spec.overlays)}"
                 overlay = (*place, "overlays", position)
-                yield Fault(overlay, f"overlay {name!r} not found", hint, among=("overlays",))
+                yield Fault(overlay, f"overlay {name!r} not found", hint)
 
 
 def _names(spec: Spec) -> Iterator[Fault]:
@@ -115,13 +123,7 @@ def _names(spec: Spec) -> Iterator[Fault]:
         if len(longest) > 63:
             message = f"the overlay {name!r} makes the name {longest!r}: {len(longest)} characters, the limit is 63"
             fix = "shorten `package`, the overlay's name, precision or mode"
-            needs = (*_name_locations(index), ("variants", index, "overlays"), ("overlays", name))
-            yield Fault(("variants", index), message, fix, needs=needs)
-
-
-def _name_locations(variant: int) -> tuple[Location, ...]:
-    """Return the places that a package's name is made of."""
-    return ("name",), ("package",), ("variants", variant, "precision"), ("variants", variant, "mode")
+            yield Fault(("variants", index), message, fix)
 
 
 def _assets(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[Fault]:
@@ -130,7 +132,7 @@ def _assets(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[F
     The paths of downloads are checked if the assets have no fault.
     """
     yield from _duplicates(spec.assets, ("assets",))
-    hints = [None if file.size >= DEFAULT.size else "rename it" for file in files]
+    hints = [None if file.size >= DEFAULT_LIMITS.size else "rename it" for file in files]
     entries = [(file.place, file.name, file.size, hint) for file, hint in zip(files, hints, strict=True)]
     entries += [
         (("downloads", index, "path"), download.path, 0, "use another path")
@@ -146,22 +148,6 @@ def _assets(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[F
         except ContentError as error:
             yield Fault(place, str(error), hint)
             is_faulty |= place[0] == "assets"
-
-
-def _merged_resources(spec: Spec) -> Iterator[Fault]:
-    """Check the combined resources of a variant and an overlay."""
-    seen: set[Location] = set()
-    for index, name in spec.pairs():
-        variant, overlay = spec.variants[index], spec.overlays[name]
-        if variant.resources != Resources() and overlay.resources != Resources():
-            apart = [*_resources(variant.resources, ()), *_resources(overlay.resources, ())]
-            place: Location = ("overlays", name, "resources")
-            for fault in _resources(spec.resources(variant, name), ()):
-                if fault.message not in [other.message for other in apart] and place not in seen:
-                    seen.add(place)
-                    message = f"with the resources of the variant {variant.label!r}: {fault.message}"
-                    needs = (place, ("variants", index, "resources"))
-                    yield Fault(place, message, fault.hint, at_key=True, needs=needs)
 
 
 def _documentation(spec: Spec) -> Iterator[Fault]:
@@ -181,4 +167,52 @@ def _resources(container_resources: Resources, place: Location) -> Iterator[Faul
         {name: text(value) for name, value in part.items()}
         for part in (container_resources.requests, container_resources.limits)
     ]
-    yield from (fault.below(place) for fault in resources.faults(*parts))
+    yield from (fault.below(place) for fault in resource_faults(*parts))
+
+
+def _fetched(spec: Spec, files: SpecFiles) -> Iterator[Fault]:
+    """Yield a fault for each requirements file that is no file of its variant, and for each source that cannot work."""
+    for index, variant in enumerate(spec.variants):
+        names = [file.name for file in files.code(spec.code_places(index))]
+        if variant.requirements is not None and variant.requirements not in names:
+            message = f"{variant.requirements!r} is not one of the variant's `files`"
+            hint = similar(variant.requirements, names) or "add it there"
+            yield Fault(("variants", index, "requirements"), message, hint)
+    taken: set[str] = set()
+    for index, source in enumerate(spec.sources):
+        place = ("sources", index)
+        if source.folder not in _folders(spec):
+            message = f"{source.folder} is not a folder that the pods of this model can write to"
+            hint = f"they can write to {' and '.join(_folders(spec))}"
+            yield Fault((*place, "to"), message, hint)
+        if source.to == source.folder and not _SEVERAL.fullmatch(source.address):
+            name = source.address.partition("?")[0].rpartition("/")[2] or "NAME"
+            yield Fault((*place, "to"), "`from` is one file, and `to` does not name it", f"write {source.to}/{name}")
+        if source.secret is not None and source.secret not in spec.secrets:
+            yield Fault((*place, "secret"), f"{source.secret!r} is not one of `secrets`", "add it there")
+        yield from _address(source, place)
+        if source.to in taken:
+            yield Fault((*place, "to"), f"another source has the place {source.to!r}", "use another path")
+        taken.add(source.to)
+
+
+def _folders(spec: Spec) -> list[str]:
+    """Return those of `_FOLDERS` that the model has."""
+    missing = {"DATASET_DIR": not spec.dataset, "CHECKPOINT_DIR": "CHECKPOINT_DIR" not in spec.environment}
+    return [folder for folder in _FOLDERS if not missing.get(folder)]
+
+
+def _address(source: FetchedFile, place: Location) -> Iterator[Fault]:
+    """Yield a fault where the digest is missing or cannot be used, or the secret would be."""
+    if source.secret is not None and source.address.startswith("http://"):
+        yield Fault((*place, "from"), "a secret is only sent by https", "use https://…")
+    if source.secret is not None and source.address.startswith("s3://"):
+        keys = " and ".join(_SECRETS_OF_S3)
+        yield Fault(
+            (*place, "secret"), f"the secrets for S3 are {keys}", "leave `secret` out, and add these to `secrets`"
+        )
+    if source.sha256 is None and not _LISTED.fullmatch(source.address):
+        kind = "a commit of 40 digits in `from`, or sha256" if source.address.startswith("hf://") else "sha256"
+        yield Fault(place, f"the content of {source.address} may change", f"add {kind}")
+    if source.sha256 is not None and _SEVERAL.fullmatch(source.address):
+        yield Fault((*place, "sha256"), "a sha256 is that of one file, and `from` has several", "leave it out")

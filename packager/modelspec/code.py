@@ -7,9 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.base import paths
-from packager.base.faults import Fault
 from packager.base.fields import ASSET_PATH
-from packager.base.problems import show, similar
+from packager.base.problems import Fault, show, similar
 from packager.kubernetes import configmap
 from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
 from packager.package.path_checks import ContentError, Contents
@@ -19,17 +18,13 @@ if TYPE_CHECKING:
 
     from packager.base.yamlio import Location
     from packager.modelspec.files import SourceFile, SpecFiles
-    from packager.modelspec.model import Spec, Variant
-    from packager.workloads.anyoverlay import AnyOverlay
+    from packager.modelspec.model import AnyOverlay, Spec, Variant
 
 _LARGE_FILES_HINT = "put large files in the image, list them under `assets`, or build with --with package-volume"
 
 _UNREADABLE_HINT = "change it, put the file in the image, list it under `assets`, or build with --with package-volume"
 
 _MAX_PATH_LENGTH = 200
-
-_LISTING_BYTES = 200 << 10
-"""The bytes of a manifest for the paths of the files: below the limit of `kubectl apply` for all of it."""
 
 
 def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
@@ -42,12 +37,12 @@ def too_large(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     lists = dict(spec.code_lists())
     every = (spec.code_places(index) for index in range(len(spec.variants)))
     used = dict.fromkeys(tuple(place for place in places if lists[place]) for places in every)
-    yield from _once(fault for places in used if places for fault in _sizes(spec, sources.code(places), places[-1]))
+    yield from _once(fault for places in used if places for fault in _sizes(sources.code(places), places[-1]))
 
 
-def fits(spec: Spec, files: Sequence[SourceFile]) -> bool:
+def fits(files: Sequence[SourceFile]) -> bool:
     """Return whether ConfigMaps can hold these files of a package."""
-    return next(_sizes(spec, files, ()), None) is None
+    return next(_sizes(files, ()), None) is None
 
 
 def _once(faults: Iterable[Fault]) -> Iterator[Fault]:
@@ -102,12 +97,12 @@ def _programs(
         for location, script in holder.programs():
             if script not in names:
                 hint = similar(script, names) or "add it to `files`"
-                yield Fault((*place, *location), f"{script!r} is not one of `files`", hint, among=("files",))
+                yield Fault((*place, *location), f"{script!r} is not one of `files`", hint)
         for location, workdir in holder.workdirs():
             if not workdir.startswith("/") and workdir not in folders:
                 entry = (*place, *location)
                 hint = similar(workdir, folders) or f"a folder of the image is an absolute path: /{workdir}"
-                yield Fault(entry, f"`files` have no folder {workdir!r}", hint, needs=(entry, ("files",)))
+                yield Fault(entry, f"`files` have no folder {workdir!r}", hint)
 
 
 def _relative(spec: Spec, variant_index: int, names: Collection[str]) -> Iterator[Fault]:
@@ -131,8 +126,7 @@ def _relative(spec: Spec, variant_index: int, names: Collection[str]) -> Iterato
                     seen.add(place)
                     message = f"{word!r} is one of `files`, and the program does not start in their folder"
                     hint = f"set `workdir: .`, or write $(MODEL_DIR)/{SCRIPTS}/{path}"
-                    needs = (place, ("files",), ("overlays", name), ("variants", index))
-                    yield Fault(place, message, hint, needs=needs)
+                    yield Fault(place, message, hint)
 
 
 def _names(files: Sequence[SourceFile]) -> Iterator[Fault]:
@@ -159,8 +153,8 @@ def _reserved(name: str, place: Location) -> Fault:
     return Fault(place, message, "rename it")
 
 
-def _sizes(spec: Spec, files: Sequence[SourceFile], place: Location) -> Iterator[Fault]:
-    """Check that the files fit into ConfigMaps, and the list of their paths into the manifest of each overlay."""
+def _sizes(files: Sequence[SourceFile], place: Location) -> Iterator[Fault]:
+    """Check that the files fit into ConfigMaps."""
     unfit = False
     keys = configmap.keys([file.name for file in files])
     for file in files:
@@ -188,17 +182,6 @@ def _sizes(spec: Spec, files: Sequence[SourceFile], place: Location) -> Iterator
         )
         hint = "put it in the image, list large files under `assets`, or build with --with package-volume"
         yield Fault(place, text, hint, at_key=True)
-    # The list that assigns keys to paths, without which there are no folders.
-    is_flat = all(keys[file.name] == file.name for file in files)
-    listing = 0 if is_flat else sum(len(f'{{"key":"{keys[one.name]}","path":"{one.name}"}},') for one in files)
-    for name, overlay in spec.overlays.items():
-        if listing * overlay.templates > _LISTING_BYTES:
-            times = f", and the overlay {name!r} has {overlay.templates} of them" if overlay.templates > 1 else ""
-            message = f"the list of files in folders takes {_kib(listing)} in the manifest of a pod{times}"
-            message += f"; the limit is {_kib(_LISTING_BYTES)}"
-            hint = "pack them into one archive, list them under `assets`, or build with --with package-volume"
-            yield Fault(place, message, hint, at_key=True, needs=(place, ("overlays", name)))
-            return
 
 
 def packed(files: Sequence[SourceFile]) -> list[list[str]]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from packager.base import envfile
-from packager.base.faults import Fault
 from packager.base.fields import Parameter, text
-from packager.kubernetes import configmap, mountpath
-from packager.kubernetes.environment import refusal_reason
+from packager.base.problems import Fault
+from packager.kubernetes.containers import MOUNTED, folder_complaint, refusal_reason
 from packager.workloads.program import CHOICE
 
 if TYPE_CHECKING:
@@ -32,7 +30,6 @@ def check(spec: Spec) -> Iterator[Fault]:
         for key, entry in environment.items():
             yield from _variable(spec, (*holder, "environment", key), text(_value(entry)))
     yield from _of_overlays(spec)
-    yield from _sizes(spec)
     yield from _secrets(spec)
 
 
@@ -69,11 +66,11 @@ def _variable(spec: Spec, place: Location, value: str) -> Iterator[Fault]:
     if (size := len(f"{key}={value}".encode())) > envfile.LINE_BYTES:
         message = f"the value takes {size / 1024:.0f} KiB, but kustomize ignores a line of 64 KiB and all after it"
         yield Fault(place, message, "put it into a file")
-    if key in mountpath.MOUNTED and (complaint := mountpath.complaint(value)):
+    if key in MOUNTED and (complaint := folder_complaint(value)):
         yield Fault(place, complaint)
     if key == "DATASET_DIR" and not spec.dataset:
         message = "DATASET_DIR is set, but `dataset` is false"
-        yield Fault(place, message, "remove one of them", at_key=True, needs=(place, ("dataset",)))
+        yield Fault(place, message, "remove one of them", at_key=True)
 
 
 def _secrets(spec: Spec) -> Iterator[Fault]:
@@ -81,15 +78,14 @@ def _secrets(spec: Spec) -> Iterator[Fault]:
     for key in spec.secrets:
         place = ("secrets", key)
         reason = refusal_reason(key) or RESERVED.get(key)
-        if key in mountpath.MOUNTED:
+        if key in MOUNTED:
             reason = "it names a folder: list it under `environment`"
         if reason:
             yield Fault(place, f"{key} cannot be a secret", reason, at_key=True)
         for name in spec.overlays:
             kept = next((reason for variant in spec.variants if (reason := _refusal(spec, variant, name, key))), None)
             if kept:
-                needs = (place, ("overlays", name))
-                yield Fault(place, f"{key} cannot be set for the overlay {name!r}", kept, at_key=True, needs=needs)
+                yield Fault(place, f"{key} cannot be set for the overlay {name!r}", kept, at_key=True)
 
 
 def _of_overlays(spec: Spec) -> Iterator[Fault]:
@@ -109,9 +105,8 @@ def _of_overlays(spec: Spec) -> Iterator[Fault]:
                 reason = "it says which of the `scripts` runs; as built, the first of them"
             if reason and place not in seen:
                 seen.add(place)
-                needs = (place, ("overlays", name), ("variants", index, "overlays"))
                 message = f"{key} cannot be set for the overlay {name!r}"
-                yield Fault(place, message, reason, at_key=True, needs=needs)
+                yield Fault(place, message, reason, at_key=True)
         above = {**spec.environment, **variant.environment}
         if "CHECKPOINT_DIR" in overlay.environment and "CHECKPOINT_DIR" not in above:
             message = "CHECKPOINT_DIR is set for an overlay, but not for the whole package"
@@ -123,27 +118,6 @@ def _refusal(spec: Spec, variant: Variant, overlay: str, key: str) -> str | None
     """Return why a variant's overlay keeps the name `key` for itself; None if it does not."""
     values = spec.planned_overlay(variant, overlay)
     return values.refused(key, values.run(variant.run))
-
-
-def _sizes(spec: Spec) -> Iterator[Fault]:
-    """Environments that are too large for the ConfigMap which mlops.env becomes."""
-    for index, name in spec.pairs():
-        together = {
-            key: text(_value(entry)).encode()
-            for environment in spec.environments(spec.variants[index], name)
-            for key, entry in environment.items()
-        }
-        size = configmap.size(together)
-        if size > configmap.BYTES:
-            holders: tuple[tuple[Location, Environment], ...] = (
-                (("overlays", name), spec.overlays[name].environment),
-                (("variants", index), spec.variants[index].environment),
-            )
-            holder = next((holder for holder, environment in holders if environment), ())
-            limit = math.ceil(configmap.BYTES / 1024)
-            message = f"the environment is {math.ceil(size / 1024)} KiB; a ConfigMap takes at most {limit} KiB"
-            yield Fault((*holder, "environment"), message, "put large values into files", at_key=True)
-            return
 
 
 def _value(entry: Parameter | str | float) -> str | float:

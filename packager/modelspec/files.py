@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import fnmatch
+import itertools
 import os
+import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packager.base.errors import reason
-from packager.base.faults import Fault
-from packager.base.problems import similar
+from packager.base.problems import Fault, similar
 from packager.base.values import Value, replace
 from packager.kubernetes import configmap
-from packager.modelspec import patterns
-from packager.modelspec.patterns import is_excluded
 from packager.package.path_checks import active_part, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from packager.base.yamlio import Location
     from packager.modelspec.model import Spec
 
-    Sources = Callable[[str, Location, set[str]], Iterable["SourceFile"]]
-
-_MAX_CODE_FILES = 10_000
+# Without regard to case, as some file systems have it.
+_NAMES = r"cvs|id_(rsa|dsa|ecdsa|ed25519)|thumbs\.db|__pycache__"
+# What COPY and ADD copy, and where to, with continued lines.
+_COPIED = re.compile(r"^[ \t]*(?:COPY|ADD)[ \t]+((?:\\\r?\n|.)+)", re.IGNORECASE | re.MULTILINE)
+_OF_ASSETS = re.compile(r"(\./)?(\.?|\*|assets(/.*)?)|\./")
+_EMPTY = "expected files, found an empty folder"
 
 
 class SourceFile(Value, frozen=True):
@@ -53,7 +56,7 @@ class SpecFiles(Value, frozen=True):
     files: tuple[SourceFile, ...]  # the code for the ConfigMaps, once for each list of the spec that names it
     assets: tuple[SourceFile, ...]  # files of any size
     dockerfile: SourceFile | None  # the image's
-    # the paths in folders of assets that are left out: see `packager.modelspec.patterns.is_excluded`
+    # the paths in folders of assets that are left out: see `is_excluded`
     left_out: tuple[str, ...] = ()
     left_out_code: tuple[str, ...] = ()  # the same of a folder of code, or where a pattern matches
     downloads: tuple[str, ...] = ()  # the paths of the files that a build fetches, below `assets`
@@ -68,6 +71,13 @@ class SpecFiles(Value, frozen=True):
         return tuple(files.values())
 
     @property
+    def image_has_assets(self) -> bool:
+        """Whether the Dockerfile copies some of the assets into the image."""
+        text = self.dockerfile.path.read_text(encoding="utf-8", errors="replace") if self.dockerfile else ""
+        copied = [words for words in _COPIED.findall(text) if "--from=" not in words]
+        return any(_OF_ASSETS.fullmatch(word) for words in copied for word in re.findall(r'[^\s,"\[\]\\]+', words)[:-1])
+
+    @property
     def notes(self) -> tuple[tuple[str, str], ...]:
         """Each excluded path, with the note for the user."""
         hints = {True: "a package contains no such name", False: "list it there to include it"}
@@ -79,6 +89,11 @@ class SpecFiles(Value, frozen=True):
         )
 
 
+def is_excluded(name: str) -> bool:
+    """Whether a file or folder called `name` is left out: .git, .env, .ssh, __pycache__ and the like."""
+    return active_part(name) is not None or re.fullmatch(_NAMES, name, re.IGNORECASE) is not None
+
+
 def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
     """Find every file that `spec` names below `folder`.
 
@@ -88,116 +103,75 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
     """
     faults: list[Fault] = []
     root = folder.resolve()
+    left_out: set[str] = set()
+    left_out_code: set[str] = set()
 
-    def add(name: str, location: Location) -> SourceFile | None:
-        source = source_file(root, name)
-        if isinstance(source, SourceFile):
-            return source
-        faults.append(Fault(location, source, _similar_name_hint(root, name)))
-        return None
-
-    def sources(name: str, location: Location, left_out: set[str]) -> Iterable[SourceFile]:
-        """Yield the files that one entry of a list names; add the reasons why others cannot be used."""
-        if part := active_part(name):
-            message = f"a package contains no file or folder with the name {shown(part)}"
-            faults.append(Fault(location, message, "rename it" if location[0] == "assets" else None))
-            return
-        is_pattern = location[0] != "assets" and ("*" in name or "?" in name)
-        if not is_pattern and not _is_folder(root, name):
-            hint = _similar_name_hint(root, name) if location[0] != "assets" else None
-            found: Iterable[SourceFile | str] = (source_file(root, name),)
-        else:
-            hint, found = None, (_matched if is_pattern else walk)(root, name, left_out)
+    def usable(found: Iterable[SourceFile | Fault]) -> Iterator[SourceFile]:
         for source in found:
             if isinstance(source, SourceFile):
                 yield source
             else:
-                faults.append(Fault(location, source, hint))
+                faults.append(source)
 
-    code = _Code(faults)
-    files = [file for place, names in spec.code_lists() for file in code.files(place, names, sources)]
-    dockerfile = add(spec.image.dockerfile, ("image", "dockerfile")) if spec.image.dockerfile else None
-    pages = [add(entry.file, ("documentation", index, "file")) for index, entry in enumerate(spec.documentation)]
-    assets: dict[str, SourceFile] = {}
-    left_out: set[str] = set()
-    for index, name in enumerate(spec.assets):
-        for source in sources(name, ("assets", index), left_out):
-            assets[source.name] = replace(source, place=("assets", index))
+    def one(name: str, location: Location) -> SourceFile | Fault:
+        source = source_file(root, name)
+        return Fault(location, source, _similar_name_hint(root, name)) if isinstance(source, str) else source
+
+    contents: dict[str, tuple[bytes, int]] = {}
+    files: list[SourceFile] = []
+    for place, names in spec.code_lists():
+        named = [_named(root, name, (*place, index), left_out_code) for index, name in enumerate(names)]
+        files += _read(usable(itertools.chain(*named)), contents)
+    dockerfile = [one(spec.image.dockerfile, ("image", "dockerfile"))] if spec.image.dockerfile else []
+    pages = [one(entry.file, ("documentation", index, "file")) for index, entry in enumerate(spec.documentation)]
+    assets = [
+        source
+        for index, name in enumerate(spec.assets)
+        for source in usable(_named(root, name, ("assets", index), left_out))
+    ]
     return SpecFiles(
         tuple(files),
-        tuple(assets[name] for name in sorted(assets)),
-        dockerfile,
+        tuple(source for _, source in sorted({source.name: source for source in assets}.items())),
+        next(usable(dockerfile), None),
         tuple(sorted(left_out - set(spec.assets))),
-        tuple(sorted(code.left_out.difference(*(names for _, names in spec.code_lists())))),
+        tuple(sorted(left_out_code.difference(*(names for _, names in spec.code_lists())))),
         tuple(download.path for download in spec.downloads),
-        tuple(file for file in pages if file is not None),
+        tuple(usable(pages)),
     ), faults
 
 
-class _Code:
-    """Reads the code that the lists of a spec name: each file once, unless it is too much anyway."""
-
-    def __init__(self, faults: list[Fault]) -> None:
-        self.left_out: set[str] = set()  # the excluded paths, of folders and of matches of patterns
-        self._faults = faults
-        self._contents: dict[str, tuple[bytes, int]] = {}
-
-    def files(self, place: Location, names: Sequence[str], sources: Sources) -> list[SourceFile]:
-        """Return the code of one list, in its order, each file once."""
-        files: dict[str, SourceFile] = {}
-        remaining = configmap.CODE_PARTS * configmap.CODE_BYTES
-        for index, name in enumerate(names):
-            location = (*place, index)
-            for source in sources(name, location, self.left_out):
-                if source.name in files:
-                    continue
-                remaining -= source.size
-                if remaining >= 0 and source.name not in self._contents:
-                    content = source.path.read_bytes()
-                    self._contents[source.name] = content, configmap.encoded_size(content)
-                of_file = self._contents[source.name] if remaining >= 0 else (None, None)
-                files[source.name] = replace(source, place=location, content=of_file[0], encoded=of_file[1])
-                if len(files) > _MAX_CODE_FILES:
-                    message = f"there are more than {_MAX_CODE_FILES:,} files"
-                    self._faults.append(Fault(place, message, at_key=True))
-                    return list(files.values())
-        return list(files.values())
+def _named(root: Path, name: str, location: Location, left_out: set[str]) -> Iterator[SourceFile | Fault]:
+    """Yield the files that one entry of a list names, or why they cannot be used."""
+    is_code = location[0] != "assets"
+    if part := active_part(name):
+        message = f"a package contains no file or folder with the name {shown(part)}"
+        yield Fault(location, message, None if is_code else "rename it")
+        return
+    hint, found = None, walk(root, name, left_out)
+    if is_code and ("*" in name or "?" in name):
+        matched = sorted(walk(root, "", left_out, name), key=lambda one: getattr(one, "name", "").split("/"))
+        found = iter(matched)
+    elif not _is_folder(root, name):
+        hint = _similar_name_hint(root, name) if is_code else None
+        found = iter((source_file(root, name),))
+    for source in found:
+        yield Fault(location, source, hint) if isinstance(source, str) else replace(source, place=location)
 
 
-def _matched(root: Path, pattern: str, left_out: set[str]) -> Iterator[SourceFile | str]:
-    """Yield the files that a pattern matches, or errors; add excluded files to `left_out`."""
-    names = ((name, None) for name in patterns.matches(root, pattern, left_out))
-    try:
-        yield from _usable(root, root, names, left_out, ("found none", "", f" that match {pattern}"))
-    except OSError as error:
-        yield f"{error.filename} cannot be read: {reason(error)}"
-
-
-def _usable(  # noqa: PLR0913, PLR0917 - what both ways to list files differ in
-    root: Path,
-    top: Path,
-    names: Iterable[tuple[str, os.DirEntry[str] | None]],
-    left_out: set[str],
-    nothing: tuple[str, str, str],
-    errors: Sequence[OSError] = (),
-) -> Iterator[SourceFile | str]:
-    """Yield the files, or errors; add excluded files to `left_out`.
-
-    If there is no file and no error, the message is made of `nothing`: what was found, and the ends of the message and
-    of "files".
-    """
-    count, excluded_before = 0, len(left_out)
-    for name, entry in names:
-        source = source_file(root, name, entry)
-        is_link = entry.is_symlink() if entry else (root / name).is_symlink()
-        if active_part(name) or (is_link and _leads_to_excluded(source, root, top)):
-            left_out.add(name)
-        else:
-            count += 1
-            yield source
-    if not count and not errors:
-        found = nothing[0] if len(left_out) == excluded_before else "found only files that are excluded"
-        yield f"expected files{nothing[2]}, {found}{nothing[1]}"
+def _read(found: Iterable[SourceFile], contents: dict[str, tuple[bytes, int]]) -> Iterable[SourceFile]:
+    """Return the code of one list, in its order, each file once, and read unless it is too much anyway."""
+    files: dict[str, SourceFile] = {}
+    remaining = configmap.CODE_PARTS * configmap.CODE_BYTES
+    for source in found:
+        if source.name in files:
+            continue
+        remaining -= source.size
+        if remaining >= 0 and source.name not in contents:
+            content = source.path.read_bytes()
+            contents[source.name] = content, configmap.encoded_size(content)
+        of_file = contents[source.name] if remaining >= 0 else (None, None)
+        files[source.name] = replace(source, content=of_file[0], encoded=of_file[1])
+    return files.values()
 
 
 def source_file(root: Path, name: str, entry: os.DirEntry[str] | None = None) -> SourceFile | str:
@@ -248,30 +222,69 @@ def _similar_name_hint(root: Path, name: str) -> str | None:
     return similar(name, [f"{above}/{entry}" if above else entry for entry in beside])
 
 
-def walk(root: Path, name: str, left_out: set[str]) -> Iterator[SourceFile | str]:
-    """Yield the files below the folder `name`, or errors; add excluded files to `left_out`."""
+def walk(root: Path, name: str, left_out: set[str], pattern: str = "") -> Iterator[SourceFile | str]:
+    """Yield the files below the folder `name` that match, or errors; add excluded files that match to `left_out`.
+
+    In a pattern, `*` and `?` stand for part of a name, `**` for any number of folders. As in a shell, no wildcard
+    stands for the dot at the start of a name. Links to folders are not followed.
+    """
     top = (root / name).resolve()
-    errors: list[OSError] = []
+    steps, form = pattern.split("/"), re.compile(_form(pattern) if pattern else ".*", re.DOTALL)
+    is_active, is_empty, excluded_before = bool(active_part(name)), True, len(left_out)
+    pending = [(name, str(top))]
+    while pending:
+        above, folder = pending.pop()
+        try:
+            with os.scandir(folder) as scanned:
+                entries = sorted(scanned, key=lambda entry: entry.name)
+        except OSError as error:
+            is_empty = False
+            yield f"{error.filename} cannot be read: {reason(error)}"
+            continue
+        folders = []
+        for entry in entries:
+            path = f"{above}/{entry.name}" if above else entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            # A file of a folder that matches may have the last name of the pattern.
+            inside = f"{path}/{re.sub('[*?]+', 'x', steps[-1])}"
+            is_match = form.fullmatch(path) or (is_folder and form.fullmatch(inside))
+            if is_active or (is_excluded(entry.name) and entry.name not in steps):
+                left_out.update([path] if is_match else [])
+            elif is_folder and (not pattern or _may_contain(path.split("/"), steps)):
+                folders.append((path, entry.path))
+            elif not is_folder and is_match and not (pattern and entry.is_dir()):
+                source = source_file(root, path, entry)
+                if entry.is_symlink() and _leads_to_excluded(source, root, top):
+                    left_out.add(path)
+                else:
+                    is_empty = False
+                    yield source
+        pending += reversed(folders)
+    if is_empty and len(left_out) > excluded_before:
+        yield f"expected files{f' that match {pattern}' if pattern else ''}, found only files that are excluded"
+    elif is_empty:
+        yield f"expected files that match {pattern}, found none" if pattern else f"{_EMPTY}: {name}"
 
-    def names() -> Iterator[tuple[str, os.DirEntry[str]]]:
-        pending = [(name, str(top))]
-        while pending:
-            above, folder = pending.pop()
-            try:
-                with os.scandir(folder) as scanned:
-                    entries = sorted(scanned, key=lambda entry: entry.name)
-            except OSError as error:
-                errors.append(error)
-                continue
-            paths = {f"{above}/{entry.name}": entry for entry in entries}
-            left_out.update(path for path, entry in paths.items() if is_excluded(entry.name))
-            kept = [(path, entry) for path, entry in paths.items() if not is_excluded(entry.name)]
-            yield from ((path, entry) for path, entry in kept if not entry.is_dir(follow_symlinks=False))
-            folders = [(path, entry.path) for path, entry in kept if entry.is_dir(follow_symlinks=False)]
-            pending += reversed(folders)
 
-    yield from _usable(root, top, names(), left_out, ("found an empty folder", f": {name}", ""), errors)
-    yield from (f"{error.filename} cannot be read: {reason(error)}" for error in errors)
+def _form(pattern: str) -> str:
+    """Return the regular expression for the paths that a pattern matches."""
+    wildcards = {"*": "[^/]*", "?": "[^/]"}
+    *above, last = pattern.split("/")
+    steps = [*above, "**", "*"] if last == "**" else [*above, last]
+    forms = [
+        "(?:[^/.][^/]*/)*"
+        if step == "**"
+        else (r"(?!\.)" if step[0] in "*?" else "") + "".join(wildcards.get(one, re.escape(one)) for one in step) + "/"
+        for step in steps
+    ]
+    return "".join(forms).removesuffix("/")
+
+
+def _may_contain(parts: Sequence[str], steps: Sequence[str]) -> bool:
+    """Whether a folder may contain what a pattern matches."""
+    plain = list(itertools.takewhile(lambda step: step != "**", steps))
+    is_deep = len(parts) < len(steps) or len(plain) < len(steps)
+    return is_deep and all(fnmatch.fnmatchcase(*pair) for pair in zip(parts, plain, strict=False))
 
 
 def _is_folder(root: Path, name: str) -> bool:

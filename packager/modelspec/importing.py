@@ -8,7 +8,7 @@ import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from packager.base import atomic, plainfiles, yamlio
+from packager.base import atomic, paths, yamlio
 from packager.base.errors import ClusterError, MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
 from packager.base.values import Value
@@ -154,7 +154,7 @@ def write(draft: Draft, destination: ModelDestination) -> Imported:
                 target.write_bytes(file.content)
             else:
                 with (
-                    plainfiles.open_below(file.content.parent, file.content.name) as source,
+                    paths.open_below(file.content.parent, file.content.name) as source,
                     target.open("wb") as stream,
                 ):
                     shutil.copyfileobj(source, stream)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.base.runner import Tell
+    from packager.base.process import Tell
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from packager.base import yamlio
 from packager.base.errors import SpecError, reason
 from packager.base.problems import Problem, listed
 from packager.base.values import Value
-from packager.modelspec import check, code, dockerfile_check, documentation
-from packager.modelspec import sources as fetched_files
-from packager.modelspec.conversion import completed
+from packager.modelspec import check, code, documentation
+from packager.modelspec.conversion import typed
 from packager.modelspec.files import SpecFiles, collect
 from packager.modelspec.model import Spec
 from packager.modelspec.schema import json_schema
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.base.faults import Fault
+    from packager.base.problems import Fault
     from packager.base.yamlio import Document
     from packager.modelspec.documentation import ReadmeSection
 
@@ -63,20 +62,15 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
     """
     name = str(path)
     text, document, data, problems = _read(path, settings)
-    spec, faults, doubtful = completed(data, Spec, json_schema)
+    spec, faults = typed(data, Spec, json_schema)
     problems.extend(_problem(document, settings, fault) for fault in faults)
     if spec is not None:
         sources, spec_faults = collect(path.parent, spec)
         spec_faults.extend(check.check(spec, sources))
-        reliable = (fault for fault in spec_faults if not fault.rests_on(doubtful))
-        problems.extend(_problem(document, settings, fault) for fault in reliable)
-        faults_of_size = (fault for fault in code.too_large(spec, sources) if not fault.rests_on(doubtful))
-        too_large = tuple(_problem(document, settings, fault) for fault in faults_of_size)
+        problems.extend(_problem(document, settings, fault) for fault in spec_faults)
+        too_large = tuple(_problem(document, settings, fault) for fault in code.too_large(spec, sources))
         if not may_mount:
             problems.extend(too_large)
-        if sources.dockerfile:
-            problems.extend(dockerfile_check.problems(path.parent / sources.dockerfile.name, sources))
-        problems.extend(fetched_files.problems(path.parent, spec, sources))
         sections, section_problems = documentation.read(path.parent, spec, sources)
         problems.extend(section_problems)
         if not problems:
@@ -87,7 +81,7 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
 def parse(path: Path, settings: Sequence[Setting]) -> tuple[Spec, bytes]:
     """Return the values of the spec at `path`, with `settings` applied, and its bytes; its files are not read."""
     text, document, data, problems = _read(path, settings)
-    spec, faults, _ = completed(data, Spec, json_schema)
+    spec, faults = typed(data, Spec, json_schema)
     problems.extend(_problem(document, settings, fault) for fault in faults)
     if problems or spec is None:
         raise invalid(str(path), problems)

@@ -31,9 +31,17 @@ from packager.base.fields import (
 from packager.base.values import Fields, Meta, replace
 from packager.base.yamlio import Location
 from packager.package.layout import MAX_OVERLAYS
-from packager.workloads.anyoverlay import AnyOverlay
+from packager.workloads.deployment.values import Deployment
+from packager.workloads.job.values import Job
+from packager.workloads.jobset.values import JobSet
+from packager.workloads.leaderworkerset.values import LeaderWorkerSet
+from packager.workloads.mpijob.values import MPIJob
 from packager.workloads.overlay import ClaimName, PrebuiltImage
+from packager.workloads.pod.values import Pod
 from packager.workloads.program import Args, Init, Run, Scripts, Workdir
+
+AnyOverlay = Pod | Job | MPIJob | JobSet | Deployment | LeaderWorkerSet
+"""The types that an overlay may have in a spec, one for each kind."""
 
 REQUIREMENTS: Environment = {
     "PYTHONPATH": Parameter(value="/home/mlpack/packages", description="A link to the packages of the requirements."),

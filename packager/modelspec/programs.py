@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
-from packager.base.problems import show, similar
-from packager.base.values import replace
+from packager.base.problems import Fault, show, similar
 from packager.kubernetes import configmap
 from packager.package.layout import SCRIPTS
 from packager.workloads.program import CHOICE, references
@@ -16,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from packager.base.yamlio import Location
-    from packager.modelspec.model import Spec, Variant
-    from packager.workloads.anyoverlay import AnyOverlay
+    from packager.modelspec.model import AnyOverlay, Spec, Variant
     from packager.workloads.program import Init
 
 _BYTES = 64 << 10
@@ -39,7 +36,7 @@ def check(spec: Spec) -> Iterator[Fault]:
     for index, name in enumerate(spec.sequence):
         if name not in spec.overlays:
             hint = similar(name, list(spec.overlays)) or f"the overlays are: {', '.join(spec.overlays)}"
-            yield Fault(("sequence", index), f"overlay {name!r} not found", hint, among=("overlays",))
+            yield Fault(("sequence", index), f"overlay {name!r} not found", hint)
 
 
 def warnings(spec: Spec) -> Iterator[Fault]:
@@ -67,7 +64,6 @@ def _choices(spec: Spec) -> Iterator[Fault]:
         overlay = spec.planned_overlay(variant, name)
         run = overlay.run(variant.run)
         place = ("overlays", name)
-        needs = (place, ("variants", index))
         if (
             not run.scripts
             and not overlay.has_program
@@ -77,7 +73,7 @@ def _choices(spec: Spec) -> Iterator[Fault]:
                 idle.add(index)
                 message = f"the key 'script' is missing, and the overlay {name!r} has no `command` and no `args`"
                 hint = "to run the image's own entrypoint with `files` beside it, give the overlay `command: []`"
-                yield Fault(("variants", index), message, hint, needs=(*needs, ("files",)))
+                yield Fault(("variants", index), message, hint)
             continue
         scripts = run.scripts or variant.run.scripts
         if (name, scripts) in seen:
@@ -87,10 +83,10 @@ def _choices(spec: Spec) -> Iterator[Fault]:
             script = variant.run.scripts[0]
             message = f"the variant {variant.label!r} runs the script {script!r} in this overlay already"
             hint = f"remove one of them; $(MODEL_DIR)/{SCRIPTS}/{script} is the script for a command"
-            yield Fault((*place, "command"), message, hint, at_key=True, needs=needs)
+            yield Fault((*place, "command"), message, hint, at_key=True)
             continue
         for fault in overlay.program_faults(run):
-            yield replace(fault.below(place), needs=needs)
+            yield fault.below(place)
 
 
 def _scripts(spec: Spec) -> Iterator[Fault]:
@@ -189,5 +185,4 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
                     seen.add((place, variable))
                     hint = overlay.missing_reason(variable) or similar(variable, variables)
                     hint = hint or f"add it to `environment`, or write $$({variable}) to keep it"
-                    needs = (place, ("environment",), ("variants", index), ("overlays", name))
-                    yield Fault(place, f"no variable {variable!r} in mlops.env", hint, needs=needs)
+                    yield Fault(place, f"no variable {variable!r} in mlops.env", hint)

@@ -10,8 +10,7 @@ from packager.base import envfile, yamlio
 from packager.base.errors import UsageError
 from packager.base.problems import Problem, show, similar
 from packager.base.values import Value
-from packager.kubernetes import mountpath
-from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.containers import MOUNTED, refusal_reason
 from packager.modelspec.schema import accepts
 from packager.package.path_checks import shown
 from packager.workloads.program import CHOICE
@@ -75,7 +74,7 @@ def parse_setting(argument: str, example: str = "environment.STEPS=100", *, adds
 def misplaced(data: Any, settings: Sequence[Setting]) -> list[Problem]:
     """Return the problems of settings for unknown variables, and of additions of known ones."""
     declared = set(_variables(data))
-    known = {*declared, *mountpath.MOUNTED, *(setting.variable for setting in settings if setting.adds)}
+    known = {*declared, *MOUNTED, *(setting.variable for setting in settings if setting.adds)}
     problems = []
     for setting in settings:
         key = setting.variable
@@ -85,7 +84,7 @@ def misplaced(data: Any, settings: Sequence[Setting]) -> list[Problem]:
             hint = f"--set environment.{key}=VALUE changes it"
             problems.append(Problem(setting.label, 0, 0, f"the spec has the variable {key} already", hint))
         elif not setting.adds and key not in known and not refusal_reason(key) and key not in _CHECKED_LATER:
-            names = {*declared, *mountpath.MOUNTED}
+            names = {*declared, *MOUNTED}
             nearest = similar(key, names) or similar(key.upper(), names)
             addition = f"--add {setting.argument.partition('=')[0]}=VALUE adds it"
             message = f"the spec has no variable {show(key)}"

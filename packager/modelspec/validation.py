@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
 
-from packager.base.faults import Fault
-from packager.base.problems import show, similar
+from packager.base.problems import Fault, show, similar
 from packager.base.yamlio import scalar
 from packager.modelspec.schema import Rule, json_schema, resolve, rules_at
 
@@ -51,16 +49,10 @@ Violation = Any
 """A ValidationError of jsonschema, whose own types are too wide."""
 
 
-class SchemaFault(Fault, frozen=True):
-    """A violation of the schema by one value."""
-
-    stand_in: Any = ...  # a valid value to go on with in its place (`...`: none, drop the key)
-
-
-def validate(data: Any, schema: Rule | None = None) -> list[SchemaFault]:
+def validate(data: Any, schema: Rule | None = None) -> list[Fault]:
     """Return every violation of a schema in `data`; without one, of a spec's."""
     schema = json_schema() if schema is None else schema
-    unique: dict[tuple[Location, str], SchemaFault] = {}
+    unique: dict[tuple[Location, str], Fault] = {}
     for error in _Validator(schema).iter_errors(data):
         for fault in _explain(error, schema):
             unique.setdefault((fault.location, fault.message), fault)
@@ -74,53 +66,30 @@ def form(location: Location, schema: Rule) -> str | None:
     return _either(list(dict.fromkeys(forms))) if forms else None
 
 
-def with_placeholders(data: Any, faults: list[SchemaFault]) -> Any:
-    """Return a copy of `data` with a placeholder at each fault; None if a fault has no placeholder.
-
-    The copy is as valid as its placeholders are, so that the other values can be checked.
-    """
-    copy = deepcopy(data)
-    for fault in faults:
-        if not fault.location:
-            return None
-        *above, last = fault.location
-        holder: Any = copy
-        for step in above:  # None where a value has been removed for a fault above it
-            is_there = isinstance(holder, dict) or (isinstance(holder, list) and isinstance(step, int))
-            holder = dict(enumerate(holder) if isinstance(holder, list) else holder).get(step) if is_there else None
-        if isinstance(holder, dict) and fault.stand_in is ...:
-            holder.pop(last, None)
-        elif isinstance(holder, list) and fault.stand_in is ...:
-            return None  # without this item the places of those behind it would change
-        elif holder is not None:
-            holder[last] = deepcopy(fault.stand_in)
-    return copy
-
-
-def _explain(error: Violation, schema: Rule) -> Iterator[SchemaFault]:
+def _explain(error: Violation, schema: Rule) -> Iterator[Fault]:
     location: Location = tuple(error.absolute_path)
     properties = error.schema.get("properties", {})
     if "propertyNames" in list(error.relative_schema_path)[-2:-1]:
         message = f"expected {_expected(error)}, found the key {show(error.instance)}"
-        yield SchemaFault((*location, str(error.instance)), message, at_key=True)
+        yield Fault((*location, str(error.instance)), message, at_key=True)
     elif error.validator == "additionalProperties":
         for key in [key for key in error.instance if key not in properties]:
             hint = similar(key, properties) or f"the valid keys are: {', '.join(properties)}"
-            yield SchemaFault((*location, key), f"unknown key {show(key)}", hint, at_key=True)
+            yield Fault((*location, key), f"unknown key {show(key)}", hint, at_key=True)
     elif error.validator == "required":
         for key in [key for key in error.schema["required"] if key not in error.instance]:
             rule = resolve(properties[key], schema)
             sentence = rule.get("description") or rule.get("title") or key
             what = _either(rule["enum"]) if "enum" in rule else sentence[0].lower() + sentence[1:].rstrip(".")
-            yield SchemaFault((*location, key), f"the key {key!r} is missing", what, stand_in=_example(rule, schema))
+            yield Fault((*location, key), f"the key {key!r} is missing", what)
     elif error.validator == "anyOf":
         yield from _explain_union(error, schema)
     else:
         message = f"expected {_expected(error)}, found {_shown_value(error)}"
-        yield SchemaFault(location, message, _fix(error), stand_in=_example(error.schema, schema))
+        yield Fault(location, message, _fix(error))
 
 
-def _explain_union(error: Violation, schema: Rule) -> Iterator[SchemaFault]:
+def _explain_union(error: Violation, schema: Rule) -> Iterator[Fault]:
     """Explain `anyOf` by the only branch that fits; otherwise list the expected form of each branch."""
     rules = [resolve(rule, schema) for rule in error.schema["anyOf"]]
     branches: list[list[Violation]] = [[] for _ in rules]
@@ -138,12 +107,11 @@ def _explain_union(error: Violation, schema: Rule) -> Iterator[SchemaFault]:
     forms = [_kind_of_value(rules[index]) for index in real]
     if "a number" in forms:
         forms = [word for word in forms if word != "a whole number"]
-    stand_in = next((example for rule in rules if (example := _example(rule, schema)) is not ...), ...)
     message = f"expected {_either(list(dict.fromkeys(forms)))}, found {_shown_value(error)}"
     hint = next((hint for branch in branches for inner in branch if (hint := _fix(inner))), None)
     if error.instance is None and "one line of text" in forms:
         hint = 'write "" for an empty text'
-    yield SchemaFault(tuple(error.absolute_path), message, hint, stand_in=stand_in)
+    yield Fault(tuple(error.absolute_path), message, hint)
 
 
 def _kind_of_value(rule: Rule) -> str:
@@ -201,18 +169,6 @@ def _fix(error: Violation) -> str | None:
     if value != "0" and value.startswith("0"):
         return "remove the leading zero"
     return "write it without quotes" if isinstance(scalar(value), int) else "it is too large"
-
-
-def _example(rule: Rule, schema: Rule) -> Any:
-    """Return a value that `rule` accepts; `...` when it has none."""
-    rule = resolve(rule, schema)
-    if rule.get("examples"):
-        return rule["examples"][0]
-    if "enum" in rule:
-        return rule["enum"][0]
-    if rule.get("type") == "object" and rule.get("required"):
-        return {key: _example(rule["properties"][key], schema) for key in rule["required"]}
-    return ...
 
 
 def _either(forms: list[str]) -> str:

@@ -1,7 +1,7 @@
 """Writes a Tree as a reproducible tar.gz, and safely extracts an untrusted tar.gz.
 
-The headers have one form, which every tar reads alike. `tarfile` parses a header that is read, the header is written
-again from what it says, and both have to be the same bytes (POSIX pax, "ustar" and "pax Interchange Format").
+An archive has one form, which every tar reads alike. `tarfile` reads one that is received, it is written again from
+what was read, and both have to be the same bytes.
 
 Tests: package/test_archive.py.
 """
@@ -12,22 +12,19 @@ import gzip
 import hashlib
 import io
 import os
-import re
 import shlex
 import tarfile
 import zlib
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Self, cast
 
-from packager.base.errors import ToolError, VerificationError, unreadable
-from packager.base.limits import DEFAULT
-from packager.base.paths import argument
+from packager.base.errors import ToolError, VerificationError
+from packager.base.paths import DEFAULT_LIMITS, argument
 from packager.package.path_checks import (
     DOCKERIGNORE,
     ContentError,
     Contents,
     composed,
     inactive,
-    normalized,
     shown,
 )
 from packager.package.tree import chunks, make_folders, seal
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from packager.base.limits import Limits
+    from packager.base.paths import Limits
     from packager.package.tree import Entry, Tree
 
 _BLOCK = 512
@@ -60,22 +57,8 @@ _PIECE_BYTES = 64 << 10
 _FILE_OVERHEAD = 4 << 10
 _END_BYTES = 1 << 20
 
-# The values of an extended header that are used. A path is at most 1 KiB long, and other programs add three times.
-_EXTENDED_BYTES = 4 << 10
-_RECORDS = re.compile(rb"[0-9]+ (?:path=([^\n]+)|size=([0-9]{1,18})|mtime=(-?[0-9]{1,18}))\n")
-
-# RFC 1952: only the flag for a file name is allowed; few programs check the checksum of a header.
-_GZIP = re.compile(rb"\x1f\x8b\x08[\0\x08]")
-_PLAIN = "it is a tar that is not compressed"
-_NO_GZIP = "it does not start with a gzip header"
-_HINTS = {
-    _PLAIN: "if `mlpack bundle` has written it: `mlpack load` stores it, and `mlpack verify` and `inspect` read it",
-    _NO_GZIP: "expected a package: a folder, or a tar.gz of `mlpack build`",
-}
-
-
-class _FormError(ContentError):
-    """A tar in another form than ours: another program has packed the files."""
+# A path is at most 1 KiB long. Python before 3.11.10 needs quadratic time for a header (CVE-2024-6232).
+_EXTENDED_BYTES = 1_200
 
 
 def header(path: str, size: int, mode: int = 0o644, mtime: int = 0) -> bytes:
@@ -127,7 +110,7 @@ def write(
     start = stream.tell()
     compressor = _isal(stream) if is_large(tree) and has_isal() else _gzip(stream, _ZLIB_LEVEL)
     inventory, size = _write(tree, compressor, mtime, advance, sealed)
-    if DEFAULT.is_bomb(size, stream.tell() - start):
+    if DEFAULT_LIMITS.is_bomb(size, stream.tell() - start):
         stream.seek(start)
         stream.truncate()
         inventory, _ = _write(tree, _gzip(stream, 0), mtime, lambda _size: None, sealed)
@@ -152,24 +135,27 @@ def _write(
             except ContentError as error:
                 raise ToolError(str(error), hint="rename it") from None
             tar.write(head)
-            hashed, left = hashlib.sha256(), entry.size
+            hashed, size = hashlib.sha256(), 0
             for chunk in chunks(entry):
-                left -= len(chunk)
-                if left < 0:
-                    raise ToolError(f"{entry.path} became longer while it was packed")
                 hashed.update(chunk)
-                tar.write(chunk)
-            if left:
-                raise ToolError(f"{entry.path} became shorter while it was packed")
+                size += tar.write(chunk)
+            if size != entry.size:
+                raise ToolError(f"{entry.path} changed while it was packed")
             tar.write(bytes(-entry.size % _BLOCK))
             written += len(head) + entry.size + -entry.size % _BLOCK
             digests[entry.path] = hashed.hexdigest()
             advance(entry.size)
-        # Two empty blocks are the end, and what follows fills the last record (POSIX pax, ustar Interchange Format).
-        end = written + 2 * _BLOCK
-        end += -end % _RECORD
+        end = _end(written)
         tar.write(bytes(end - written))
     return entry, end
+
+
+def _end(size: int) -> int:
+    """Return the size of a tar whose files take `size`: two empty blocks, and what fills the last record, are the end.
+
+    POSIX pax, ustar Interchange Format.
+    """
+    return size + 2 * _BLOCK + -(size + 2 * _BLOCK) % _RECORD
 
 
 def has_isal() -> bool:
@@ -198,179 +184,116 @@ def _gzip(stream: IO[bytes], level: int) -> IO[bytes]:
     return cast("IO[bytes]", gzip.GzipFile("", "wb", level, stream, mtime=0))
 
 
-def extract(archive: Path, folder: Path, limits: Limits = DEFAULT) -> None:
+def extract(archive: Path, folder: Path, limits: Limits = DEFAULT_LIMITS) -> None:
     """Extract the tar.gz `archive`, which may be hostile, into the empty `folder`.
 
     The results are plain files (0644, or 0755 if their owner may run them) and folders (0755), nothing outside
-    `folder`, and no more than `limits` allow. Any tar extracts the same files from an archive of ours: each header, and
-    the end, is what `write` makes. Memory stays within a few MiB, beside the list of names.
+    `folder`, and no more than `limits` allow. Any tar extracts the same files from an archive of ours: it has the bytes
+    that `write` makes of them. Memory stays within a few MiB, beside the list of names.
 
     Raises:
-        OSError: `folder` cannot be written.
+        OSError: `archive` cannot be read, or `folder` cannot be written.
     """
-    contents = Contents(limits)
+    contents, same, size = Contents(limits), hashlib.sha256(), 0
     try:
-        with _open_archive(archive) as file:
-            source = _Source(file, archive, limits)
-            for member in _members(source):
-                _unpack(member, source, folder, contents)
+        with archive.open("rb") as file:
+            source = _Unzipped(file, limits)
+            stream = cast("IO[bytes]", source)
+            with tarfile.open(None, "r|", stream, tarinfo=_Member, encoding="utf-8", errors="surrogateescape") as tar:
+                for member in tar:
+                    for piece in _unpacked(tar, member, folder, contents):
+                        same.update(piece)
+                        size += len(piece)
             source.finish()
-            for _ in source.pieces():
-                pass
-    except _FormError as error:
-        unpack = f"tar -xzf {shlex.quote(argument(archive))}"
-        hint = f"if you have packed it again, unpack it with `{unpack}`, and name its folder instead"
-        raise VerificationError(f"{archive}: {error}", hint=hint) from None
-    except tarfile.HeaderError as error:
-        message = f"{archive} is not a tar archive, or is damaged: a header is damaged: {error}"
-        raise VerificationError(message) from None
+    except (tarfile.TarError, zlib.error, EOFError, RecursionError) as error:
+        hint = "expected a package: a folder, or a tar.gz of `mlpack build`; `mlpack load` stores what is in a bundle"
+        raise VerificationError(f"{archive} is not a package, or is damaged: {error}", hint=hint) from None
     except ContentError as error:
         raise VerificationError(f"{archive}: {error}") from None
-    except EOFError:
-        raise VerificationError(f"{archive}: the archive ends too early") from None
-    except zlib.error as error:
-        message = f"{archive} is not a gzip archive, or is damaged: {error}"
-        raise VerificationError(message, hint=_HINTS.get(str(error))) from None
+    same.update(bytes(_end(size) - size))
+    if same.digest() != source.hashed.digest():
+        unpack = f"tar -xzf {shlex.quote(argument(archive))}"
+        hint = f"if you have packed it again, unpack it with `{unpack}`, and name its folder instead"
+        raise VerificationError(f"{archive} was packed by another program than mlpack, or is damaged", hint=hint)
 
 
-def tar_digest(archive: Path, limits: Limits = DEFAULT) -> tuple[str, int]:
+def tar_digest(archive: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[str, int]:
     """Return the sha256 of the tar in an archive, in hex, and its size in bytes."""
-    hashed, size = hashlib.sha256(), 0
     try:
-        with _open_archive(archive) as file:
-            for piece in _Source(file, archive, limits).pieces():
-                hashed.update(piece)
-                size += len(piece)
+        with archive.open("rb") as file:
+            source = _Unzipped(file, limits)
+            source.finish()
     except (ContentError, zlib.error, EOFError) as error:
         raise VerificationError(f"{archive} is not a gzip archive, or is damaged: {error}") from None
-    return hashed.hexdigest(), size
+    return source.hashed.hexdigest(), source.size
 
 
-def _open_archive(path: Path) -> IO[bytes]:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise unreadable(path, error) from None
+class _Member(tarfile.TarInfo):
+    """A header, of a file or of an extended header before one."""
 
-
-def _members(source: _Source) -> Iterator[tarfile.TarInfo]:
-    """Yield the files of an archive, up to and with the two empty blocks that end it.
-
-    Between two members, the caller reads the content and what fills its last block.
-
-    Raises:
-        ContentError: A member is a link, a device or something else, or its path is not allowed.
-        HeaderError: A block is not a header.
-    """
-    while any(head := source.exactly(_BLOCK)):
-        member = _parsed(head)
-        if member.type == tarfile.XHDTYPE:
-            if not 0 < member.size <= _EXTENDED_BYTES:
-                raise _FormError(f"an extended header has {member.size:,} bytes, not 1 to {_EXTENDED_BYTES:,}")
-            records = source.exactly(member.size)
-            fill, block = source.exactly(-member.size % _BLOCK), source.exactly(_BLOCK)
-            head += records + fill + block
-            member = _parsed(block)
-            for path, size, mtime in _RECORDS.findall(records):
-                member.name = path.decode("utf-8", "surrogateescape") or member.name
-                member.size, member.mtime = int(size or member.size), int(mtime or member.mtime)
-        if member.type not in (tarfile.REGTYPE, tarfile.DIRTYPE):
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Return a header that tarfile then reads the content of, in memory for an extended one."""
+        member = super().frombuf(buf, encoding, errors)
+        is_extended = member.type == tarfile.XHDTYPE
+        if not (is_extended or member.type in (tarfile.REGTYPE, tarfile.DIRTYPE)):
             raise ContentError(f"{shown(member.name)} is not a plain file, but a package contains only plain files")
-        same = header(normalized(member.name), member.size, member.mode, int(member.mtime))
-        if member.mode not in (0o644, 0o755) or head != same:
-            raise _FormError(f"{shown(member.name)} was packed by another program than mlpack")
-        yield member
-    if any(source.exactly(_BLOCK)):
-        raise _FormError("there is an empty block in the middle, which some readers take as the end")
+        if member.size < 0 or (is_extended and member.size > _EXTENDED_BYTES):
+            raise ContentError(f"a header has {member.size:,} bytes: at most {_EXTENDED_BYTES:,} are allowed")
+        return member
 
 
-def _parsed(block: bytes) -> tarfile.TarInfo:
-    member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-    if member.size < 0:
-        raise tarfile.HeaderError("its size is negative")
-    return member
-
-
-def _unpack(member: tarfile.TarInfo, source: _Source, folder: Path, contents: Contents) -> None:
-    above, _, last = normalized(member.name).rpartition("/")
-    is_own = last == DOCKERIGNORE and "/" not in above  # in the package's folder, which may be at the top
-    inactive(above if is_own else normalized(member.name))
+def _unpacked(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, contents: Contents) -> Iterator[bytes]:
+    """Write a file to its path below `folder`, and yield the bytes that an archive of ours has for it."""
+    if member.isdir() or not member.pax_headers.keys() <= {"path", "size"}:  # a sparse file may have any size
+        return  # our archives have no such thing, so the bytes will differ
     path = composed(contents.add_file(member.name, member.size))
+    above, _, last = path.rpartition("/")
+    is_own = last == DOCKERIGNORE and "/" not in above  # in the package's folder, which may be at the top
+    inactive(above if is_own else path)
+    mode = 0o755 if member.mode & 0o100 else 0o644
+    yield header(path, member.size, mode, int(member.mtime))
     make_folders(folder, above)
-    with (folder / path).open("xb", buffering=0) as file:
-        left = member.size
-        while left:
-            left -= file.write(source.exactly(min(left, _PIECE_BYTES)))
-        os.fchmod(file.fileno(), 0o755 if member.mode & 0o100 else 0o644)
-    if any(source.exactly(-member.size % _BLOCK)):
-        raise _FormError(f"unexpected data after the end of {shown(path)}")
+    content = tar.extractfile(member)
+    assert content is not None
+    with (folder / path).open("xb") as file:
+        while piece := content.read(_PIECE_BYTES):
+            file.write(piece)
+            yield piece
+        os.fchmod(file.fileno(), mode)
+    yield bytes(-member.size % _BLOCK)
 
 
-class _Source:
+class _Unzipped:
     """The tar in a gzip file: forwards only, in small pieces, and not more than the limits allow."""
 
-    def __init__(self, file: IO[bytes], path: Path, limits: Limits) -> None:
-        self._file = file
-        self._path = path
-        self._limits = limits
+    def __init__(self, file: IO[bytes], limits: Limits) -> None:
+        self.hashed = hashlib.sha256()
+        self.size = 0
+        self._file, self._limits = file, limits
         self._max_bytes = limits.size + limits.files * _FILE_OVERHEAD + _END_BYTES
         self._unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        self._read_bytes = 0
-        self._size = os.fstat(file.fileno()).st_size
-        self._unpacked_bytes = 0
-        self._ready = b""
-        self._offset = 0  # in `_ready`
+        self._packed_bytes = os.fstat(file.fileno()).st_size
 
-    def exactly(self, size: int) -> bytes:
-        """Return the next `size` bytes. Raises EOFError when there are fewer, and ContentError when too many come."""
-        while len(self._ready) - self._offset < size:
-            self._ready = self._ready[self._offset :] + self._decompress_next()
-            self._offset = 0
-        data = self._ready[self._offset : self._offset + size]
-        self._offset += size
-        return data
-
-    def pieces(self) -> Iterator[bytes]:
-        """Yield everything that was not read. Raises EOFError if the end of the stream is missing."""
-        while not self._unzip.eof:
-            yield self._decompress_next()
-
-    def finish(self) -> None:
-        """Read what fills the last record of the tar, and the end of the gzip stream, which contains its checksum."""
-        position = self._unpacked_bytes - len(self._ready) + self._offset
-        is_empty = not any(self.exactly(-position % _RECORD))
-        try:
-            if not is_empty or self._ready[self._offset :] or self._decompress_next():
-                raise _FormError("unexpected data after the end of the archive")
-        except EOFError:
-            if not self._unzip.eof:
-                raise
-        if self._unzip.unused_data or self._read(1):
-            raise _FormError("unexpected data after the end of the gzip stream")
-
-    def _decompress_next(self) -> bytes:
-        """Return the next bytes, at least one. Raises EOFError at the end."""
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, at most `size`; none at the end. Raises EOFError if that is missing."""
         data = b""
-        while not data:
-            if self._unzip.eof:
-                raise EOFError
-            compressed = self._unzip.unconsumed_tail or self._read(_PIECE_BYTES)
-            if self._read_bytes == len(compressed) and not _GZIP.match(compressed) and not self._unpacked_bytes:
-                raise zlib.error(_PLAIN if compressed[257:262] == b"ustar" else _NO_GZIP)
-            data = self._unzip.decompress(compressed, _PIECE_BYTES)
-            if not compressed and not data:
-                raise EOFError
-        self._unpacked_bytes += len(data)
-        if self._limits.is_bomb(self._unpacked_bytes, max(self._size, self._read_bytes)):
+        while not data and not self._unzip.eof:
+            compressed = self._unzip.unconsumed_tail or self._file.read(_PIECE_BYTES)
+            data = self._unzip.decompress(compressed, size)
+            if not (compressed or data):
+                raise EOFError("it ends too early")
+        self.hashed.update(data)
+        self.size += len(data)
+        if self._limits.is_bomb(self.size, self._packed_bytes):
             raise ContentError(f"it unpacks to more than {self._limits.ratio} times its size")
-        if self._unpacked_bytes > self._max_bytes:
+        if self.size > self._max_bytes:
             raise ContentError(f"it unpacks to more than {self._limits.size:,} bytes")
         return data
 
-    def _read(self, size: int) -> bytes:
-        try:
-            data = self._file.read(size)
-        except OSError as error:
-            raise unreadable(self._path, error) from None
-        self._read_bytes += len(data)
-        return data
+    def finish(self) -> None:
+        """Read what was not read, and the end of the gzip stream, which contains its checksum."""
+        while self.read(_PIECE_BYTES):
+            pass
+        if self._unzip.unused_data or self._file.read(1):
+            raise ContentError("unexpected data after the end of the gzip stream")

@@ -1,6 +1,6 @@
 """Compares a package's files with its inventory: missing, extra, changed or edited.
 
-Files that runs have written into the package's folder are accepted: a storage option may mount that folder.
+Folders that runs, or the user, have made beside the package's own are accepted: a storage option may mount its folder.
 
 Tests: package/test_opened.py.
 """
@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-import posixpath
 import re
 import shlex
 from typing import TYPE_CHECKING
 
-from packager.base import envfile
 from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.base.values import Value, field, replace
-from packager.kubernetes.mountpath import normalized
 from packager.package import inventory, layout, path_checks, placement, tree
 from packager.package.layout import INVENTORY, is_editable
 from packager.package.options import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from packager.base.limits import Limits
+    from packager.base.paths import Limits
     from packager.package.opened import Package
 
 _ENV_BYTES = 1 << 20
@@ -40,8 +37,6 @@ _INCLUDED = (f"{layout.SCRIPTS}/", layout.COMMON[: layout.COMMON.index("*")], f"
 """The folders in `quickstart` with kustomizations that overlays include, or may include as options."""
 
 _KUSTOMIZATIONS = frozenset(name.casefold() for name in layout.KUSTOMIZATIONS)
-
-_WRITABLE = ("OUTPUT_DIR", "CHECKPOINT_DIR")
 
 
 class Checked(Value, frozen=True):
@@ -144,45 +139,16 @@ def unlisted(package: Package, entries: Mapping[str, tree.Entry]) -> list[str]:
     paths = sorted(entries.keys() - package.inventory["files"].keys())
     if package.folder != package.source:
         return paths
-    # The folders that the sealed spec lets pods write to, if their top folders contain no sealed files.
-    tops = {path.partition("/")[0] for path in package.inventory["files"]}
-    folders = [
-        folder for name in package.overlays for _, folder in _folders_inside(package, layout.env(name), sealed=True)
-    ]
-    results = tuple(f"{folder}/" for folder in folders if folder.partition("/")[0] not in tops)
-    return [path for path in paths if not tree.is_of_tool(path) and not (path.startswith(results) and _is_result(path))]
+    return [path for path in paths if not (tree.is_of_tool(path) or _is_own(path))]
 
 
-def check_outputs(package: Package, edited: Collection[str]) -> Iterator[Problem]:
-    """Yield a finding for each folder that an edit moves into the package, where pods would write among its files."""
-    for path in (layout.env(name) for name in package.overlays):
-        if path not in edited:
-            continue
-        sealed = {folder for _, folder in _folders_inside(package, path, sealed=True)}
-        for line, folder in _folders_inside(package, path, sealed=False):
-            if not any(folder == sealed_folder or folder.startswith(f"{sealed_folder}/") for sealed_folder in sealed):
-                message = f"an edit moves {line.key} into the package's own folder: {line.value!r}"
-                hint = f"use a folder outside of it, or {', '.join(sorted(sealed))} in it" if sealed else None
-                yield Problem(package.shown(path), line.number, 1, message, hint)
+def _is_own(path: str) -> bool:
+    """Whether a run, or the user, may have made a file: in a folder where no build makes files.
 
-
-def _folders_inside(package: Package, path: str, *, sealed: bool) -> Iterator[tuple[envfile.Line, str]]:
-    """Yield each line of an mlops.env that names a folder to write to in the package, and the folder below its root."""
-    if path not in package.inventory["files"]:
-        return
-    text = (package.sealed(path) or b"") if sealed else package.reader.read(path, _ENV_BYTES)
-    lines = list(envfile.lines(text))
-    root = next((normalized(line.value) for line in lines if line.key == "MODEL_DIR" and line.value), None)
-    for line in lines if root else ():
-        if line.key in _WRITABLE and line.value:
-            folder = posixpath.relpath(normalized(line.value), root)
-            if folder.partition("/")[0] != "..":
-                yield line, folder
-
-
-def _is_result(path: str) -> bool:
-    """Return whether a run may have written the file: neither kubectl, git nor other programs act on its name."""
-    return path.rpartition("/")[2].casefold() not in _KUSTOMIZATIONS and path_checks.active_part(path) is None
+    Neither kubectl, git nor other programs act on its name.
+    """
+    is_known = path.rpartition("/")[2].casefold() in _KUSTOMIZATIONS or path_checks.active_part(path) is not None
+    return "/" in path and not layout.is_part(path) and not is_known
 
 
 def _content_problems(package: Package, entry: tree.Entry, edits: list[str]) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from packager.base import plainfiles
+from packager.base import paths
 from packager.base.errors import VerificationError, unreadable
 from packager.base.masking import shortened
 from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH, VERSION, VERSION_LENGTH, is_label
@@ -69,7 +69,7 @@ def content(folder: Path) -> bytes:
         raise VerificationError(f"{folder} is not a package: it contains no {INVENTORY}") from None
     except OSError as error:
         raise unreadable(path, error) from None
-    return plainfiles.read(folder, INVENTORY, str(path), MAX_BYTES)
+    return paths.read(folder, INVENTORY, str(path), MAX_BYTES)
 
 
 def parsed(content: bytes, folder: Path) -> dict[str, Any]:

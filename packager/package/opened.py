@@ -12,9 +12,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base import paths, plainfiles, workfolder
+from packager.base import paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason, show_paths, unreadable
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import similar
 from packager.base.values import Value, replace
 from packager.package import archive, inventory, layout, outside, tree
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from packager.base.limits import Limits
+    from packager.base.paths import Limits
     from packager.package.outside import OutsideOverlay
 
 
@@ -69,7 +69,7 @@ class Reader:
         """
         if path in self._edited:
             return self._edited[path][: max_bytes + 1]
-        content = plainfiles.read_start(self.folder, path, self.shown(path), max_bytes + 1)
+        content = paths.read_start(self.folder, path, self.shown(path), max_bytes + 1)
         if len(content) <= max_bytes:
             digest = hashlib.sha256(content).hexdigest()
             if self._digests.setdefault(path, digest) != digest:
@@ -85,9 +85,9 @@ class Reader:
             return hashlib.sha256(self._edited[path]).hexdigest()
         if path not in self._digests:
             try:
-                with plainfiles.open_below(self.folder, path) as stream:
+                with paths.open_below(self.folder, path) as stream:
                     self._digests[path] = hashlib.file_digest(stream, "sha256").hexdigest()
-            except plainfiles.NotPlainError:
+            except paths.NotPlainError:
                 raise VerificationError(f"{self.shown(path)} is not a plain file") from None
             except OSError as error:
                 raise unreadable(self.shown(path), error) from None
@@ -152,7 +152,7 @@ class Package(Value, frozen=True):
 
 
 @contextmanager
-def opened(path: Path, *, limits: Limits = DEFAULT, shown_as: Path | None = None) -> Iterator[Package]:
+def opened(path: Path, *, limits: Limits = DEFAULT_LIMITS, shown_as: Path | None = None) -> Iterator[Package]:
     """Open the package at `path`; the folder that an archive was unpacked to is deleted when the block ends.
 
     Its files have names that every system can hold, and are plain files: there is no link, pipe or device among them.

@@ -14,9 +14,9 @@ import re
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
 from packager.base.names import IMAGE as ANY_IMAGE
 from packager.base.names import KEY, LABEL_VALUE, REGISTRY, SUBDOMAIN
+from packager.base.problems import Fault
 from packager.base.values import Value
 from packager.kubernetes.podsecurity import Level
 
@@ -34,10 +34,8 @@ class Form(Value, frozen=True):
 NAME = Form(SUBDOMAIN, "the name of an object in Kubernetes")
 HOST = Form(rf"{SUBDOMAIN}|[0-9a-fA-F:]+", "a host's name or address")
 SIZE = Form(r"[0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i)?", "a quantity such as 10Gi")
-AMOUNT = Form(r"[1-9][0-9]{0,8}[mkMG]?", "a quantity such as 10 or 500m")
 COUNT = Form("[1-9][0-9]{0,3}", "a whole number from 1")
 LABEL_KEY = Form(KEY, "a label's key")
-PERCENT = Form("[1-9][0-9]?|100", "a whole number from 1 to 100")
 DOMAIN = Form(SUBDOMAIN, "a domain such as model.team.example")
 FOLDER = Form(
     r"/(?!.*(^|/)\.\.(/|$))[^:\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]*", "an absolute path without ':' and '..'"
@@ -46,26 +44,19 @@ PART = Form(
     r"(?!/)(?!(.*/)?\.\.(/|$))[^:\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]+",
     "a path below a folder, without ':' and '..'",
 )
-EXPOSURE = Form("NodePort|LoadBalancer|Ingress", "NodePort, LoadBalancer or Ingress")
-VENDOR = Form(SUBDOMAIN, "a domain such as nvidia.com")
 IMAGE = Form(ANY_IMAGE, "the name of an image")
 PINNED = Form(
     rf"(?=[^@]*/){REGISTRY}@sha256:[0-9a-f]{{64}}",
     "HOST/REPOSITORY@sha256:…, as `mlpack push` prints it after oci://",
 )
-RESOURCE = Form(LABEL_VALUE, "a resource's name without its vendor, such as gpu")
-ACCESS_MODE = Form("ReadWriteOnce|ReadWriteMany|ReadWriteOncePod", "ReadWriteMany, ReadWriteOnce or ReadWriteOncePod")
-GANG = Form("volcano|coscheduling|kai", "volcano, coscheduling or kai")
-RESOURCE_NAME = Form(rf"{SUBDOMAIN}/{LABEL_VALUE}", "a resource's name with its domain, such as rdma/ib")
 DEVICES = Form(r"[=^]{0,2}[A-Za-z0-9_.:-]+(,[A-Za-z0-9_.:-]+)*", "names of devices with ',' between them, such as mlx5")
 NETWORK = Form(rf"({SUBDOMAIN}/)?{SUBDOMAIN}(,({SUBDOMAIN}/)?{SUBDOMAIN})*", "networks of Multus with ',' between them")
-BUCKET_DRIVER = Form("s3|gcs|client", "s3, gcs or client")
-TRACKING = Form("mlflow|wandb|tensorboard", "mlflow, wandb or tensorboard")
 URL = Form(r"none|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?", "http://… or https://…, or none")
-METRIC_KIND = Form("none|Pods|External", "none, Pods or External")
-METRIC = Form(r"[A-Za-z_][A-Za-z0-9_.:|-]*", "the name of a metric")
-PLACING = Form("none|preferred|required", "none, preferred or required")
-UNSATISFIABLE = Form("ScheduleAnyway|DoNotSchedule", "ScheduleAnyway or DoNotSchedule")
+
+
+def _choice(*words: str) -> Form:
+    """Return the form of a value that is one of some words."""
+    return Form("|".join(words), f"{', '.join(words[:-1])} or {words[-1]}")
 
 
 class Key(Value, frozen=True):
@@ -160,7 +151,7 @@ _CLAIM_CLASS = Key("CLAIM_CLASS", "Its storage class; `kubectl get storageclass`
 _CLAIM_ACCESS_MODE = Key(
     "CLAIM_ACCESS_MODE",
     "ReadWriteMany, unless all pods of the workload run on one node.",
-    ACCESS_MODE,
+    _choice("ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"),
     "ReadWriteMany",
     usual=True,
 )
@@ -283,7 +274,7 @@ OPTIONS: tuple[Option, ...] = (
             Key(
                 "RDMA_RESOURCE",
                 "The resource of the device plugin, as `kubectl describe node` shows it.",
-                RESOURCE_NAME,
+                Form(rf"{SUBDOMAIN}/{LABEL_VALUE}", "a resource's name with its domain, such as rdma/ib"),
                 "rdma/ib",
             ),
             Key("RDMA_COUNT", "The number of devices for each pod that computes.", COUNT, "1", usual=True),
@@ -310,14 +301,14 @@ OPTIONS: tuple[Option, ...] = (
             Key(
                 "GPU_VENDOR",
                 "The resource name before the slash, as `kubectl describe node` shows it: amd.com, gpu.intel.com.",
-                VENDOR,
+                Form(SUBDOMAIN, "a domain such as nvidia.com"),
                 "nvidia.com",
                 usual=True,
             ),
             Key(
                 "GPU_RESOURCE",
                 "The resource name after the slash: gpu, a slice such as mig-1g.10gb, or xe and i915 of gpu.intel.com.",
-                RESOURCE,
+                Form(LABEL_VALUE, "a resource's name without its vendor, such as gpu"),
                 "gpu",
                 usual=True,
             ),
@@ -338,7 +329,7 @@ OPTIONS: tuple[Option, ...] = (
             Key(
                 "QUEUE_PLACING",
                 "Whether all pods run in one domain of QUEUE_TOPOLOGY: required, preferred, or none.",
-                PLACING,
+                _choice("none", "preferred", "required"),
                 "none",
                 usual=True,
             ),
@@ -355,7 +346,12 @@ OPTIONS: tuple[Option, ...] = (
         "gang",
         "all pods that compute start together, or none: by Volcano, coscheduling or KAI",
         (
-            Key("GANG", "The scheduler: volcano, coscheduling or kai.", GANG, "volcano"),
+            Key(
+                "GANG",
+                "The scheduler: volcano, coscheduling or kai.",
+                _choice("volcano", "coscheduling", "kai"),
+                "volcano",
+            ),
             Key(
                 "GANG_SCHEDULER", "Its schedulerName in the cluster, if it is not the usual.", NAME, "usual", usual=True
             ),
@@ -409,7 +405,7 @@ OPTIONS: tuple[Option, ...] = (
             Key(
                 "SPREAD_ELSE",
                 "What to do when an even spread is impossible: ScheduleAnyway, or DoNotSchedule to wait.",
-                UNSATISFIABLE,
+                _choice("ScheduleAnyway", "DoNotSchedule"),
                 "ScheduleAnyway",
                 usual=True,
             ),
@@ -434,7 +430,7 @@ OPTIONS: tuple[Option, ...] = (
         "object-storage",
         "a bucket, read-only: by Mountpoint for S3 or GCS FUSE, or keys for the program's own client",
         (
-            Key("BUCKET_DRIVER", "How pods see it: s3, gcs or client.", BUCKET_DRIVER, "s3"),
+            Key("BUCKET_DRIVER", "How pods see it: s3, gcs or client.", _choice("s3", "gcs", "client"), "s3"),
             _BUCKET_CLAIM,
             Key("BUCKET", "With gcs and client: the bucket.", NAME, "bucket", usual=True),
             Key("BUCKET_DIR", "The folder at which the pods see its files.", FOLDER, "/bucket", usual=True),
@@ -446,7 +442,12 @@ OPTIONS: tuple[Option, ...] = (
         "tracking",
         "where the program logs its numbers: MLflow, W&B or a folder for TensorBoard",
         (
-            Key("TRACKING", "The client: mlflow, wandb or tensorboard.", TRACKING, "mlflow"),
+            Key(
+                "TRACKING",
+                "The client: mlflow, wandb or tensorboard.",
+                _choice("mlflow", "wandb", "tensorboard"),
+                "mlflow",
+            ),
             Key("TRACKING_URL", "The server; none for tensorboard.", URL, "https://mlflow.example.com"),
             Key("TRACKING_SECRET", "The Secret with its keys, or none.", NAME, "none", usual=True),
         ),
@@ -456,7 +457,13 @@ OPTIONS: tuple[Option, ...] = (
         "expose",
         "takes requests from outside of the cluster: by a port of each node, a load balancer or an Ingress",
         (
-            Key("EXPOSE", "NodePort, LoadBalancer or Ingress.", EXPOSURE, "NodePort", usual=True),
+            Key(
+                "EXPOSE",
+                "NodePort, LoadBalancer or Ingress.",
+                _choice("NodePort", "LoadBalancer", "Ingress"),
+                "NodePort",
+                usual=True,
+            ),
             Key("EXPOSE_HOST", "With Ingress: the domain at which it is asked.", DOMAIN, _RESERVED_DOMAIN, usual=True),
             Key("EXPOSE_CLASS", "With Ingress: one of `kubectl get ingressclass`.", NAME, "nginx", usual=True),
         ),
@@ -471,15 +478,31 @@ OPTIONS: tuple[Option, ...] = (
             Key(
                 "AUTOSCALE_CPU",
                 "The share of its `requests.cpu`, in percent, that each pod uses on average.",
-                PERCENT,
+                Form("[1-9][0-9]?|100", "a whole number from 1 to 100"),
                 "80",
                 usual=True,
             ),
             Key(
-                "AUTOSCALE_METRIC_KIND", "A metric beside it: Pods, External or none.", METRIC_KIND, "none", usual=True
+                "AUTOSCALE_METRIC_KIND",
+                "A metric beside it: Pods, External or none.",
+                _choice("none", "Pods", "External"),
+                "none",
+                usual=True,
             ),
-            Key("AUTOSCALE_METRIC", "The name of that metric.", METRIC, "requests_waiting", usual=True),
-            Key("AUTOSCALE_METRIC_VALUE", "Its average for each pod, as 10 or 500m.", AMOUNT, "10", usual=True),
+            Key(
+                "AUTOSCALE_METRIC",
+                "The name of that metric.",
+                Form(r"[A-Za-z_][A-Za-z0-9_.:|-]*", "the name of a metric"),
+                "requests_waiting",
+                usual=True,
+            ),
+            Key(
+                "AUTOSCALE_METRIC_VALUE",
+                "Its average for each pod, as 10 or 500m.",
+                Form(r"[1-9][0-9]{0,8}[mkMG]?", "a quantity such as 10 or 500m"),
+                "10",
+                usual=True,
+            ),
         ),
         only="scales",
     ),
@@ -546,29 +569,27 @@ def secret(name: str, site: Mapping[str, str]) -> str | None:
 
 
 def conflicts(names: Iterable[str]) -> list[Fault]:
-    """Return the conflicts among the options `names`; names of other components are ignored.
-
-    The location of each fault is the last option that it is about, `needs` are all of them, in the order of `OPTIONS`.
-    """
+    """Return the conflicts among the options `names`, and the needs of one that are off, each at the last option."""
     selected = set(names)
-    chosen = [option for option in OPTIONS if option.name in selected]
-    conflicting = []
-    for one, other in combinations(chosen, 2):
-        if common := [place for place in one.places if place in other.places]:
-            message = f"{one.name} and {other.name} cannot be combined: each sets {PLACES[common[0]]}"
-            conflicting.append(_conflict(message, "keep one of them", one, other))
-        if reason := dict(other.excludes).get(one.name):
-            message = f"{one.name} and {other.name} cannot be combined: {reason}"
-            conflicting.append(_conflict(message, "keep one of them", one, other))
-    for option in chosen:
+    conflicting = exclusions(selected)
+    for option in [option for option in OPTIONS if option.name in selected]:
         if option.needs and not selected & set(option.needs):
             message = f"{option.name} needs {' or '.join(option.needs)}, which is off"
-            conflicting.append(_conflict(message, f"switch {option.needs[0]} on as well", option))
+            conflicting.append(Fault((option.name,), message, f"switch {option.needs[0]} on as well"))
     return conflicting
 
 
-def _conflict(message: str, hint: str, *options: Option) -> Fault:
-    return Fault((options[-1].name,), message, hint, needs=tuple((option.name,) for option in options))
+def exclusions(names: Collection[str]) -> list[Fault]:
+    """Return the conflicts of two options among `names`, each at the last one; other components are ignored."""
+    conflicting = []
+    for one, other in combinations([option for option in OPTIONS if option.name in names], 2):
+        if common := [place for place in one.places if place in other.places]:
+            message = f"{one.name} and {other.name} cannot be combined: each sets {PLACES[common[0]]}"
+            conflicting.append(Fault((other.name,), message, "keep one of them"))
+        if reason := dict(other.excludes).get(one.name):
+            message = f"{one.name} and {other.name} cannot be combined: {reason}"
+            conflicting.append(Fault((other.name,), message, "keep one of them"))
+    return conflicting
 
 
 def level(names: Iterable[str]) -> Level:

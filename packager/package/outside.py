@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.base import jsonio, paths, plainfiles, workfolder
+from packager.base import jsonio, paths, workfolder
 from packager.base.errors import VerificationError, unreadable
 from packager.base.paths import argument
 from packager.base.values import Value
@@ -160,7 +160,7 @@ class OutsideOverlay(Value, frozen=True):
                 path = f"{layout.overlay(self.name)}/{path}"
             elif not layout.is_added(path := f"{layout.QUICKSTART}/{path}"):
                 continue
-            yield path, self.read(path, plainfiles.read(self.folder, place, str(file), _MAX_BYTES))
+            yield path, self.read(path, paths.read(self.folder, place, str(file), _MAX_BYTES))
 
     def extras(self, name: str) -> Iterator[tuple[Path, bytes]]:
         """Yield the files that have no place in the package `name`: the component with the values, and FILE."""
@@ -190,7 +190,7 @@ def find(folder: Path) -> OutsideOverlay | None:
     if not paths.is_file(folder / FILE) or paths.exists(folder / layout.INVENTORY):
         return None
     try:
-        content = jsonio.read_object(plainfiles.read(folder, FILE, str(folder / FILE), _MAX_BYTES))
+        content = jsonio.read_object(paths.read(folder, FILE, str(folder / FILE), _MAX_BYTES))
         texts = [content[key] for key in ("package", "overlay", "framework", "digest")]
         delivered = {str(path): str(text) for path, text in content["delivered"].items()}
     except (KeyError, ValueError, AttributeError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from packager.base.limits import DEFAULT, Limits
 from packager.base.masking import shortened
+from packager.base.paths import DEFAULT_LIMITS, Limits
 
 _PATH_BYTES = 1_024
 _PART_BYTES = 255
@@ -20,11 +20,10 @@ class ContentError(Exception):
 class Contents:
     """The files and folders of one package, taken one by one.
 
-    Two paths are the same if a file system that ignores case, Unicode form and invisible characters takes them for the
-    same.
+    Two paths are the same if a file system that ignores case and Unicode form takes them for the same.
     """
 
-    def __init__(self, limits: Limits = DEFAULT) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
         self._seen: dict[str, tuple[str, bool]] = {}  # each path, and whether it is a file's
         self._size = 0
@@ -51,9 +50,7 @@ class Contents:
         key = _key(path)
         known_path, is_known_file = self._seen.get(key, (path, is_file))
         if known_path != path:
-            is_visible = _visible(path) == path and _visible(known_path) == known_path
-            why = "where case is ignored" if is_visible else "where invisible characters are ignored"
-            raise ContentError(f"{shown(path)} and {shown(known_path)} are the same name {why}")
+            raise ContentError(f"{shown(path)} and {shown(known_path)} are the same name where case is ignored")
         if is_file != is_known_file:
             raise ContentError(f"{shown(path)} is both a file and a folder")
         if key in self._seen:
@@ -71,14 +68,7 @@ def _key(path: str) -> str:
     """Return the form of a path that is equal for two paths which some file systems do not distinguish."""
     if path.isascii():
         return path.lower()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", _visible(path)).casefold())
-
-
-def _visible(path: str) -> str:
-    """Return a path without the characters that are not shown, which HFS+ ignores."""
-    if path.isascii():
-        return path
-    return "".join(character for character in path if unicodedata.category(character) != "Cf")
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def normalized(path: str) -> str:
@@ -119,7 +109,12 @@ def composed(path: str) -> str:
 
 
 def inactive(path: str) -> str:
-    """Return `path`. Raises ContentError if programs act on a part of it by its name."""
+    """Return `path`. Raises ContentError if programs act on a part of it by its name, or may take it for another name.
+
+    HFS+ ignores characters that are not shown.
+    """
+    if not path.isascii() and any(unicodedata.category(character) == "Cf" for character in path):
+        raise ContentError(f"{shown(path)}: the name contains invisible characters")
     part = active_part(path)
     if part is not None:
         raise ContentError(f"{shown(path)}: a package contains no file or folder with the name {shown(part)}")
@@ -131,11 +126,10 @@ def active_part(path: str) -> str | None:
 
     git, direnv, editors and others run the commands in files such as `.git`, `.envrc` or `.vscode`, as soon as a
     shell or an editor opens the folder. To git, a folder with a file HEAD may be a repository, too. Some file systems
-    take other names for these: with characters that are not shown (HFS+), or in short form, such as GIT~1 (FAT, NTFS).
+    take other names for these, in short form, such as GIT~1 (FAT, NTFS).
     """
     for part in path.split("/") if path != DOCKERIGNORE else ():
-        visible = _visible(part)
-        if visible.startswith(".") or visible.strip(". ").lower() == "head" or _SHORT_NAME.search(visible):
+        if part.startswith(".") or part.strip(". ").lower() == "head" or _SHORT_NAME.search(part):
             return part
     return None
 

@@ -1,17 +1,19 @@
-"""Reads and edits placement/placement.yaml, the values of the option `placement`, and keeps its comments."""
+"""Writes placement/placement.yaml, the values of the option `placement`, and reads it."""
 
 from __future__ import annotations
 
+import textwrap
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packager.base import names, yamlio
 from packager.base.errors import UsageError
-from packager.kubernetes.manifest import at, mapping, with_value
+from packager.kubernetes.manifest import at, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from packager.base.yamlio import Document, Location
+    from packager.base.yamlio import Location
 
 _POD: Location = ("template", "spec")
 
@@ -32,24 +34,30 @@ _BUILT = """\
 apiVersion: v1
 kind: PodTemplate
 metadata:
-  name: PACKAGE-site
+  name: {package}-site
 template:
   spec:
     # Labels that a node must have.
     nodeSelector:
-      kubernetes.io/os: linux
-    # Taints that the pods tolerate.
+{nodeSelector}    # Taints that the pods tolerate.
     tolerations:
+{tolerations}"""
+
+_DEFAULTS = {
+    "nodeSelector": "      kubernetes.io/os: linux\n",
+    "tolerations": """\
       - key: node.kubernetes.io/not-ready
         operator: Exists
         effect: NoExecute
         tolerationSeconds: 300
-"""
+""",
+}
 
 
-def built(package: str) -> bytes:
-    """Return the file as a build of `package` writes it without other values."""
-    return _BUILT.replace("PACKAGE", package).encode()
+def built(package: str, fields: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+    """Return the file as a build of `package` writes it with these fields of the pod, and the defaults of others."""
+    texts = {key: textwrap.indent(yamlio.dump([value]), " " * 6) for key, value in fields.items()}
+    return _BUILT.format(package=package, **{**_DEFAULTS, **texts}).encode()
 
 
 def parse(label: str, key: str, value: str) -> dict[str, Any]:
@@ -92,30 +100,9 @@ def values(text: bytes, name: str) -> dict[str, Any]:
     return {key: pod[key] for key in FIELDS.values() if key in pod}
 
 
-def assign(text: bytes, fields: Mapping[str, Any], name: str) -> bytes:
-    """Return the file with other values for fields of its pod that it has: nodeSelector, tolerations."""
-    document, problems = yamlio.load(text, name)
-    if problems:
-        raise UsageError(f"{name} cannot be edited", problems=problems)
-    edited, expected = text, document.data
-    try:
-        for key, value in fields.items():
-            expected = with_value(expected, (*_POD, key), value)
-        edited = yamlio.spliced(text, [_splice(document, (*_POD, key), value) for key, value in fields.items()])
-    except (KeyError, TypeError):  # the file has no such field
-        expected = None
-    changed, problems = yamlio.load(edited, name)
-    if problems or expected is None or changed.data != expected:
+def assign(text: bytes, package: str, fields: Mapping[str, Any], name: str) -> bytes:
+    """Return the file of `package` with other values for fields of its pod. Raises UsageError if it is not as built."""
+    present = values(text, name)
+    if built(package, present) != text:
         raise UsageError(f"{name} cannot be edited automatically", hint=f"set {' and '.join(fields)} there")
-    return edited
-
-
-def _splice(document: Document, location: Location, value: Any) -> tuple[int, int, str]:
-    start, end, column = document.span(location)
-    last, data = location, at(document.data, location)
-    while isinstance(data, dict | list) and data:  # the end of a block is behind the comments that follow it
-        step = list(data)[-1] if isinstance(data, dict) else len(data) - 1
-        last, data = (*last, step), data[step]
-        end = document.span(last).end
-    lines = yamlio.dump([value]).rstrip("\n").split("\n")
-    return start, end, f"\n{' ' * column}".join(lines)
+    return built(package, {**present, **fields})

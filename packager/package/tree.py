@@ -12,9 +12,9 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.base import plainfiles
+from packager.base import paths
 from packager.base.errors import SpecError, VerificationError, unreadable
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import Value, indented
 from packager.package import inventory
 from packager.package.layout import INVENTORY, is_editable, is_placement
@@ -23,7 +23,7 @@ from packager.package.path_checks import ContentError, Contents, inactive, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from packager.base.limits import Limits
+    from packager.base.paths import Limits
 
 _CHUNK = 1 << 20
 _EDITABLE_BYTES = 1 << 20
@@ -130,7 +130,7 @@ def chunks(entry: Entry) -> Iterator[bytes]:
         yield entry.content
         return
     try:
-        with plainfiles.open_below(entry.content.parent, entry.content.name) as stream:
+        with paths.open_below(entry.content.parent, entry.content.name) as stream:
             while chunk := stream.read(_CHUNK):
                 yield chunk
     except OSError as error:
@@ -158,7 +158,7 @@ def _write_file(folder: Path, entry: Entry) -> str:
     return hashed.hexdigest()
 
 
-def read(folder: Path, limits: Limits = DEFAULT) -> Tree:
+def read(folder: Path, limits: Limits = DEFAULT_LIMITS) -> Tree:
     """Return the package in `folder`, its files left on disk; `.git` and files of tools are not part of it.
 
     No link is followed, and nothing but plain files and folders is taken.
@@ -168,7 +168,7 @@ def read(folder: Path, limits: Limits = DEFAULT) -> Tree:
     return Tree(about["package"], entries, {key: about[key] for key in about if key not in ("files", "editable")})
 
 
-def walk(folder: Path, limits: Limits = DEFAULT) -> list[Entry]:
+def walk(folder: Path, limits: Limits = DEFAULT_LIMITS) -> list[Entry]:
     """Return the files below `folder`, left on disk, in order of path; without a `.git` at its root."""
     return sorted(_walk(folder, limits), key=lambda entry: entry.path)
 

@@ -26,7 +26,7 @@ from packager.workloads.pods import BUILT_ELSEWHERE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from packager.base.runner import Runner
+    from packager.base.process import Runner
     from packager.package.opened import Package
 
 BUILDERS = ("docker", "podman", "buildah")

@@ -39,7 +39,7 @@ from packager.workloads import program
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from packager.base.runner import Progress, Runner, Tell
+    from packager.base.process import Progress, Runner, Tell
     from packager.publish.client import Access
     from packager.publish.layout import Copy, Layout
     from packager.publish.signatures import Trust

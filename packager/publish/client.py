@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from packager.base.runner import Runner, Tell
+    from packager.base.process import Runner, Tell
     from packager.base.web import Address, Response
     from packager.publish.credentials import Login
     from packager.publish.reference import PackageReference
@@ -79,7 +79,6 @@ class Access(Value, frozen=True):
 
 def access(  # noqa: PLR0913 - an option each
     environment: Mapping[str, str],
-    user: tuple[str, str] | None,
     *,
     plain_http: bool,
     ca_file: Path | None,
@@ -89,13 +88,12 @@ def access(  # noqa: PLR0913 - an option each
 ) -> Access:
     """Return the access to registries.
 
-    `environment` names the files of docker and podman, for a `user` that is None; `show` receives a line about each
+    `environment` names the files of docker and podman; `show` receives a line about each
     request, and `tell` one about a helper that has failed.
     """
-    given = None if user is None else credentials.given(*user)
 
     def login(reference: PackageReference) -> Login | None:
-        return given or credentials.find(reference, credentials.files(environment), tell, runner)
+        return credentials.find(reference, credentials.files(environment), tell, runner)
 
     network = Network(ca_file=None if ca_file is None else str(ca_file), show=show, sleep=runner.sleep)
     return Access(network, login, plain_http)

@@ -10,8 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packager.base.errors import ToolError, UsageError, unreadable
-from packager.base.runner import SYSTEM, Runner
+from packager.base.errors import ToolError, unreadable
+from packager.base.process import SYSTEM, Runner
 from packager.base.values import FieldsError, Value, from_json
 
 if TYPE_CHECKING:
@@ -51,15 +51,6 @@ class Login(Value, frozen=True):
         """All texts that must not be shown."""
         forms = (self.password, self.identity_token, self.registry_token, self.basic.partition(" ")[2])
         return tuple(text for text in forms if text)
-
-
-def given(username: str, password: str) -> Login:
-    """Return the credentials of a user, whose password was read from stdin. Raises UsageError."""
-    if not username or ":" in username or not username.isprintable():
-        raise UsageError("--username: expected the name of a user, without a colon")
-    if not password or not password.isprintable():
-        raise UsageError(f"expected one line with the password for {username}, on stdin")
-    return Login(username, password, source="stdin")
 
 
 def files(environment: Mapping[str, str]) -> tuple[Path, ...]:

@@ -25,7 +25,7 @@ from packager.verify import Checks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from packager.base.runner import Progress, Runner, Tell
+    from packager.base.process import Progress, Runner, Tell
     from packager.publish.artefact import ArtefactFacts
     from packager.publish.client import Access
     from packager.publish.load import BundleContents

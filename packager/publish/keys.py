@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from packager.base.runner import Tell
+    from packager.base.process import Tell
 
 _SHA256 = SHA256()
 _EXISTS = "choose another name: a key is never replaced"

@@ -35,8 +35,8 @@ from packager.publish.signatures import find
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from packager.base.limits import Limits
-    from packager.base.runner import Progress, Tell
+    from packager.base.paths import Limits
+    from packager.base.process import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.client import Access
     from packager.publish.layout import Layout, Root
@@ -235,8 +235,8 @@ def _extract(
     volumes = tuple(Assignment("--set", line.key, moves[line.value]) for line in lines if line.value in moves)
     for overlay, registry in registries.items():
         answers = Answers(registry=moved(request.registry, registry), assignments=volumes)
-        with prepared(path, overlay, answers, ask=lambda *_: Answers()) as edits:
-            list(write(edits, tell=lambda _: None))
+        with prepared(path, overlay, answers) as edits:
+            list(write(edits))
     return path
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from packager.base import envfile
 from packager.base.errors import RenderError, ToolError, VerificationError
 from packager.base.problems import Problem
-from packager.base.values import Value, as_plain, field
+from packager.base.values import Value, as_plain, field, replace
 from packager.configure import configure
-from packager.configure import lock as stage
 from packager.configure.configure import Answers, PreparedEdits
-from packager.configure.lock import ImageLock
-from packager.package.image import bare
+from packager.configure.settings import value
+from packager.package import layout
+from packager.package.image import IMAGE, REGISTRY, bare, parse
 from packager.package.opened import chosen_overlays
 from packager.publish.images import ImageManifest, check_platform, check_pushable, image_reference, look_up
 from packager.publish.registry import Repository
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from packager.base.runner import Runner
+    from packager.base.process import Runner
     from packager.configure.settings import Files
     from packager.publish.client import Access
 
@@ -77,9 +78,7 @@ def prepared(request: LockRequest, access: Access, runner: Runner) -> Iterator[P
         check_platform(request.platform)
     answers = Answers(registry=request.registry)
     configure.check_answers(answers)
-    with configure.prepared(
-        request.package, request.overlay, answers, ask=lambda *_: answers, destination=request.destination
-    ) as edits:
+    with configure.prepared(request.package, request.overlay, answers, destination=request.destination) as edits:
         work = _Lock(edits.files, request, access, runner)
         images = [
             image for overlay in chosen_overlays(edits.package, request.overlay) for image in work.overlay(overlay)
@@ -97,16 +96,15 @@ class _Lock:
     def overlay(self, overlay: str) -> list[LockedImage]:
         """Lock an overlay, and return its images."""
         present = {bare(image): image.partition("@")[2] or None for image in self._rendered(overlay)}
-        stage.unlock(self.files, overlay)
+        _unlock(self.files, overlay)
         by_tag = [image for image in self._rendered(overlay) if "@" not in image]
         manifests = {image: self._manifest(image) for image in by_tag}
         digests = {image: manifest.digest_for(self.request.platform) for image, manifest in manifests.items()}
-        locks = [
-            ImageLock(image, digests[image], tuple(manifest.platforms) if digests[image] == manifest.digest else ())
-            for image, manifest in manifests.items()
-        ]
-        if locks:
-            stage.lock(self.files, overlay, locks)
+        if by_tag:
+            own = _own_images(self.files, overlay)
+            for image, key in [(image, own[image]) for image in by_tag if image in own]:
+                name = value(self.files, overlay, key)
+                self.files.assign(layout.env(overlay), key, f"{name}@{digests[image]}")
             self._check(overlay)
         return [
             LockedImage(overlay, image, digests[image], locked, locked is not None and manifests[image].has(locked))
@@ -142,10 +140,31 @@ class _Lock:
             raise RenderError(message, hint="write the image with its digest there")
 
 
+def _own_images(files: Files, overlay: str) -> dict[str, str]:
+    """Return the images that an overlay has in its mlops.env, with their registries, each with its key."""
+    images = {}
+    for key in sorted(files.original.sources(overlay).image_keys):
+        registry = value(files, overlay, key.removesuffix(IMAGE) + REGISTRY) or value(files, overlay, REGISTRY)
+        images[f"{registry}/{value(files, overlay, key)}"] = key
+    return images
+
+
+def _unlock(files: Files, overlay: str) -> None:
+    """Take the digests off images that have a tag; a digest that the package was built with stays."""
+    env = layout.env(overlay)
+    built = {(line.key, line.value) for line in envfile.lines(files.package.sealed(env) or b"")}
+    for key in _own_images(files, overlay).values():
+        image = parse(value(files, overlay, key) or "")
+        if image and image.tag and image.digest and (key, str(image)) not in built:
+            files.assign(env, key, str(replace(image, digest="")))
+
+
 def _problem(files: Files, image: LockedImage) -> Problem:
-    path, line = stage.place(files, image.overlay, image.image)
+    env = layout.env(image.overlay)
+    key = {bare(own): key for own, key in _own_images(files, image.overlay).items()}.get(bare(image.image))
+    line = next((line.number for line in envfile.lines(files.read(env)) if line.key == key), 0)
     now = f"is {image.digest} now"
     message = f"{image.overlay} pulls {image.image} by its tag, which {now}"
     if image.locked is not None:
         message = f"{image.overlay} pulls {image.image} as {image.locked}; the tag {now}"
-    return Problem(files.package.shown(path), line, min(line, 1), message)
+    return Problem(files.package.shown(env), line, min(line, 1), message)

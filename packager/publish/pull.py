@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, paths, workfolder
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError, reason
-from packager.base.limits import DEFAULT
 from packager.base.names import is_other_version
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import Value, replace
 from packager.base.web import digest_of
 from packager.package import archive, integrity
@@ -24,7 +24,7 @@ from packager.publish.signatures import beside, find, lines
 if TYPE_CHECKING:
     from typing import IO
 
-    from packager.base.runner import Progress, Tell
+    from packager.base.process import Progress, Tell
     from packager.publish.artefact import ArtefactFacts, Described
     from packager.publish.client import Access
     from packager.publish.layout import BundledRepository
@@ -178,7 +178,7 @@ def _download(registry: Source, remote: RemoteArtefact, stream: IO[bytes], label
 def _checked(remote: RemoteArtefact, file: Path, shown: Path, result: Path) -> PulledPackage:
     """Return the result of a pull, after the files were compared with the inventory. Raises VerificationError."""
     with opened(file, shown_as=shown) as package:
-        checked = integrity.check(package, DEFAULT)
+        checked = integrity.check(package, DEFAULT_LIMITS)
         if checked.problems:
             raise VerificationError(f"{remote.reference} is not a valid package", problems=checked.problems)
         if remote.facts is not None and remote.facts.digest != package.digest:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from packager.base.runner import Progress, Tell
+    from packager.base.process import Progress, Tell
     from packager.package.opened import Package
     from packager.publish.artefact import Artefact
     from packager.publish.client import Access

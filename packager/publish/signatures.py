@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from packager.base.runner import Tell
+    from packager.base.process import Tell
     from packager.publish.artefact import Artefact
     from packager.publish.keys import PublicKey, Signer
     from packager.publish.layout import BundledRepository

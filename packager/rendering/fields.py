@@ -97,23 +97,22 @@ TRANSFORMING = KnownFields(
 )
 """The fields of a kustomization that contains no manifests but the transformers of another."""
 
-_FORBIDDEN = {
-    **dict.fromkeys(("helmCharts", "helmChartInflationGenerator", "helmGlobals"), "{} needs more than kubectl"),
+_HINTS = {
     **dict.fromkeys(
-        ("generators", "validators", "openapi"),
-        "{} is not allowed in a package: it can make kustomize fetch or run something outside the package",
+        ("helmCharts", "helmChartInflationGenerator", "helmGlobals"), "it needs more than kubectl: list what it makes"
     ),
+    **dict.fromkeys(
+        ("generators", "validators", "openapi"), "it can make kustomize fetch or run something outside the package"
+    ),
+    "bases": "it is deprecated: list them under `resources`",
+    "commonLabels": "it is deprecated: use `labels`",
+    "env": "it is deprecated: use `envs`",
+    "imageTags": "it is deprecated: use `images`",
+    "patchesJson6902": "it is deprecated: use `patches`",
+    "patchesStrategicMerge": "it is deprecated: use `patches`",
+    "vars": "it is deprecated: use `replacements`",
 }
-
-_DEPRECATED = {
-    "bases": "list them under `resources`",
-    "commonLabels": "use `labels`",
-    "env": "use `envs`",
-    "imageTags": "use `images`",
-    "patchesJson6902": "use `patches`",
-    "patchesStrategicMerge": "use `patches`",
-    "vars": "use `replacements`",
-}
+"""Why a package may not have some fields of kustomize, and what takes their place."""
 
 
 def check(document: Document, fields: KnownFields, above: Location = ()) -> Iterator[Problem]:
@@ -132,23 +131,10 @@ def check(document: Document, fields: KnownFields, above: Location = ()) -> Iter
 def _mapping(document: Document, mapping: dict[str, Any], fields: KnownFields, above: Location) -> Iterator[Problem]:
     for key in mapping:
         if key not in fields.fields:
-            message, hint = _unknown(key, fields)
-            yield document.problem((*above, key), message, hint=hint, at_key=True)
+            hint = _HINTS.get(key) or similar(key, fields.fields)
+            yield document.problem((*above, key), f"unknown field {key!r}", hint=hint, at_key=True)
         elif (nested := fields.fields[key]) is not None:
             yield from check(document, nested, (*above, key))
-
-
-def _unknown(key: str, fields: KnownFields) -> tuple[str, str | None]:
-    """Return the message about an unknown key, and a hint to the fix."""
-    if key in _FORBIDDEN:
-        return _FORBIDDEN[key].format(key), None
-    if key in _DEPRECATED:
-        return f"{key} is deprecated, and later versions of kustomize do not support it", _DEPRECATED[key]
-    for known in (*fields.fields, *_FORBIDDEN, *_DEPRECATED):
-        if known.casefold() == key.casefold():  # casefold maps every letter that Go treats as another to that letter
-            hint = f"write {known!r}" if known in fields.fields else None
-            return f"kubectl reads the key {key!r} as {known!r}", hint
-    return f"unknown field {key!r}", similar(key, fields.fields)
 
 
 _KIND = "PatchTransformer"

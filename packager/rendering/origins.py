@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from packager.base.values import Value
+from packager.base.values import Value, field
+from packager.kubernetes.manifest import at
 from packager.workloads.pods import QUOTE
 
 if TYPE_CHECKING:
@@ -49,36 +50,30 @@ class Written(Value, frozen=True):
         if self.is_patch and location[:2] == ("metadata", "name"):
             return None  # the name in a patch selects the object, and does not set its name
         steps = _written_steps(self.document.data, location, manifest)
-        return len(steps), _position_in(self.document, steps, at_key=at_key and len(steps) == len(location))
+        return len(steps), position(self.document, steps, at_key=at_key and len(steps) == len(location))
 
 
 class Operations(Value, frozen=True):
     """A JSON patch (RFC 6902): a list of operations on the objects that its target selects."""
 
     kind: str
-    name: str
     document: Document
+    name: str = ""
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
-        if not matches(manifest, self.kind, self.name):
-            return None
+        del at_key
         best: tuple[int, Position] | None = None
-        for index, operation in enumerate(self.document.data):
+        for index, operation in enumerate(self.document.data if matches(manifest, self.kind, "") else ()):
             pointer = operation.get("path") if isinstance(operation, dict) else None
-            if not isinstance(pointer, str):
-                continue
-            path = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
-            target = _at(manifest, location[: len(path)])
+            path = [step.replace("~1", "/").replace("~0", "~") for step in str(pointer).split("/")[1:]]
+            is_item = path[-1:] == ["-"]  # an appended item is the one that has its name
             if not _is_prefix(path, location) or (
-                path[-1:] == ["-"] and _name(operation.get("value")) != _name(target)
+                is_item and _name(operation.get("value")) != _name(at(manifest, location[: len(path)]))
             ):
                 continue
-            inside = _written_steps(operation.get("value"), location[len(path) :], target)
-            steps = (index, "value", *inside)
-            place = _position_in(self.document, steps, at_key=at_key and bool(inside))
-            if best is None or len(path) + len(inside) >= best[0]:
-                best = (len(path) + len(inside), place)
+            if best is None or len(path) >= best[0]:
+                best = len(path), position(self.document, (index, "value"))
         return best
 
 
@@ -88,8 +83,8 @@ class Generated(Value, frozen=True):
     kind: str
     name: str
     position: Position  # the place of the name
-    keys: Mapping[str, Position]  # the place of each key
-    values: Mapping[str, str]  # the values of env files and literals, by key
+    keys: dict[str, Position] = field(default_factory=dict)  # the place of each key
+    values: dict[str, str] = field(default_factory=dict)  # the values of env files and literals, by key
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
@@ -99,21 +94,6 @@ class Generated(Value, frozen=True):
         if len(location) > 1 and location[0] in ("data", "binaryData") and location[1] in self.keys:
             return 2, self.keys[str(location[1])]
         return 1, self.position
-
-
-class Renamed(Value, frozen=True):
-    """An image to which an entry of `images` gives a name, a tag or a digest."""
-
-    path: str  # the image's name without a registry, tag and digest
-    position: Position  # the place of the entry
-
-    def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
-        """See `Origin`."""
-        image = str(_at(manifest, location)) if location[-1:] == ("image",) and not at_key else ""
-        name = image.partition("@")[0]
-        if ":" in name.rpartition("/")[2]:
-            name = name.rpartition(":")[0]
-        return (len(location), self.position) if name == self.path or name.endswith(f"/{self.path}") else None
 
 
 class Replaced(Value, frozen=True):
@@ -126,9 +106,10 @@ class Replaced(Value, frozen=True):
 
     def place(self, location: Location, manifest: Mapping[str, Any], *, at_key: bool) -> tuple[int, Position] | None:
         """See `Origin`."""
-        if at_key or not matches(manifest, self.kind, self.name) or not _selects(self.field_path, location, manifest):
+        if at_key or not matches(manifest, self.kind, self.name):
             return None
-        return len(location), self.position
+        fields = (field for field, _ in selected(self.field_path, manifest))
+        return (len(location), self.position) if location in fields else None
 
 
 def find(
@@ -154,7 +135,7 @@ def _written_steps(written: Any, location: Location, rendered: Any) -> Location:
     """Return the steps of `location` that `written` has, with its own indices; items of lists are matched by name."""
     steps: list[str | int] = []
     for step in location:
-        rendered = _at(rendered, (step,))
+        rendered = at(rendered, (step,))
         if isinstance(step, int):
             here = _matching_item(written, step, rendered)
             if here is None:
@@ -185,15 +166,6 @@ def _name(item: Any) -> Any:
     return item.get("name") if isinstance(item, dict) else item
 
 
-def _at(value: Any, location: Location) -> Any:
-    for step in location:
-        inside = step in value if isinstance(value, dict) else isinstance(step, int) and isinstance(value, list)
-        if not inside or (isinstance(value, list) and isinstance(step, int) and step >= len(value)):
-            return None
-        value = value[step]
-    return value
-
-
 def _is_prefix(path: list[str], location: Location) -> bool:
     """Whether a JSON pointer's steps are the beginning of `location`; `-`, an appended item, matches any index."""
     return len(path) <= len(location) and all(
@@ -201,34 +173,11 @@ def _is_prefix(path: list[str], location: Location) -> bool:
     )
 
 
-def _selects(field_path: str, location: Location, manifest: Mapping[str, Any]) -> bool:
-    """Whether kustomize's field path, such as `spec.containers.[name=^main$].image`, selects `location`."""
-    steps = split(field_path)
-    if len(steps) != len(location):
-        return False
-    value: Any = manifest
-    for step, here in zip(steps, location, strict=True):
-        value = _at(value, (here,))
-        if isinstance(here, int) and step.startswith("["):
-            key, _, expected = step[1:-1].partition("=")
-            if not isinstance(value, dict) or not _finds(expected, str(value.get(key))):
-                return False
-        elif step not in (str(here), "*"):
-            return False
-    return True
-
-
 def _finds(pattern: str, name: str) -> bool:
     """Whether kustomize finds a pattern in a name: it searches for a regular expression. Ours are anchored names."""
+    start, end = "\n" * pattern.startswith("^"), "\n" * pattern.endswith("$")
     plain = pattern.replace(QUOTE, "").removeprefix("^").removesuffix("$")
-    match pattern.startswith("^"), pattern.endswith("$"):
-        case True, True:
-            return name == plain
-        case True, False:
-            return name.startswith(plain)
-        case False, True:
-            return name.endswith(plain)
-    return plain in name
+    return f"{start}{plain}{end}" in f"\n{name}\n"
 
 
 def selected(field_path: str, manifest: Any) -> Iterator[tuple[Location, Any]]:
@@ -268,6 +217,7 @@ def split(field_path: str) -> list[str]:
     return steps
 
 
-def _position_in(document: Document, location: Location, *, at_key: bool) -> Position:
+def position(document: Document, location: Location, *, at_key: bool = False) -> Position:
+    """Return the place of a value, or of its key, in a document."""
     problem = document.problem(location, "", at_key=at_key)
     return Position(problem.file, problem.line, problem.column)

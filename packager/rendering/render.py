@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base import yamlio
 from packager.base.errors import RenderError, ToolError, VerificationError
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import Problem, ordered, show
 from packager.base.values import Value
 from packager.kubernetes.kubectl.kustomize import Rendered, kustomize
 from packager.kubernetes.manifest import Manifest
 from packager.package import integrity, layout
 from packager.rendering import kustomization
-from packager.rendering.origins import Position
 from packager.rendering.overlay import RenderedOverlay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from packager.base.runner import Runner
-    from packager.base.yamlio import Location
+    from packager.base.process import Runner
     from packager.package.opened import Package
     from packager.rendering.sources import Sources
 
@@ -40,7 +37,7 @@ def read(package: Package, name: str) -> Sources:
     """
     sources = kustomization.read(package, layout.overlay(name))
     if sources.refused:
-        problems = ordered([*sources.refused, *integrity.check(package, DEFAULT).problems])
+        problems = ordered([*sources.refused, *integrity.check(package, DEFAULT_LIMITS).problems])
         raise VerificationError(f"{package.source}: {name} cannot be rendered", problems=problems)
     return sources
 
@@ -85,7 +82,7 @@ def render(package: Package, name: str, kubectls: Sequence[str], runner: Runner)
             unchecked.append(f"{error}, so {name} was not rendered with it")
             continue
         except RenderError as error:
-            problems.append(Problem(*_position_of(str(error), sources), str(error)))
+            problems.append(Problem(*sources.start, str(error)))
             continue
         problems += [Problem(*sources.start, f"{program}: {line}") for line in rendered.warnings]
         if first is None:
@@ -111,27 +108,6 @@ def _with_user_paths(output: str, copy: Path, package: Package) -> str:
     """Return kubectl's message on one line, with the paths that the user gave."""
     words = " ".join(output.replace('\\"', '"').split())
     return words.replace(str(copy.resolve()), str(package.source)).replace(str(copy), str(package.source))
-
-
-def _position_of(output: str, sources: Sources) -> Position:
-    """Return the position in a kustomization of text that kubectl's message quotes; the overlay's start without any."""
-    for quoted in sorted(re.findall(r"[\w./=^$\[\]-]{3,}", output), key=len, reverse=True):
-        for document in sources.kustomizations:
-            if location := _location_of(document.data, quoted):
-                problem = document.problem(location, "")
-                return Position(problem.file, problem.line, problem.column)
-    return sources.start
-
-
-def _location_of(value: Any, text: str) -> Location | None:
-    """Return the location of `text` among the values below `value`."""
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for step, child in children:
-        if child == text:
-            return (step,)
-        if (inside := _location_of(child, text)) is not None:
-            return (step, *inside)
-    return None
 
 
 def _difference(one: str, other: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from packager.base import envfile, workfolder, yamlio
 from packager.base.errors import ToolError, VerificationError, reason
@@ -15,13 +15,11 @@ from packager.package.tree import IGNORED_NAMES, is_of_tool
 from packager.rendering.origins import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from packager.base.envfile import Weight
     from packager.base.yamlio import Document
     from packager.package.opened import Reader
-    from packager.rendering.images import ImagesEntry
     from packager.rendering.origins import Origin
 
 _MAX_BYTES = 1 << 20
@@ -34,26 +32,16 @@ _ALL_YAML = 4 << 20
 _DOCUMENT = 1 << 10
 """The bytes that each read of a YAML file counts for, in addition to its content."""
 
-_MAX_ENTRIES = 1_000
-"""The most entries of a list or mapping."""
-
 _MAX_DOCUMENTS = 300
 """The most objects and patches of an overlay: kubectl compares each with each. Ours have 70, with all options."""
 
-_MAX_FILES = 10_000
-"""The most entries of a list of files."""
-
-_MAX_KEYS = 2_000
-"""The most keys of an env file."""
-
-_MAX_NODES = 20_000
-"""The most values of all YAML documents of an overlay."""
+_MAX_VALUES = 20_000
+"""The most values of all YAML documents and env files of an overlay."""
 
 
 class EnvFile(NamedTuple):
-    """The problems of an env file, and the position and the value of each of its keys."""
+    """The position and the value of each key of an env file."""
 
-    problems: list[tuple[Weight, Problem]]
     keys: dict[str, Position]
     values: dict[str, str]
 
@@ -77,16 +65,14 @@ class Sources:
         self.refused: list[Problem] = []
         # the folder of each component, and the position at which it is listed
         self.components: list[tuple[str, Position]] = []
-        # the overlay's own kustomization first, then those that it includes, the nearest first, and files of
-        # replacements after the kustomization that names them
-        self.kustomizations: list[Document] = []
         self.files: dict[str, bytes] = {}  # the contents that were read, by path
         # the keys of env files that fill fields of manifests which take whole numbers, or labels by which the fields
         # are selected
         self.numbers: set[str] = set()
         self.quantities: set[str] = set()  # the keys of env files that fill quantities of resources
         self.image_keys: set[str] = set()  # the keys of env files that have the name, tag and digest of images
-        self.image_entries: list[ImagesEntry] = []  # the entries of `images` in the kustomizations
+        # the entries of `images` in the kustomizations, and their places, as problems without a message
+        self.image_entries: list[tuple[dict[str, Any], Problem]] = []
         self.shown = reader.shown  # returns the name of a path in messages
         self.declared = declared  # the values of the package's own spec; env files contain these exactly as intended
         # the start of the overlay, for findings without a more precise position
@@ -94,7 +80,7 @@ class Sources:
         self._root = reader.folder
         self._read = reader.read
         self._bytes = 0
-        self._yaml = self._documents = self._nodes = 0
+        self._yaml = self._documents = self._values = 0
         self._modes: dict[str, int] = dict(_modes_of_added(reader))
         self._env_files: dict[str, EnvFile] = {}
         self._parsed: dict[str, tuple[bytes, list[Document], list[Problem]]] = {}
@@ -107,15 +93,6 @@ class Sources:
     def is_folder(self, path: str) -> bool:
         """Whether the package has a folder at `path`, without a link on the way."""
         return stat.S_ISDIR(self._mode(path))
-
-    def exists(self, path: str) -> bool:
-        """Whether the package has a file, folder or link at `path`, or a link on the way."""
-        return self._mode(path) != 0
-
-    def names(self, folder: str) -> list[str]:
-        """Return the sorted names in a folder; none if it does not exist."""
-        place = self._root / folder
-        return sorted(path.name for path in place.iterdir()) if self.is_folder(folder) and place.exists() else []
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a file; None, with a problem noted, if it is not a plain file or too large.
@@ -137,10 +114,10 @@ class Sources:
         self._bytes = self._within(self._bytes + len(self.files[path]), _ALL_BYTES)
         return self.files[path]
 
-    def refuse(self, problem: Problem) -> None:
-        """Note a problem for which kustomize would refuse the overlay, or must not be run."""
-        self.refused.append(problem)
-        self.problems.append(problem)
+    def refuse(self, *problems: Problem) -> None:
+        """Note problems for which kustomize would refuse the overlay, or must not be run."""
+        self.refused += problems
+        self.problems += problems
 
     def documents(self, path: str) -> list[Document]:
         """Return the YAML documents of a file; none, with a problem noted, if it cannot be read."""
@@ -149,9 +126,8 @@ class Sources:
             return []
         self._yaml = self._within(self._yaml + len(content) + _DOCUMENT, _ALL_YAML)
         _, documents, problems = self._parsed[path] = self._parsed_once(path, content)
-        self.count(len(documents))
-        for problem in (*problems, *(problem for document in documents for problem in self._oversized(document))):
-            self.refuse(problem)
+        self.count(documents)
+        self.refuse(*problems)
         return documents
 
     def _parsed_once(self, path: str, content: bytes) -> tuple[bytes, list[Document], list[Problem]]:
@@ -161,37 +137,35 @@ class Sources:
                 return parsed
         return (content, *yamlio.load_all(content, self.shown(path)))
 
-    def count(self, documents: int) -> None:
-        """Count objects and patches. Raises VerificationError if the overlay has more than the limit."""
-        self._documents += documents
+    def count(self, documents: Sequence[Document]) -> None:
+        """Count objects and patches, and their values. Raises VerificationError if the overlay has too many."""
+        self._documents += len(documents)
         if self._documents > _MAX_DOCUMENTS:
             message = f"{self.start.file}: the overlay has more than {_MAX_DOCUMENTS:,} objects and patches"
             raise VerificationError(message)
+        self._count_values(sum(size for document in documents for _, size in document.sizes()))
 
-    def _oversized(self, document: Document) -> Iterator[Problem]:
-        """Yield a problem for each list and mapping with too many entries: kubectl would take too long."""
-        for location, size in document.sizes():
-            self._nodes += size
-            limit = _MAX_FILES if location[1:] and location[-1] in ("items", "files") else _MAX_ENTRIES
-            if size > limit:
-                yield document.problem(location, f"expected at most {limit:,} entries, found {size:,}")
-        if self._nodes > _MAX_NODES:
-            raise VerificationError(f"{self.start.file}: the overlay has more than {_MAX_NODES:,} values")
+    def _count_values(self, number: int) -> None:
+        self._values += number
+        if self._values > _MAX_VALUES:
+            raise VerificationError(f"{self.start.file}: the overlay has more than {_MAX_VALUES:,} values")
 
     def env_file(self, path: str) -> EnvFile:
-        """Return the content of an env file that was read.
+        """Return the content of an env file that was read; its problems are noted.
 
         The file is parsed once: a kustomization may include the same file a thousand times.
         """
         if path not in self._env_files:
             text, name = self.files[path], self.shown(path)
+            for weight, problem in envfile.problems(text, name, self.declared.environment):
+                if weight is envfile.Weight.REFUSED:
+                    self.refuse(problem)
+                else:
+                    (self.notes if weight is envfile.Weight.DOUBT else self.problems).append(problem)
             lines = list(envfile.lines(text))
             keys = {line.key: Position(name, line.number, 1) for line in lines}
-            problems = list(envfile.problems(text, name, self.declared.environment))
-            if len(keys) > _MAX_KEYS:
-                message = f"expected at most {_MAX_KEYS:,} keys, found {len(keys):,}"
-                problems.append((envfile.Weight.REFUSED, Problem(name, 0, 0, message)))
-            self._env_files[path] = EnvFile(problems, keys, {line.key: line.value for line in lines})
+            self._count_values(len(keys))
+            self._env_files[path] = EnvFile(keys, {line.key: line.value for line in lines})
         return self._env_files[path]
 
     @contextmanager
@@ -216,14 +190,12 @@ class Sources:
         return size
 
     def _mode(self, path: str) -> int:
-        """Return the mode of the file or folder at `path`; 0 if there is none, the link's if one is on the way."""
+        """Return the mode of the file or folder at `path`; 0 if there is none, or a link is on the way."""
         if path.partition("/")[0] in IGNORED_NAMES or is_of_tool(path):
             return 0
-        parts = [part for part in path.split("/") if part not in ("", ".")]
-        for depth in range(len(parts)):
-            mode = self._mode_at("/".join(parts[:depth]))
-            if not stat.S_ISDIR(mode):
-                return mode if stat.S_ISLNK(mode) else 0
+        parts = PurePosixPath(path).parts
+        if not all(stat.S_ISDIR(self._mode_at("/".join(parts[:depth]))) for depth in range(len(parts))):
+            return 0
         return self._mode_at("/".join(parts))
 
     def _mode_at(self, path: str) -> int:

@@ -12,6 +12,12 @@ from packager.base.names import LABEL, LABEL_VALUE
 from packager.base.values import Fields, Meta
 from packager.kubernetes.podsecurity import Level
 
+DATABASE = "MLPACK_DATABASE"
+"""The variable with the database; it has precedence over the one in the configuration."""
+
+SECRET_KEY = "MLPACK_SECRET_KEY"  # noqa: S105 - a name
+"""The variable with the key to the secrets in the database: 32 bytes in base64."""
+
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
 URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*)/?")
@@ -26,7 +32,6 @@ def shares(namespace: str, other: str) -> str:
     return f"shares the namespace {namespace} with {other}, where nothing keeps their jobs and storage apart"
 
 
-Port = Annotated[int, Meta(ge=1, le=65_535)]
 Listen = Annotated[str, Meta(pattern=":", title=f"HOST:PORT, such as {DEFAULT_LISTEN}")]
 DnsLabel = Annotated[
     str,
@@ -42,7 +47,6 @@ class CallbacksConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The permitted receivers of callbacks, and the secret that signs callbacks."""
 
     allow: list[str] = []
-    ports: Annotated[list[Port], Meta(min_length=1)] | None = None
     signing_secret_file: str | None = None
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packager.base import durations, rest, yamlio
+from packager.base import rest, units, yamlio
 from packager.base.errors import UsageError, unreadable
-from packager.base.faults import Fault
-from packager.base.problems import ordered, show, similar
+from packager.base.problems import Fault, ordered, show, similar
 from packager.modelspec import conversion
 from packager.service.callbacks.endpoints import read_receivers
 from packager.service.config import SEPARATE_HINT, URL, ServerConfig, address, shares
@@ -58,7 +57,7 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
         yield Fault(("callbacks", "allow", index), message)
     for key, text in (("jobs", settings.retention.jobs), ("logs", settings.retention.logs)):
         try:
-            durations.duration("1d" if text is None else text)
+            units.duration("1d" if text is None else text)
         except ValueError as error:
             yield Fault(("retention", key), str(error))
 
@@ -71,7 +70,7 @@ def _faults_of_projects(settings: ServerConfig) -> Iterator[Fault]:
         other = first.setdefault(namespace, name)
         if other != name:
             message = shares(namespace or "of the kubeconfig", other)
-            yield Fault(("projects", name), message, SEPARATE_HINT, at_key=True, needs=(("projects",),))
+            yield Fault(("projects", name), message, SEPARATE_HINT, at_key=True)
 
 
 def _faults_of_oidc(settings: ServerConfig, oidc: OidcConfig) -> Iterator[Fault]:
@@ -83,10 +82,10 @@ def _faults_of_oidc(settings: ServerConfig, oidc: OidcConfig) -> Iterator[Fault]
     if oidc.client_id is not None and settings.url is None:
         message = "`url` is missing: the issuer leads people back to it"
         place: Location = ("oidc", "client_id")
-        yield Fault(place, message, "url: https://train.example.com", needs=(place, ("url",)))
+        yield Fault(place, message, "url: https://train.example.com")
     if oidc.client_id is None and oidc.client_secret_file is not None:
         place = ("oidc", "client_secret_file")
-        yield Fault(place, "`client_id` is missing, whose secret this is", needs=(place, ("oidc", "client_id")))
+        yield Fault(place, "`client_id` is missing, whose secret this is")
     if "openid" not in oidc.scopes:
         yield Fault(("oidc", "scopes"), "expected `openid` among them, without which no one is named")
     projects = [*settings.projects] or ["default"]
@@ -95,4 +94,4 @@ def _faults_of_oidc(settings: ServerConfig, oidc: OidcConfig) -> Iterator[Fault]
             if project not in projects:
                 place, message = ("oidc", "roles", group, project), f"project {show(project)} not found"
                 hint = similar(project, projects)
-                yield Fault(place, message, hint, at_key=True, needs=(place, ("projects",)))
+                yield Fault(place, message, hint, at_key=True)

@@ -10,8 +10,7 @@ from packager.base.values import Value
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from packager.base.faults import Fault
-    from packager.base.problems import Problem
+    from packager.base.problems import Fault, Problem
     from packager.base.yamlio import Location
 
 
@@ -105,7 +104,6 @@ class Complaint(Value, frozen=True):
     pointer: str  # the place in the body; empty for the body as a whole
     detail: str  # the expected and the found value
     hint: str | None = None  # the fix, if it is known
-    count: int = 1  # the number of faults that this complaint represents
     line: int = 0  # the 1-based line in the text at the place; 0 if it is not known
 
 
@@ -118,14 +116,12 @@ _LONGEST_TEXT = 600
 
 def counted(complaints: Sequence[Complaint]) -> str:
     """Return the number of complaints as text, such as "2 problems"."""
-    count = sum(item.count for item in complaints)
-    return f"{count:,} problem{'s' if count != 1 else ''}"
+    count = len(complaints)
+    return f"more than {MOST} problems" if count > MOST else f"{count} problem{'s' if count != 1 else ''}"
 
 
 def listed(complaints: Sequence[Complaint]) -> tuple[Complaint, ...]:
-    """Return complaints for a response: at most MOST, with shortened texts, and one with the number of the others."""
-    first = [item for item in complaints if item.count == 1][:MOST]
-    more = sum(item.count for item in complaints) - len(first)
+    """Return complaints for a response: at most MOST, with shortened texts, and one about the others."""
     short = tuple(
         Complaint(
             cut(item.pointer, _LONGEST_POINTER),
@@ -133,9 +129,9 @@ def listed(complaints: Sequence[Complaint]) -> tuple[Complaint, ...]:
             None if item.hint is None else cut(item.hint, _LONGEST_TEXT),
             line=item.line,
         )
-        for item in first
+        for item in complaints[:MOST]
     )
-    return (*short, Complaint("", f"{more:,} more problems are not listed", count=more)) if more else short
+    return (*short, Complaint("", "there are more problems")) if len(complaints) > MOST else short
 
 
 def cut(text: str, most: int) -> str:
@@ -150,7 +146,7 @@ def pointer(location: Location) -> str:
 
 def of_fault(fault: Fault, above: Location = ()) -> Complaint:
     """Return the complaint about a fault in the body, or in the value at `above`."""
-    return Complaint(pointer((*above, *fault.location)), fault.message, fault.hint, fault.count)
+    return Complaint(pointer((*above, *fault.location)), fault.message, fault.hint)
 
 
 def of_problem(problem: Problem, key: str) -> Complaint:

@@ -6,7 +6,7 @@ Labels have few values: routes and not paths, projects and not jobs.
 from __future__ import annotations
 
 import asyncio
-import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -23,6 +23,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from packager import __version__
 from packager.base.values import Value
+from packager.service.store.databases import AwayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -43,9 +44,6 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"
 _ANSWERS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _RENDERINGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _DELAYS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-
-_FRESH_SECONDS = 1.0
-"""The seconds for which values from the database are reused: they are read at most once a second."""
 
 _READ_SECONDS = 5.0
 """The time limit of the database."""
@@ -109,8 +107,6 @@ class Figures:
             self._attempts.labels(outcome)
         self._stored = _DatabaseFigures()
         registry.register(self._stored)
-        self._reading: asyncio.Task[Load] | None = None
-        self._read_at = -_FRESH_SECONDS
 
     # recording
 
@@ -141,14 +137,10 @@ class Figures:
 
     async def text(self, read: Callable[[], Load]) -> bytes:
         """Return the metrics in the format of Prometheus; `read` returns the content of the database."""
-        now = time.monotonic()
-        if self._reading is None or (self._reading.done() and now - self._read_at >= _FRESH_SECONDS):
-            self._read_at = now
-            self._reading = asyncio.create_task(asyncio.to_thread(read))
-        reading = self._reading
-        await asyncio.wait([reading], timeout=_READ_SECONDS)
-        is_known = reading.done() and not reading.cancelled() and reading.exception() is None
-        self._stored.load = reading.result() if is_known else None
+        self._stored.load = None
+        with suppress(AwayError, TimeoutError):
+            async with asyncio.timeout(_READ_SECONDS):
+                self._stored.load = await asyncio.to_thread(read)
         return await asyncio.to_thread(generate_latest, self._registry)
 
 

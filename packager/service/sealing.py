@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from packager.base import atomic
 from packager.base.errors import ToolError, UsageError, reason
-from packager.service import variables
+from packager.service import config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ _KEY = 32
 _NONCE = 12
 
 
-def key_from(text: str, source: str = variables.SECRET_KEY) -> bytes:
+def key_from(text: str, source: str = config.SECRET_KEY) -> bytes:
     """Return the key in a text. Raises UsageError, which names `source`, if the text is not a key."""
     try:
         key = base64.b64decode(text.strip(), validate=True)

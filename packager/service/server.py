@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from packager.service import config
 from packager.service.access import permissions
-from packager.service.access.sessions import Sessions
+from packager.service.access.sign_in import Sessions
 from packager.service.callbacks.courier import Courier, SigningSecrets, Transport
 from packager.service.callbacks.endpoints import read_receivers
 from packager.service.jobs.follower import Follower, Pulse, Sweeper
@@ -103,7 +103,7 @@ class Server:
             cluster, store, sealer, settings.name, self.projects, self.pulse, self._logs, self.log, self.figures
         )
         self._sweeper = Sweeper(store, settings.retention, self.follower.created, self.log)
-        allowed, _ = read_receivers(settings.callbacks.allow, settings.callbacks.ports)
+        allowed, _ = read_receivers(settings.callbacks.allow)
         self.tasks = Tasks(
             self.catalog,
             cluster,

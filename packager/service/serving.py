@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import os
 import resource
 import socket
-from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from packager.base import workfolder
-from packager.base.errors import ClusterError, ToolError, UsageError, missing_extra, reason
-from packager.service import config, sealing, variables
+from packager.base.errors import ToolError, UsageError, missing_extra, reason
+from packager.service import config, sealing
 from packager.service.access import permissions, sign_in
 from packager.service.access.sign_in import Client
 from packager.service.access.tokens import EVERY, Caller
@@ -28,15 +26,14 @@ from packager.service.page import app
 from packager.service.registry.rendering import confinement_gaps
 from packager.service.sealing import Sealer
 from packager.service.server import Server, open_store
-from packager.service.store import migration
 from packager.service.store.databases import Sqlite
-from packager.service.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from packager.service.access.issuer_tokens import Issuer
     from packager.service.config import LimitsConfig
+    from packager.service.store.store import Store
 
 _STOP_SECONDS = 10
 _IDLE_SECONDS = 10
@@ -70,28 +67,19 @@ class Main(uvicorn.Server):
         self._on_started()
 
 
-@contextmanager
-def _listening(listen: str) -> Iterator[list[socket.socket]]:
-    """Yield listening sockets for all addresses of a host. Raises ToolError or UsageError."""
-    with ExitStack() as stack:
-        listeners: list[socket.socket] = []
-        host, port = config.address(listen)
-        try:
-            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            for family, place in dict.fromkeys((entry[0], entry[4]) for entry in addresses):
-                try:
-                    number = socket.create_server(place, family=family).detach()
-                    # asyncio sends small parts at once (TCP_NODELAY) only with a protocol number: without it, the body
-                    # of each response waits until the client acknowledges the head, which takes 40 ms on Linux.
-                    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=number)
-                    listeners.append(stack.enter_context(made))
-                except OSError as error:
-                    # Names such as localhost have IPv6 addresses also on machines without IPv6.
-                    if error.errno != errno.EADDRNOTAVAIL or (place == addresses[-1][4] and not listeners):
-                        raise OSError(error.errno, os.strerror(error.errno or 0)) from None  # without Python's remarks
-        except OSError as error:
-            raise ToolError(f"the server could not listen on {listen}: {reason(error)}") from None
-        yield listeners
+def _listening(listen: str) -> socket.socket:
+    """Return a socket that is bound to an address. Raises ToolError or UsageError."""
+    host, port = config.address(listen)
+    # asyncio sends small parts at once (TCP_NODELAY) only with a protocol number: without it, the body of each response
+    # waits until the client acknowledges the head, which takes 40 ms on Linux.
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ToolError(f"the server could not listen on {listen}: {reason(error)}") from None
+    return listener
 
 
 def signing_secrets(settings: ServerConfig) -> SigningSecrets:
@@ -133,28 +121,6 @@ def client(settings: ServerConfig, issuer: Issuer | None) -> Client | None:
     return Client(issuer, oidc.client_id, secret, settings.public_url)
 
 
-def check_projects(settings: ServerConfig) -> None:
-    """Raise UsageError if projects share a namespace."""
-    try:
-        namespace = kube.namespace_of(settings.context)
-    except ClusterError:  # the cluster may be configured only where the server will run
-        namespace = "of the kubeconfig"
-    permissions.of_settings(settings, namespace)
-
-
-def copy(source: str, target: str) -> dict[str, int]:
-    """Copy all rows of a database to another one, and return the number of rows in each table.
-
-    Raises ToolError or UsageError.
-    """
-    if source.startswith("sqlite:") or "://" not in source:
-        path = Path(source.removeprefix("sqlite:")).expanduser()
-        if not path.is_file():
-            raise ToolError(f"the database {path} not found")
-    with closing(Store(source, is_served=True)) as original, closing(Store(target, is_served=True)) as new:
-        return migration.copy(original.database, new.database)
-
-
 def demonstrate(listen: str, *, emit: Callable[[str], None], tell: Callable[[str], None]) -> None:
     """Serve a simulated cluster, with a database that is deleted at the end; for the arguments, see `start`."""
     with workfolder.temporary() as folder:
@@ -189,10 +155,9 @@ def start(
         tell: Prints a line for the person who has started the server.
         is_demo: Whether the cluster is simulated; the server then begins with some jobs.
     """
-    check_projects(settings)
     allow_files()
-    with _listening(settings.listen) as listeners:
-        _serve(settings, listeners, is_open=is_open, is_demo=is_demo, emit=emit, tell=tell)
+    with _listening(settings.listen) as listener:
+        _serve(settings, listener, is_open=is_open, is_demo=is_demo, emit=emit, tell=tell)
 
 
 def allow_files() -> None:
@@ -222,12 +187,12 @@ def uvicorn_config(application: Callable[..., Awaitable[None]], limits: LimitsCo
 
 def _key(store: Store, tell: Callable[[str], None]) -> bytes:
     """Return the key to the secrets in a database. Raises ToolError or UsageError."""
-    variable = os.environ.get(variables.SECRET_KEY)
+    variable = os.environ.get(config.SECRET_KEY)
     if variable:
         return sealing.key_from(variable)
     if not isinstance(store.database, Sqlite):
         raise UsageError(
-            f"the database {store.shown} needs {variables.SECRET_KEY}",
+            f"the database {store.shown} needs {config.SECRET_KEY}",
             hint="head -c 32 /dev/urandom | base64",
         )
     key, created = sealing.key_beside(store.database.path)
@@ -238,14 +203,14 @@ def _key(store: Store, tell: Callable[[str], None]) -> bytes:
 
 def _serve(  # noqa: PLR0913 - the arguments of `start`
     settings: ServerConfig,
-    listeners: list[socket.socket],
+    listener: socket.socket,
     *,
     is_open: bool,
     is_demo: bool,
     emit: Callable[[str], None],
     tell: Callable[[str], None],
 ) -> None:
-    """Serve on open listeners; see `start`."""
+    """Serve on a bound socket; see `start`."""
     secrets, trust = signing_secrets(settings), issuer(settings)
     gaps = confinement_gaps()
     page = client(settings, trust)
@@ -271,7 +236,7 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
 
         def on_started() -> None:
             host, _ = config.address(settings.listen)
-            shown = f"{f'[{host}]' if ':' in host else host}:{listeners[0].getsockname()[1]}"
+            shown = f"{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
             namespaces = permissions.namespaces(server.projects)
             places = f"the namespace{'s' if len(namespaces) > 1 else ''} {', '.join(namespaces)}"
             for warning in gaps:
@@ -286,7 +251,7 @@ def _serve(  # noqa: PLR0913 - the arguments of `start`
             if not is_open and page is None and not store.tokens.all():
                 tell("no token exists yet: `mlpack serve token NAME --role admin` creates one")
 
-        await Main(uvicorn_config(app.make(server), server.limits), on_started).serve(sockets=listeners)
+        await Main(uvicorn_config(app.make(server), server.limits), on_started).serve(sockets=[listener])
 
     try:
         asyncio.run(serve())

@@ -1,41 +1,112 @@
-"""Writes, finds and reads a site's file, the nearest one, and reports all its problems."""
+"""A site's defaults: the types of its file, which is written, and read with all its problems."""
 
-from __future__ import annotations
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-import json
-import re
-from typing import TYPE_CHECKING, Any
-
-from packager.base import atomic, paths, yamlio
+from packager.base import atomic, yamlio
 from packager.base.errors import ToolError, UsageError, reason, unreadable
-from packager.base.faults import Fault
-from packager.base.problems import ordered, show, similar
-from packager.base.values import Value, as_plain
-from packager.kubernetes.allowed.judge import annotation_fault, is_below, is_free_domain
+from packager.base.names import KEY, LABEL_VALUE, SUBDOMAIN
+from packager.base.problems import Fault, ordered, show, similar
+from packager.base.values import Fields, Meta, Value, as_dict, as_plain, field, replace
+from packager.base.yamlio import Document, Location
+from packager.kubernetes.allowed.judge import annotation_fault, is_below
 from packager.kubernetes.allowed.table import ANNOTATION
-from packager.kubernetes.allowed.values import Facts, fits
-from packager.kubernetes.mountpath import root_fault
+from packager.kubernetes.containers import root_fault
 from packager.modelspec import conversion
 from packager.package.image import registry_complaint
-from packager.package.layout import INVENTORY
-from packager.package.options import BY_NAME, OPTIONS, PLACEMENT, conflicts
-from packager.site.config import TEXT, SiteConfig
+from packager.package.options import BY_NAME, OPTIONS, PLACEMENT, exclusions
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+Id = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Name = Annotated[
+    str, Meta(max_length=253, pattern=rf"^{SUBDOMAIN}$", title="the name of an object in Kubernetes (at most 253)")
+]
+Domain = Annotated[str, Meta(max_length=253, pattern=rf"^{SUBDOMAIN}$", title="a domain such as example.com")]
+Key = Annotated[str, Meta(max_length=317, pattern=rf"^{KEY}$", title="a key such as pool or example.com/pool")]
+LabelValue = Annotated[
+    str, Meta(max_length=63, pattern=rf"^({LABEL_VALUE})?$", title="the value of a label (at most 63)")
+]
+Scalar = Annotated[str, Meta(max_length=4096)] | int | float
+OptionValues = dict[str, dict[str, Scalar] | None]
+"""Options by name, each with its values for site.env."""
 
-    from packager.base.yamlio import Document, Location
-    from packager.site.config import OptionValues
+
+class IdsConfig(Fields, frozen=True, rename="camel", omit_defaults=True):
+    """The user and groups that pods run as."""
+
+    uid: Id | None = None
+    gid: Id | None = None
+    fs_group: Id | None = None
+
+
+class TolerationConfig(Fields, frozen=True, rename="camel", omit_defaults=True):
+    """A taint that pods tolerate, as in a pod."""
+
+    key: Key
+    operator: Literal["Exists", "Equal"] | None = None
+    value: LabelValue | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    toleration_seconds: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+
+
+class SiteConfig(Fields, frozen=True, rename="camel", omit_defaults=True):
+    """The defaults of a site; None leaves a package as it was built."""
+
+    registry: Annotated[str, Meta(max_length=1000)] | None = None
+    root: Annotated[str, Meta(max_length=4096)] | None = None
+    ids: IdsConfig | None = None
+    storage: OptionValues | None = None
+    queue: Name | None = None
+    pull_secret: Name | None = None
+    node_selector: Annotated[dict[Key, LabelValue], Meta(min_length=1, max_length=100)] | None = None
+    annotations: (
+        Annotated[dict[Key, Annotated[str, Meta(max_length=4096)]], Meta(min_length=1, max_length=100)] | None
+    ) = None
+    tolerations: Annotated[list[TolerationConfig], Meta(min_length=1, max_length=100)] | None = None
+    options: OptionValues = field(default_factory=dict)
+    annotation_domains: Annotated[list[Domain], Meta(max_length=100)] = field(default_factory=list)
+
+
+TEXT = """\
+# The defaults of a site: what mlpack sets in every package here, unless the command line says otherwise.
+# `mlpack site show` prints what is in effect.
+
+# Where images are pulled from.
+#registry: registry.example.com/team
+
+# The folder that contains the packages, as the pods see it.
+#root: /nfs/models
+
+# The user and the groups that pods run as.
+#ids: {uid: 1000, gid: 1000, fsGroup: 1000}
+
+# Where results, datasets and checkpoints are: options of storage, with their values.
+#storage:
+#  output-pvc: {OUTPUT_CLAIM: results}
+
+# The LocalQueue of Kueue, and the secret for pulling images.
+#queue: user-queue
+#pullSecret: registry
+
+# The nodes that pods run on, and the taints that they tolerate.
+#nodeSelector: {pool: train}
+#tolerations:
+#  - {key: train, operator: Exists, effect: NoSchedule}
+
+# Annotations of all pods, of those that `mlpack verify` allows, or of your own domains.
+#annotations: {prometheus.io/scrape: "true"}
+#annotationDomains: [example.com]
+
+# Other site options that are on, with their values.
+#options:
+#  shared-memory: {SHM_SIZE: 8Gi}
+"""
+"""The commented file that `mlpack site init` writes."""
 
 SHORT = {"queue": "queue", "pull-secret": "pullSecret"}
 """The options that have a key of their own in a site's file."""
 
 _STORAGES = tuple(option.name for option in OPTIONS if option.places)
-
-
-_FOLDER_FILE = "mlpack-site.yaml"
-"""The name of the file for a folder and all folders below it."""
 
 
 class SetValue(Value, frozen=True):
@@ -56,11 +127,21 @@ class SiteSettings(Value, frozen=True):
     @property
     def entries(self) -> tuple[SetValue, ...]:
         """The values by their keys, such as `storage.pvc.OUTPUT_CLAIM`, in order."""
-        found = []
-        for location, value in _values(self.config):
-            place = self.document.problem(location, "", at_key=True)
-            found.append(SetValue(".".join(location), value, f"{place.file}:{place.line}"))
-        return tuple(found)
+        found: list[tuple[tuple[str, ...], Any]] = []
+        for key, value in as_plain(self.config).items():
+            if key in ("storage", "options"):
+                for name, values in value.items():
+                    found.append(((key, name), "on"))
+                    found += [((key, name, part), str(text)) for part, text in (values or {}).items()]
+            elif key == "ids":
+                found += [((key, name), number) for name, number in value.items()]
+            elif key != "annotationDomains":
+                found.append(((key,), value))
+        places = [self.document.problem(location, "", at_key=True) for location, _ in found]
+        return tuple(
+            SetValue(".".join(location), value, f"{place.file}:{place.line}")
+            for (location, value), place in zip(found, places, strict=True)
+        )
 
     @property
     def storage(self) -> tuple[str, ...]:
@@ -72,9 +153,8 @@ class SiteSettings(Value, frozen=True):
         """The other options that are on."""
         set_keys = {entry.key for entry in self.entries}
         chosen = {*self.config.options, *(name for name, key in SHORT.items() if key in set_keys)}
-        if set_keys & {"nodeSelector", "tolerations", "annotations"}:
-            chosen.add(PLACEMENT)
-        return tuple(name for name in BY_NAME if name in chosen)
+        is_placed = not set_keys.isdisjoint(("nodeSelector", "tolerations", "annotations"))
+        return tuple(name for name in BY_NAME if name in chosen or (name == PLACEMENT and is_placed))
 
     @property
     def values(self) -> dict[str, str]:
@@ -86,28 +166,12 @@ class SiteSettings(Value, frozen=True):
     @property
     def ids(self) -> dict[str, int]:
         """The ids that the site sets, as `uid`, `gid` and `fs_group`."""
-        ids = {name: getattr(self.config.ids, name, None) for name in ("uid", "gid", "fs_group")}
-        return {name: value for name, value in ids.items() if value is not None}
+        return {name: value for name, value in as_dict(self.config.ids or IdsConfig()).items() if value is not None}
 
     @property
     def placement(self) -> dict[str, Any]:
         """The fields of a pod for the option `placement`."""
         return {entry.key: entry.value for entry in self.entries if entry.key in ("nodeSelector", "tolerations")}
-
-
-def _values(config: SiteConfig) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each value that is set, with its location: each id, each option and each of its values by itself."""
-    for key, value in as_plain(config).items():
-        if key in ("storage", "options"):
-            for name, values in (value or {}).items():
-                yield (key, name), "on"
-                yield from (((key, name, part), str(text)) for part, text in (values or {}).items())
-        elif key == "ids":
-            yield from (((key, name), number) for name, number in (value or {}).items() if number is not None)
-        elif key == "tolerations" and value is not None:
-            yield (key,), [{name: part for name, part in entry.items() if part is not None} for entry in value]
-        elif key != "annotationDomains" and value is not None:
-            yield (key,), value
 
 
 def read(path: Path) -> SiteSettings:
@@ -131,45 +195,14 @@ def parsed(path: Path, content: bytes) -> SiteSettings:
     return SiteSettings(path, config, document)
 
 
-def text(values: Mapping[str, str]) -> str:
-    """Return the text of a new file, with the lines of some of QUESTIONS filled in."""
-    new = TEXT
-    for key, value in values.items():
-        line = f"{key}: {json.dumps(value)}".replace("\\", r"\\")
-        new = re.sub(rf"^#{key}: .*$", line, new, flags=re.MULTILINE)
-    return new
-
-
-def create(path: Path, values: Mapping[str, str], *, force: bool) -> None:
+def create(path: Path, *, force: bool) -> None:
     """Write a new, commented file; the folder is created."""
-    content = text(values).encode()
-    parsed(path, content)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ToolError(f"{path.parent} cannot be created: {reason(error)}") from None
     with atomic.file(path, exists_hint=None if force else "--force replaces it") as stream:
-        stream.write(content)
-
-
-def nearest(folder: Path, config: Path) -> SiteSettings | None:
-    """Return the defaults of the nearest file; None without one. `find` explains the arguments."""
-    path = find(folder, config)
-    return None if path is None else read(path)
-
-
-def find(folder: Path, config: Path) -> Path | None:
-    """Return the file of an absolute folder, or of the nearest one above that has one; else the user's `config`.
-
-    A file inside a package is not the site's: it came with the package.
-    """
-    found = None
-    for above in (folder, *folder.parents):
-        if paths.is_file(above / INVENTORY):
-            found = None
-        elif found is None and paths.is_file(above / _FOLDER_FILE):
-            found = above / _FOLDER_FILE
-    return found or (config if paths.exists(config) else None)
+        stream.write(TEXT.encode())
 
 
 def permitted(path: Path) -> tuple[str, ...]:
@@ -191,34 +224,13 @@ def _faults(config: SiteConfig) -> Iterator[Fault]:
     for key, options in (("storage", config.storage or {}), ("options", config.options)):
         names = _STORAGES if key == "storage" else tuple(name for name in BY_NAME if name not in _STORAGES)
         yield from _faults_of_options(key, options, names)
-    for conflict in conflicts(config.storage or ()):
-        if len(conflict.needs) > 1:
-            name = str(conflict.location[0])
-            needs = tuple(("storage", *need) for need in conflict.needs)
-            yield Fault(("storage", name), conflict.message, conflict.hint, at_key=True, needs=needs)
+    for conflict in exclusions(config.storage or ()):
+        yield replace(conflict.below(("storage",)), at_key=True)
     if config.ids is not None and config.ids.uid == 0 and "root" not in config.options:
-        yield Fault(("ids", "uid"), "user 0 needs the option root", "options: {root: {}}", needs=(("options",),))
-    yield from _faults_of_placement(config)
-    for index, domain in enumerate(config.annotation_domains):
-        if not is_free_domain(domain):
-            message = "annotations of this domain have a meaning: expected one of yours"
-            yield Fault(("annotationDomains", index), message)
-
-
-def _faults_of_placement(config: SiteConfig) -> Iterator[Fault]:
-    for key, value in (
-        ("nodeSelector", config.node_selector),
-        ("tolerations", config.tolerations),
-        ("annotations", config.annotations),
-    ):
-        if value is not None and not value:
-            yield Fault((key,), "expected at least one entry", f"leave `{key}` out")
+        yield Fault(("ids", "uid"), "user 0 needs the option root", "options: {root: {}}")
     for key, text in (config.annotations or {}).items():
         if message := annotation_fault(key, text, PLACEMENT, config.annotation_domains):
             yield Fault(("annotations", key), message, at_key=True)
-    for index, toleration in enumerate(config.tolerations or ()):
-        if not fits("taint", toleration.key, "", Facts()):
-            yield Fault(("tolerations", index, "key"), "no package may tolerate the taint of the control plane")
 
 
 def _faults_of_options(key: str, options: OptionValues, names: tuple[str, ...]) -> Iterator[Fault]:

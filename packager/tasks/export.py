@@ -16,8 +16,8 @@ from packager.base.errors import RenderError, UsageError
 from packager.base.problems import Problem
 from packager.base.values import Fields, Value
 from packager.configure.settings import Files
+from packager.kubernetes.containers import ROOT
 from packager.kubernetes.manifest import Manifest, dotted, listing, mapping
-from packager.kubernetes.mountpath import ROOT
 from packager.package import declared, layout
 from packager.package.opened import chosen_overlays, opened
 from packager.rendering import render
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from packager.base.runner import Runner
+    from packager.base.process import Runner
     from packager.base.yamlio import Location
     from packager.kubernetes.objects import Object
     from packager.package.opened import Package

@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING
 from packager.base.errors import ToolError
 from packager.base.problems import Problem, ordered
 from packager.kubernetes.manifest import dotted
-from packager.package import integrity, layout
+from packager.package import layout
 from packager.verify import (
     additions,
     allowed_fields,
     changes,
-    containers,
     credentials,
     environment,
-    names,
     objects,
     options,
-    podspec,
-    references,
+    runnable,
     schema,
     security,
     taken,
@@ -34,7 +31,7 @@ from packager.verify.case import MOST_NOTES, Case, Checks, Finding, FindingKind,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from packager.base.faults import Fault
+    from packager.base.problems import Fault
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.manifest import Manifest
     from packager.package.opened import Package
@@ -105,7 +102,6 @@ def _edits(case: Case) -> Iterator[Problem]:
         if not is_value and (size := len(change.after or "")) > changes.LONGEST_LINE:
             message = f"this edited line has {size:,} characters, of which only {changes.LONGEST_LINE:,} are shown"
             yield Problem(change.file, change.line, 1, message, "write it in several lines")
-    yield from integrity.check_outputs(package, edits.paths)
     is_sealed = expected == package.digest
     if expected in (None, case.files.received) or (is_sealed and not (case.files.edits or case.files.options)):
         return
@@ -170,7 +166,7 @@ def _dry_run(case: OverlayCase, cluster: Kubectl) -> Iterator[Finding]:
 
 
 OF_MANIFESTS = (
-    *(names.check, references.check, containers.check, podspec.check, objects.check_kinds),
+    *(runnable.check, objects.check_kinds),
     *(options.check_gitops, options.check_gang, options.check_code, options.check_placement),
 )
 """The checks whether Kubernetes and the operators accept the values of manifests, and can start the pods."""
@@ -185,7 +181,7 @@ CHECKS_OF_PACKAGES: tuple[tuple[FindingKind, Callable[[Case], Iterable[Problem |
 """The checks of a package's files and edits, and what each of them finds."""
 
 PERMISSIONS: tuple[Callable[[OverlayCase], Iterable[Problem]], ...] = (
-    lambda case: containers.by_tag(case.overlay) if case.checks.must_be_locked else (),
+    lambda case: runnable.by_tag(case.overlay) if case.checks.must_be_locked else (),
     lambda case: environment.check(case.overlay),
     lambda case: environment.added(case.overlay, case.original, case.checks.allowed),
     lambda case: objects.check(case.overlay, case.checks.allowed, case.checks.namespace),

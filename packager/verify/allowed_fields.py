@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.problems import show, similar
 from packager.kubernetes.allowed.judge import Judge, lists
-from packager.kubernetes.allowed.values import Facts
+from packager.kubernetes.allowed.table import Facts
 from packager.kubernetes.manifest import at, dotted
 from packager.package import layout
 from packager.package.options import PLACEMENT

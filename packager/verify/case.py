@@ -9,10 +9,10 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 from packager.base.errors import ToolError, VerificationError
-from packager.base.limits import DEFAULT
 from packager.base.masking import bounded
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import Problem, in_order, ordered
-from packager.base.runner import SYSTEM, Runner
+from packager.base.process import SYSTEM, Runner
 from packager.base.values import Value, as_dict
 from packager.package import integrity
 from packager.rendering import render
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
-    from packager.base.faults import Fault
-    from packager.base.limits import Limits
+    from packager.base.paths import Limits
+    from packager.base.problems import Fault
     from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.manifest import Manifest
     from packager.kubernetes.podsecurity import Level
@@ -63,7 +63,7 @@ class Checks(Value, frozen=True):
     kubernetes: tuple[str, ...] = ()  # the minor versions to check against; empty for all that there are schemas for
     level: Level | None = None  # the Pod Security level that every overlay must meet; None only reports each level
     server: Kubectl | None = None  # the cluster for a server-side dry run
-    limits: Limits = DEFAULT
+    limits: Limits = DEFAULT_LIMITS
     allowed: frozenset[str] = frozenset()  # the words of `--allow`
     namespace: str | None = None  # the namespace that the objects may name; None if they may name none
     expected: str | None = None  # the digest that the user expects, `sha256:…`

@@ -22,7 +22,7 @@ from packager.rendering import render
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from packager.base.runner import Runner
+    from packager.base.process import Runner
     from packager.package.opened import Package
     from packager.rendering.overlay import RenderedOverlay
     from packager.rendering.sources import Sources

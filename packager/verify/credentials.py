@@ -44,7 +44,7 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], original: Original 
             message = f"reads the Secret {name!r} of the namespace, which no build does"
             yield overlay.problem(pods.manifest, location, message, permits_hint(SECRET)).about(SECRET, SECRET)
         if ACCOUNT not in allowed:
-            yield from _account(overlay, pods, account)
+            yield from accounts(overlay, pods, account)
 
 
 def _provided(overlay: RenderedOverlay | None) -> tuple[str | None, set[str]]:
@@ -74,7 +74,7 @@ def _is_own(overlay: RenderedOverlay, pods: Pods, location: Location, own: str) 
     )
 
 
-def _account(overlay: RenderedOverlay, pods: Pods, own: str | None) -> Iterator[Problem]:
+def accounts(overlay: RenderedOverlay, pods: Pods, own: str | None = None) -> Iterator[Problem]:
     """Yield a finding for each service account other than `own`, and for a mounted token of another account."""
     here = (*pods.location, "spec")
     for field in ("serviceAccountName", "serviceAccount"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from packager.kubernetes.allowed import words
-from packager.kubernetes.environment import BUILT, refusal_reason
+from packager.kubernetes.containers import BUILT, refusal_reason
 from packager.kubernetes.manifest import listing, mapping, text
 from packager.verify.objects import permits_hint
 from packager.workloads.program import CHOICE, choices, wrong_choice
@@ -66,8 +66,8 @@ def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str])
     """Yield a finding for each variable that an edit adds: many programs run commands from a variable."""
     if original.edits.are_expected:
         return
-    known = {name for name, _, _ in _variables(original.permitted)} if original.permitted else set()
-    for name, manifest, location in _variables(overlay):
+    known = {name for name, _, _ in _all_variables(original.permitted)} if original.permitted else set()
+    for name, manifest, location in _all_variables(overlay):
         is_reported = name not in BUILT and refusal_reason(name) is not None
         variable = words.variable(name)
         word = variable if words.is_word(variable) else ""  # nothing permits a variable of another name
@@ -76,15 +76,21 @@ def added(overlay: RenderedOverlay, original: Original, allowed: frozenset[str])
             yield overlay.problem(manifest, location, message, permits_hint(word), at_key=True).about(KIND, word)
 
 
-def _variables(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
-    """Yield each variable that a container gets from the package, and where it is set."""
+def _all_variables(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
     for pods in overlay.pods:
         for location, container in pods.containers():
-            for index, variable in enumerate(listing(container.get("env"))):
-                yield text(mapping(variable).get("name")), pods.manifest, (*location, "env", index, "name")
-            for prefix, manifest in _config_maps(overlay, container):
-                for key in mapping(manifest.data.get("data")):
-                    yield f"{prefix}{key}", manifest, ("data", key)
+            yield from variables(overlay, pods, location, container)
+
+
+def variables(
+    overlay: RenderedOverlay, pods: Pods, location: Location, container: dict[str, Any]
+) -> Iterator[tuple[str, Manifest, Location]]:
+    """Yield each variable that a container gets from the package, and where it is set."""
+    for index, variable in enumerate(listing(container.get("env"))):
+        yield text(mapping(variable).get("name")), pods.manifest, (*location, "env", index, "name")
+    for prefix, manifest in _config_maps(overlay, container):
+        for key in mapping(manifest.data.get("data")):
+            yield f"{prefix}{key}", manifest, ("data", key)
 
 
 def _config_maps(overlay: RenderedOverlay, container: dict[str, Any]) -> Iterator[tuple[str, Manifest]]:

@@ -1,5 +1,8 @@
 """Judges the objects of a task, which are in no package: what the task service needs of `verify`.
 
+Each task is judged by `judge`, for what could reach others. What the API server refuses itself is judged by
+`value_faults` only when somebody registers a template or a definition, on the objects of the definition's example.
+
 Tests: service/registry/test_policy.py.
 """
 
@@ -11,34 +14,22 @@ from packager.base.names import is_key
 from packager.base.problems import show, similar
 from packager.base.values import Value
 from packager.kubernetes.allowed import words
-from packager.kubernetes.allowed.table import ANNOTATION, LABEL
-from packager.kubernetes.allowed.values import Facts
+from packager.kubernetes.allowed.table import ANNOTATION, LABEL, Facts
 from packager.kubernetes.manifest import Manifest, at, dotted
 from packager.package.declared import Declared
 from packager.rendering.origins import Position
 from packager.rendering.overlay import RenderedOverlay
-from packager.verify import (
-    allowed_fields,
-    containers,
-    credentials,
-    names,
-    objects,
-    podspec,
-    references,
-    schema,
-    security,
-    taken,
-)
-from packager.workloads import structures
+from packager.verify import allowed_fields, credentials, objects, runnable, schema, security, taken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from packager.base.problems import Problem
     from packager.kubernetes.allowed.judge import Unlisted
     from packager.kubernetes.objects import Object
     from packager.kubernetes.podsecurity import Level
 
-__all__ = ["Judged", "Task", "judge", "taken_objects", "word_fault"]
+__all__ = ["Judged", "Task", "judge", "value_faults", "word_fault"]
 
 _RIGHTS = (credentials.SECRET, credentials.ACCOUNT)
 """The words that permit pods to use Secrets, and service accounts, of their namespace."""
@@ -48,8 +39,6 @@ _PREFIXES = (LABEL, ANNOTATION)
 
 _PRIORITY = "pod.spec.priorityClassName"
 """A field that the table permits, and that gives a job priority over the pods of others: only the site decides it."""
-
-_KINDS = {taken.CLAIM: "PersistentVolumeClaim", taken.CONFIG_MAP: "ConfigMap"}
 
 
 class Task(Value, frozen=True):
@@ -74,6 +63,7 @@ class _Sources:
     """The files of an overlay; the objects of a task have none."""
 
     origins = ()
+    image_entries = ()
     components = ()
     declared = Declared()
     start = Position("", 0, 0)
@@ -84,11 +74,11 @@ def _overlay(items: Sequence[Object]) -> RenderedOverlay:
 
 
 def judge(rendered: Sequence[Object], completed: Sequence[Object], task: Task) -> Iterator[Judged]:
-    """Yield the faults of the objects of a task.
+    """Yield the faults of the objects of a task with which it could reach others.
 
     Args:
         rendered: The objects as their author wrote them, whose fields, labels and annotations must be in the table.
-        completed: The objects as they are applied, whose values must be valid and within the level.
+        completed: The objects as they are applied, which must have the fields of their kinds and keep the level.
         task: The task.
     """
     overlay, written = _overlay(completed), _overlay(rendered)
@@ -99,17 +89,10 @@ def judge(rendered: Sequence[Object], completed: Sequence[Object], task: Task) -
     ]
     yield from (Judged(f"{place}: {fault.message}", fault.hint) for place, fault in faults)
     unknown = {place for place, fault in faults if fault.at_key}
-    for problem in (
-        *objects.check(overlay, frozenset(manifest.kind for manifest in overlay.manifests)),
-        *names.check(overlay),
-        *references.check(overlay),
-        *containers.check(overlay),
-        *podspec.check(overlay),
-        *objects.check_kinds(overlay),
-        *credentials.check(overlay, task.allowed | {credentials.SECRET}),
-        *security.breaches(security.exceeded(overlay), task.level),
-    ):
-        yield Judged(problem.message, problem.hint, problem.allow)
+    if credentials.ACCOUNT not in task.allowed:
+        for pods in overlay.pods:
+            yield from map(_judged, credentials.accounts(overlay, pods))
+    yield from map(_judged, security.breaches(security.exceeded(overlay), task.level))
     if credentials.SECRET not in task.allowed:
         yield from _secrets(overlay, task)
     facts = Facts(config_maps=frozenset(written.names("ConfigMap")), names=(task.name,), is_template=True)
@@ -122,6 +105,19 @@ def judge(rendered: Sequence[Object], completed: Sequence[Object], task: Task) -
         location = (*pods.location, *_PRIORITY.split(".")[1:])
         if at(pods.manifest.data, location) not in (None, "") and not words.permits(task.allowed, _PRIORITY):
             yield Judged(f"{pods.manifest}: {dotted(location)}: only the site decides this", word=_PRIORITY)
+
+
+def value_faults(completed: Sequence[Object]) -> Iterator[Judged]:
+    """Yield the faults of objects that the API server would refuse, or that keep their pods from running."""
+    overlay = _overlay(completed)
+    kinds = frozenset(manifest.kind for manifest in overlay.manifests)
+    yield from map(_judged, objects.check(overlay, kinds))
+    yield from map(_judged, runnable.check(overlay))
+    yield from map(_judged, objects.check_kinds(overlay))
+
+
+def _judged(problem: Problem) -> Judged:
+    return Judged(problem.message, problem.hint, problem.allow)
 
 
 def _secrets(overlay: RenderedOverlay, task: Task) -> Iterator[Judged]:
@@ -140,14 +136,6 @@ def _message(manifest: Manifest, unlisted: Unlisted) -> str:
     return (
         "the queue of the project decides when its jobs start" if unlisted.options == ("queue",) else unlisted.message
     )
-
-
-def taken_objects(items: Sequence[Object]) -> list[tuple[str, str]]:
-    """Return the kind and the name of each claim and ConfigMap that pods use and that is not among the objects."""
-    own = {(item["kind"], item["metadata"]["name"]) for item in items}
-    pods = (part for item in items for part in structures.pods(Manifest(item)))
-    named = ((_KINDS[noun], name) for part in pods for noun, name, _ in taken.fields(part) if noun in _KINDS)
-    return [use for use in dict.fromkeys(named) if use not in own]
 
 
 def word_fault(word: str, kinds: Mapping[str, tuple[str, str]], more: Collection[str]) -> tuple[str, str | None] | None:

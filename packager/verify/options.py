@@ -14,7 +14,7 @@ from packager.package.options import GANG_OPTION as GANG
 from packager.rendering.origins import Operations, Position, Written, matches
 from packager.workloads import structures
 from packager.workloads.kinds import kinds
-from packager.workloads.structure import gang
+from packager.workloads.structures import gang
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -15,8 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.base.faults import Fault
-from packager.base.problems import similar
+from packager.base.problems import Fault, similar
 from packager.base.values import replace
 from packager.workloads.structures import structures
 

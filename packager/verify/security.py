@@ -216,7 +216,7 @@ def _beyond_baseline(pods: Pods) -> Iterator[_Reason]:
     for location, volume in pods.volumes():
         if "hostPath" in volume:
             yield _Reason((*location, "hostPath"), "a folder of the node")
-    for location, context in _contexts(pods):
+    for location, context in contexts(pods):
         yield from _context_beyond_baseline(pods, location, context)
     for location, container in pods.containers():
         for index, port in enumerate(listing(container.get("ports"))):
@@ -284,7 +284,7 @@ def _beyond_restricted(pods: Pods) -> Iterator[_Reason]:
     for location, container in pods.containers():
         yield from _container_beyond_restricted(pods, (*location, "securityContext"), container)
         yield from _as_root(pods, (*location, "securityContext"), container, last_as_root)
-    for location, context in _contexts(pods):
+    for location, context in contexts(pods):
         if context.get("runAsUser") == 0 and context["runAsUser"] is not False:
             yield _Reason((*location, "runAsUser"), "root", until=last_as_root)
         if context.get("procMount") not in (None, "Default") and _has_user_namespace(pods):
@@ -316,7 +316,7 @@ def _container_beyond_restricted(pods: Pods, here: Location, container: dict[str
         yield _Reason((*place, "seccompProfile"), "expected RuntimeDefault")
 
 
-def _contexts(pods: Pods) -> Iterator[tuple[Location, dict[str, Any]]]:
+def contexts(pods: Pods) -> Iterator[tuple[Location, dict[str, Any]]]:
     """Yield the securityContext of the pod and of each container, with its location."""
     here = (*pods.location, "spec", "securityContext")
     yield here, mapping(pods.spec.get("securityContext"))

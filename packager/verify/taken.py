@@ -20,7 +20,7 @@ from packager.package.path_checks import shown
 from packager.verify import security
 from packager.workloads import kueue
 from packager.workloads.program import fetched
-from packager.workloads.structure import KAI_QUEUE
+from packager.workloads.structures import KAI_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,9 +1,9 @@
 """Contains one folder for each kind of workload, of its name in lower case.
 
-The union `AnyOverlay` of their types in a spec, in `anyoverlay.py`, lists all kinds: the schema, the documentation and
-the templates follow from it. The other classes of the kind's name are in the modules beside the type, `structure.py` of
-its manifests and `life.py` of its life in a cluster. These are imported when they are asked for, so that a build does
-not pay for the lives of kinds, nor `verify` for the types of specs.
+The union `AnyOverlay` of their types in a spec, in `modelspec/model.py`, lists all kinds: the schema, the documentation
+and the templates follow from it. The other classes of the kind's name are in modules beside the type: `structure.py`
+of its manifests and `life.py` of its life in a cluster. These are imported when they are asked for, so that a build
+does not pay for the lives of kinds, nor `verify` for the types of specs.
 
 Tests: workloads/test_pods.py.
 """

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from packager.base import quantity
-from packager.base.faults import Fault
+from packager.base import units
 from packager.base.fields import text
+from packager.base.problems import Fault
 from packager.base.values import Value
-from packager.kubernetes.resources import is_whole_gpu
+from packager.kubernetes.containers import is_whole_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -119,7 +119,7 @@ def quantity_key(resources: Resources, part: str, name: str) -> str:
     if name in _KEYS:
         other = resources.requests.get(name) if part == "limits" else None
         value = resources.limits[name] if part == "limits" else None
-        is_apart = other is not None and quantity.parse(text(other)) != quantity.parse(text(value or 0))
+        is_apart = other is not None and units.parse_quantity(text(other)) != units.parse_quantity(text(value or 0))
         return f"{_KEYS[name]}_LIMIT" if is_apart else _KEYS[name]
     gpus = [resource for resource in (*resources.limits, *resources.requests) if is_whole_gpu(resource)]
     return GPUS if name in gpus[:1] else ""

@@ -17,9 +17,8 @@ from packager.kubernetes.objects import (
     status,
     true_condition,
 )
-from packager.kubernetes.pods import LAST_LINES, failure
+from packager.kubernetes.pods import LAST_LINES, ended_at, failure
 from packager.kubernetes.remedy import Action, Remedy
-from packager.kubernetes.stopped import ended_at
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
 from packager.workloads.structures import is_suspended
 

@@ -1,16 +1,302 @@
-"""Lists the kinds of workload in a cluster, and the operators that they need. Tests: cluster/test_operator.py."""
+"""Workload: the base class of a kind in a cluster (`<kind>/life.py`), all kinds, and the operators that they need.
+
+Tests: diagnosis/test_diagnose.py.
+"""
 
 from __future__ import annotations
 
+import shlex
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from packager.kubernetes.manifest import Manifest
+from packager.kubernetes.objects import (
+    created,
+    events_about,
+    is_being_deleted,
+    is_running,
+    main_state,
+    sentence,
+    shown,
+    status,
+    true_condition,
+)
+from packager.kubernetes.pods import failure
+from packager.kubernetes.remedy import Action, Remedy
+from packager.kubernetes.verdict import Finding
 from packager.workloads import of_each_kind
+from packager.workloads.controllers import SILENCE, SILENT, START_CONTROLLER
+from packager.workloads.pods import number_of_pods
+from packager.workloads.structures import pods as pods_of
+from packager.workloads.structures import structures
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
-    from packager.workloads.workload import Operator, Workload
+    from packager.kubernetes.objects import Object
+    from packager.kubernetes.snapshot import Snapshot
+    from packager.kubernetes.verdict import Phase, Verdict
+
+
+_RESOURCES = {
+    "ConfigMap": "configmaps",
+    "Job": "jobs.batch",
+    "Pod": "pods",
+    "Secret": "secrets",
+    "Service": "services",
+}
+"""The resources of the objects that controllers make, by kind."""
+
+Role = Literal["main", "worker"]
+"""The role of a pod in a workload: the end of the main pod is the end of the workload."""
+
+
+class Workload(ABC):
+    """Finds the objects of one kind of workload, and reads their state."""
+
+    name: ClassVar[str]
+    """The kind, as in its manifests."""
+
+    resource: ClassVar[str]
+    """The resource name for kubectl, with its group, because other kinds may have the same name."""
+
+    operator: ClassVar[Operator | None] = None
+    """The operator that has to run in the cluster; None if Kubernetes itself runs the workload."""
+
+    end_events: ClassVar[Mapping[str, Phase]] = {}
+    """The reasons of the events in which its controller reports its end, and what each means."""
+
+    has_workers: ClassVar[bool] = False
+    """Whether pods compute under the main one, rather than the main one itself."""
+
+    serves: ClassVar[bool] = False
+    """Whether it serves until it is deleted, and does not end by itself. It can be changed while it runs: its
+    controller puts new pods in the place of old ones."""
+
+    named_children: ClassVar[tuple[str, ...]] = ()
+    """`resource/name` of the objects, other than pods, that the controller of the workload `{name}` makes."""
+
+    owned: ClassVar[tuple[str, ...]] = ()
+    """The resources between the workload and its pods whose names cannot be predicted, from the top down: they are
+    looked up by the selector, and belong to the workload by their owners. As kubectl takes them, with their groups."""
+
+    def children(self, name: str) -> tuple[str, ...]:
+        """Return `resource/name` of the objects that the controller of workload `name` makes, other than pods."""
+        return tuple(child.format(name=name) for child in self.named_children)
+
+    def made_objects(self, workload: Object) -> tuple[str, ...]:
+        """Return `resource/name` of all objects made for work that ends, as far as their names can be predicted."""
+        made = () if self.serves else structures()[self.name].made_objects(Manifest(workload))
+        return tuple(f"{_RESOURCES[kind]}/{name}" for kind, name in made)
+
+    name_label: ClassVar[str | None] = None
+    """The label of its pods whose value is the workload's name; None if there is none."""
+
+    def selector(self, workload: Object) -> Mapping[str, str] | None:
+        """Return the labels of the workload's pods; None when the workload is itself the pod."""
+        return None if self.name_label is None else {self.name_label: workload["metadata"]["name"]}
+
+    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """The labels that controllers add to pods, by role, or by an empty text for all roles; `{name}` is the workload's
+    and `{role}` the role's. Without indices of others, uids and hashes."""
+
+    def pod_labels(self, name: str, role: str) -> dict[str, str]:
+        """Return the labels that the controllers of workload `name` add to its pods of a role."""
+        added = {**self.labels_of_pods.get("", {}), **self.labels_of_pods.get(role, {})}
+        return {key: value.format(name=name, role=role) for key, value in added.items()}
+
+    def role(self, name: str, pod: str) -> Role | None:
+        """Return the role of the pod called `pod` in the workload `name`; None if it is not a pod of the workload."""
+        return "main" if pod == name else None
+
+    def ending(self, snapshot: Snapshot) -> Verdict | None:  # noqa: ARG002 - the same
+        """Return how the workload has ended; None while it has not, and for one that serves."""
+        return None
+
+    def is_serving(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
+        """Return whether everything serves in its newest version."""
+        return False
+
+    def is_superseded(self, pod: Object, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
+        """Whether the controller is replacing the pod by a newer one, so that its obstacles do not matter."""
+        return False
+
+    def is_noticed(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
+        """Whether the workload's controller has seen the newest change of it; true for a kind that takes none."""
+        return True
+
+    def attempts(self, snapshot: Snapshot) -> int | None:  # noqa: ARG002 - the same
+        """Return the number of starts of the workload; None before the first, and for a kind that does not end."""
+        return None
+
+    def progress(self, snapshot: Snapshot) -> str | None:  # noqa: ARG002 - the same
+        """Return the progress of the workload in a few words; None if its pods show enough."""
+        return None
+
+    def restarts_pods(self, workload: Object) -> bool:  # noqa: ARG002 - the same
+        """Whether the controller may delete all pods and start new ones, so that pods may never be in a snapshot."""
+        return False
+
+    def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:  # noqa: ARG002 - the same
+        """Return the pods that will be deleted, and their logs with them, because one of them has failed."""
+        return ()
+
+    def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:  # noqa: ARG002 - the same
+        """Return how the workload has ended, and since when, if its operator has not reported it yet."""
+        return None
+
+    def stops_its_pods(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
+        """Whether the workload's own controller has stopped its pods: for a deadline, a queue, newer ones."""
+        return self.serves
+
+    def replaces_pods(self, snapshot: Snapshot) -> bool:
+        """Whether a controller creates another pod in the place of one that has failed, or is being deleted."""
+        return self.serves and not is_being_deleted(snapshot.workload)
+
+    def ignored(self, snapshot: Snapshot, unless: str = "") -> Iterator[Finding]:
+        """Yield a finding if its operator or controller has not acted on a new workload, with another explanation."""
+        workload = snapshot.workload
+        is_known = status(workload) or snapshot.pods or snapshot.children or events_about(snapshot.events, workload)
+        if is_known or snapshot.age < SILENCE:
+            return
+        name = self.operator.name if self.operator else f"the {self.name} controller"
+        reason, remedy = ("OperatorSilent", self.operator.start) if self.operator else (SILENT, START_CONTROLLER)
+        yield Finding(reason, shown(workload), f"no controller has reacted: {name} is not running{unless}", remedy)
+
+    def late_end(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield the silence of a controller that should have reported the workload's end by now."""
+        if (unreported_end := self.unreported_end(snapshot)) is not None:
+            verdict, since = unreported_end
+            if since and snapshot.now - since > timedelta(seconds=SILENCE):
+                yield from verdict.findings
+
+    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
+        """Yield obstacles of the workload that its pods do not show."""
+        yield from ()
+
+    def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
+        """Yield notes on a workload that has ended, beyond the state of its pods."""
+        yield from ()
+
+    def explain(self, failed: Finding, snapshot: Snapshot) -> Finding:  # noqa: ARG002 - the same
+        """Return a pod's failure with the facts that this kind of workload adds to the pod's status."""
+        return failed
+
+    @abstractmethod
+    def main(self, pods: Sequence[Object]) -> Object | None:
+        """Return the pod for a user who names none: the newest, when there were several."""
+
+    def workers(self, pods: Sequence[Object]) -> list[Object]:  # noqa: ARG002 - the same
+        """Return the pods that compute under the main one, in order of their index."""
+        return []
+
+    def indexes(self, workload: Object) -> range:  # noqa: ARG002 - the same
+        """Return the indexes for which the workload runs its program, each by a pod for itself; none for most kinds."""
+        return range(0)
+
+    def indexed(self, pods: Sequence[Object]) -> Mapping[int, Object]:  # noqa: ARG002 - the same
+        """Return the newest pod of each index that has one, in order; none for a workload without indexes."""
+        return {}
+
+    def listed(self, pods: Sequence[Object]) -> list[Object]:
+        """Return the pods as a person lists them: the main one, then the workers; or the newest pod of each index."""
+        if indexed := self.indexed(pods):
+            return list(indexed.values())
+        main = self.main(pods)
+        return [*([main] if main else []), *self.workers(pods)]
+
+    def failures(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield the failures of pods, the root cause first: by default that of the main pod."""
+        main = self.main(snapshot.pods)
+        for pod in [*([main] if main else []), *self.workers(snapshot.pods)]:
+            if finding := failure(pod):
+                yield self.explain(finding, snapshot)
+
+    def pod_template(self, workload: Object) -> Object:
+        """Return the spec of the pods that compute, as the manifest says: OUTPUT_DIR is in them. Empty without any."""
+        return next((pods.spec for pods in pods_of(Manifest(workload)) if pods.computes), {})
+
+    def is_running(self, pods: Sequence[Object]) -> bool:
+        """Whether the main pod's main container runs, or has just ended and its controller has yet to say so."""
+        pod = self.main(pods)
+        state = main_state(pod) if pod else {}
+        return bool(state) and "waiting" not in state
+
+
+class ServingWorkload(Workload):
+    """Replicas that serve until they are deleted."""
+
+    serves = True
+
+    unit: ClassVar[str]
+    """The word for its replicas."""
+
+    ready_count: ClassVar[str]
+    """The field of its status with the number of replicas that serve."""
+
+    @abstractmethod
+    def is_rolling(self, workload: Object, updated: int) -> bool:
+        """Whether a rollout, of which `updated` replicas are, is not at its end."""
+
+    def is_noticed(self, snapshot: Snapshot) -> bool:
+        """Return whether the status is about the newest spec; without any, `findings` yields a silent controller."""
+        return not status(snapshot.workload) or is_seen(snapshot.workload)
+
+    def progress(self, snapshot: Snapshot) -> str:
+        """Return the number of replicas that serve, and the number that the rollout aims at."""
+        workload = snapshot.workload
+        counts, replicas = status(workload), number_of_pods(workload["spec"].get("replicas"))
+        text = f"{counts.get(self.ready_count, 0)} of {replicas} {self.unit} serve"
+        updated = int(counts.get("updatedReplicas", 0)) if is_seen(workload) else 0
+        return f"{text}, {updated} of {replicas} are up to date" if self.is_rolling(workload, updated) else text
+
+
+def is_seen(workload: Object) -> bool:
+    """Whether the controller has seen the newest spec, so that the status is about that."""
+    generation = int(workload["metadata"].get("generation", 0))
+    return bool(status(workload)) and int(status(workload).get("observedGeneration", 0)) >= generation
+
+
+def unready(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the last failed probe of each running pod."""
+    for pod in sorted(snapshot.pods, key=created):
+        events = snapshot.about(pod, "Unhealthy")
+        is_waiting = is_running(pod) and not true_condition(pod, "Ready") and not is_being_deleted(pod)
+        if events and is_waiting:
+            yield Finding("Unhealthy", shown(pod), f"it is not ready: {sentence(events[-1])}", blocks=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator at the version that packages are tried with."""
+
+    short: str  # the name in `mlpack operator`
+    name: str  # the name in messages
+    deployment: str  # the name of its Deployment
+    lease: str  # the name of its lease
+    lease_seconds: int  # the seconds that its lease holds if it does not say
+    version: str  # the tag of the release that packages are for
+    url: str  # the address of the release's manifest
+    sha256: str  # the manifest's digest
+    kind: str  # the kind of workload that it runs
+    crd: str  # the CRD of that
+    api: str  # group and version that packages ask for
+    edit_role: str | None  # the ClusterRole that allows users to edit its objects; None if there is none
+    tested: str | None = None  # the tag of the release that packages are tried with; None if it is `version`
+
+    @property
+    def start(self) -> Remedy:
+        """The fix if it is silent."""
+        pods = f"--all-namespaces | grep {self.deployment}"
+        return Remedy.of(Action.START_CONTROLLER, controller=self.name, pods=pods)
+
+    def installation(self, kubectl: Sequence[str] = ("kubectl",)) -> str:
+        """Return the command that installs it; `kubectl` is the program, with the flags that name the cluster."""
+        return shlex.join([*kubectl, "apply", "--server-side", "-f", self.url])
 
 
 @cache

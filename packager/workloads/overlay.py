@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from packager.base import names
-from packager.base.faults import Fault
 from packager.base.fields import (
     Digest,
     Environment,
@@ -18,12 +17,12 @@ from packager.base.fields import (
     Word,
     anchored,
 )
+from packager.base.problems import Fault
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.kubernetes.manifest import INT32
 from packager.workloads.amounts import Amount
-from packager.workloads.launchers import reserved_by
-from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script
+from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script, reserved_by
 
 Deadline = Annotated[int, Meta(ge=1, le=INT32)]
 """Seconds after which a workload is stopped."""
@@ -267,11 +266,6 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
     def kind(self) -> str:
         """The Kubernetes kind, which is also the name of the template folder."""
         return type(self).__name__
-
-    @property
-    def templates(self) -> int:
-        """The number of pod templates in its manifest that mount the code."""
-        return 1
 
     @property
     def starter(self) -> tuple[str, ...]:

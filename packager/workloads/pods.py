@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from packager.base import yamlio
 from packager.base.values import Value
 from packager.base.yamlio import MISREAD
+from packager.kubernetes.containers import is_gpu_or_part
 from packager.kubernetes.manifest import at, integer, listing, mapping, text
 from packager.kubernetes.objects import DEFAULT_CONTAINER
-from packager.kubernetes.resources import is_gpu_or_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -255,9 +255,6 @@ def number_of_pods(value: Any) -> int:
 
 EPHEMERAL = frozenset(("emptyDir", "ephemeral", "configMap", "secret", "downwardAPI", "projected"))
 """The sources of volumes that are deleted with their pod (https://kubernetes.io/docs/concepts/storage/volumes)."""
-
-LASTING = frozenset(("persistentVolumeClaim", "hostPath", "nfs", "csi"))
-"""The sources of volumes that stay when their pod is deleted."""
 
 
 def outlives_pods(volume: Mapping[str, Any]) -> bool:

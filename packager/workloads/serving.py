@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from packager.base.faults import Fault
 from packager.base.fields import Word, anchored
-from packager.base.problems import similar
+from packager.base.problems import Fault, similar
 from packager.base.values import Fields, Meta
 from packager.workloads.overlay import OverlaySpec
 

@@ -1,4 +1,4 @@
-"""Fifty-two packages with one fault each, made from good ones."""
+"""Fifty-one packages with one fault each, made from good ones."""
 
 from __future__ import annotations
 

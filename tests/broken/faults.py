@@ -164,12 +164,15 @@ FAULTS = (
     changed("unknown-kustomize-field", LIST, "patches:", "patchs:"),
     appended("deprecated-field", LIST, "commonLabels:\n  app.kubernetes.io/part-of: vision\n", line="commonLabels:"),
     changed("patch-of-nothing", f"{MULTI}/mlops-job-patch.yaml", "name: hello-mpi", "name: hello-mpi-multi-node"),
-    changed(
+    Fault(
         "replacement-of-nothing",
-        f"{SINGLE}/wiring.yaml",
-        "[name=^main$].volumeMounts.[name=^output$]",
-        "[name=^main$].volumeMounts.[name=^results$]",
-        line="[name=^results$]",
+        edit(
+            f"{SINGLE}/wiring.yaml",
+            "[name=^main$].volumeMounts.[name=^output$]",
+            "[name=^main$].volumeMounts.[name=^results$]",
+        ),
+        LIST,
+        "",
     ),
     changed(
         "remote-resource", LIST, "  - pod.yaml", "  - pod.yaml\n  - https://localhost:1/more.yaml", line="more.yaml"
@@ -202,9 +205,8 @@ FAULTS = (
     changed("two-launchers", MPI_JOB, "replicas: 1", "replicas: 2"),
     changed("too-many-processes", f"{MULTI}/mlops.env", "PROCESSES=all\n", "PROCESSES=9\n"),
     Fault("too-long-name", _rename, MPI_JOB, "name: hello-message-passing"),
-    Fault("operators-name", _service, f"{MULTI}/service.yaml", "name: hello-mpi"),
+    Fault("operators-name", _service, f"{MULTI}/service.yaml", "kind: Service"),
     changed("missing-configmap", POD, "name: hello-mpi-env", "name: hello-mpi-environment"),
-    changed("missing-script", POD, "scripts/hello.sh", "scripts/helo.sh"),
     changed(
         "missing-volume", MPI_JOB, "            - name: home\n              emptyDir: {}\n", "", line="- name: home"
     ),

@@ -72,7 +72,7 @@ FAULTS_OF_KINDS = (
         "completions: 2",
     ),
     _changed("restarted-in-place", JOBSET, "restartPolicy: Never", "restartPolicy: OnFailure"),
-    _fault("service-of-the-set", _service, f"{SET}/service.yaml", f"name: {MODEL}"),
+    _fault("service-of-the-set", _service, f"{SET}/service.yaml", "kind: Service"),
     _fault(
         "number-of-other-pods",
         edits(

@@ -120,21 +120,6 @@ def test_verbs_refuse_invalid_option_combinations_and_values(
     assert message in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("verb", "flag", "value"),
-    [
-        ("deploy", "--namespace", "-x"),
-        ("logs", "--context", "--all"),
-        ("doctor", "--kubectl", "-x"),
-        ("status", "--namespace", ""),
-    ],
-)
-def test_option_value_cannot_be_option_of_kubectl(mlpack: Mlpack, verb: str, flag: str, value: str) -> None:
-    done = mlpack(verb, PACKAGE, f"{flag}={value}")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == f"error: {flag}: expected a name, found {value!r}\n"
-
-
 def test_proposed_commands_quote_paths(mlpack: Mlpack, tmp_path: Path) -> None:
     hostile = tmp_path / "a b" / "$(id)"
     done = mlpack("init", "trial", "-d", hostile)

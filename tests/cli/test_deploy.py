@@ -4,7 +4,6 @@ import re
 import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -324,7 +323,7 @@ def test_deploy_notes_that_it_deploys_one_overlay_of_sequence(mlpack: Mlpack, li
 def test_deploy_prints_warnings_of_the_server(mlpack: Mlpack, life: Life) -> None:
     def warn(argv: Sequence[str]) -> Finished | None:
         done = life.carry_out(argv) if "apply" in argv and "--dry-run=server" not in argv else None
-        return done and replace(done, stderr="Warning: would violate PodSecurity\n")
+        return done and done._replace(stderr="Warning: would violate PodSecurity\n")
 
     life.first = warn
     done = mlpack(*DEPLOY, "--no-wait")

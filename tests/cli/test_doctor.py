@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from packager.base.runner import SYSTEM
+from packager.base.process import SYSTEM
 from packager.cli.host import Host
 from packager.cluster import operator
 from packager.kubernetes.kubectl.client import Kubectl

@@ -77,7 +77,7 @@ def test_verbs_fetch_nothing_for_package(
         assert done.code == 5, arguments
         message = f"hello-mpi/{place}: {counting.address}/x.yaml {FETCHED}\n"
         assert message in done.stdout + done.stderr, arguments
-    mlpack("configure", "hello-mpi", "-y", "--root", "/nfs")  # it renders nothing
+    mlpack("configure", "hello-mpi", "--root", "/nfs")  # it renders nothing
     assert counting.hits == 0
 
 

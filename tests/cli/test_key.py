@@ -86,13 +86,12 @@ def test_password_of_a_new_key_comes_from_the_environment(
 
 
 def test_password_is_asked_for_twice(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = ["one", "two"]
+    answers = ["one", "two", "three", "three"]
     monkeypatch.setattr(asking, "has_terminal", lambda: True)
-    monkeypatch.setattr("packager.cli.key.ask_hidden", lambda _question: answers.pop(0))
+    monkeypatch.setattr("getpass.getpass", lambda _question: answers.pop(0))
     done = mlpack("key", "new", "prod")
-    assert (done.code, done.stderr) == (2, "error: the two passwords differ; nothing was written\n")
-    answers[:] = ["one", "one"]
-    assert mlpack("key", "new", "prod").code == 0
+    assert (done.code, done.stdout, answers) == (0, "prod.key\nprod.pub\n", [])
+    assert "Error: The two entered values do not match.\n" in done.stderr
 
 
 def test_pull_requires_the_signature(mlpack: Mlpack, registry: FakeRegistry, archive: Path, pair: str) -> None:
@@ -169,7 +168,7 @@ def test_verbs_check_the_signature_of_a_package_in_a_registry(
     assert mlpack("push", archive, where(registry)).code == 0
     assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
     verbs = [
-        *(["verify", where(registry)], ["diff", where(registry)], ["render", where(registry), "single-node"]),
+        *(["verify", where(registry)], ["render", where(registry), "single-node"]),
         *([verb, where(registry), "--overlay", "single-node"] for verb in ("deploy", "doctor")),
         *(["run", where(registry), "--task", "single-node"], ["upgrade", "hello-mpi", where(registry)]),
     ]
@@ -177,7 +176,7 @@ def test_verbs_check_the_signature_of_a_package_in_a_registry(
         done = mlpack(*verb, "--key", "prod.pub")
         assert (verb, done.code, f"{where(registry)} is not signed by prod" in done.stderr) == (verb, 5, True)
     assert mlpack("push", archive, where(registry), "--sign-key", "prod.key").code == 0
-    for verb in (verbs[0], verbs[1], verbs[2], verbs[-1]):
+    for verb in (verbs[0], verbs[1], verbs[-1]):
         done = mlpack(*verb, "--key", "prod.pub")
         assert (verb, done.code, f"signature by prod {pair}\n" in done.stderr) == (verb, 0, True)
 

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,7 @@ from typing import Any
 import pytest
 
 from packager.base import yamlio
-from packager.base.process import Finished
-from packager.base.runner import Runner
+from packager.base.process import Finished, Runner
 from packager.cli.host import Host
 from tests.conftest import Mlpack
 from tests.publish import fake_registry, real_registry
@@ -105,7 +103,6 @@ def test_version_is_reported_and_compared_with_the_tag(mlpack: Mlpack, registry:
     done = mlpack("verify", where(registry, ":1.1.0"), "--kubectl", kubectl)
     assert done.code == 5
     assert "the tag is 1.1.0, and the version of the package is 1.0.0" in done.stdout
-    assert warning in mlpack("diff", where(registry, ":1.1.0")).stderr
     assert "version:        1.0.0\n" in mlpack("inspect", where(registry, ":1.1.0")).stdout
     done = mlpack("verify", digest, "--kubectl", kubectl)
     assert (done.code, done.stderr) == (0, "hello-mpi 1.0.0\n")
@@ -153,19 +150,6 @@ def echoing(handler: fake_registry.Handler, _number: int, *, code: int) -> bool:
         return False
     handler.refuse(code, f"bad {sent}")
     return True
-
-
-def test_password_is_read_from_stdin(
-    mlpack: Mlpack, registry: FakeRegistry, archive: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import io
-
-    registry.asks_for = "basic"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{PASSWORD}\n".encode())))
-    done = mlpack("push", archive, where(registry), "--username", USER, "--password-stdin")
-    assert done.code == 0
-    alone = mlpack("push", archive, where(registry), "--username", USER)
-    assert (alone.code, alone.stderr) == (2, "error: --username and --password-stdin go together\n")
 
 
 def test_push_without_tag_is_named_by_digest(mlpack: Mlpack, registry: FakeRegistry, archive: Path) -> None:

@@ -51,20 +51,20 @@ def test_verify_reads_package_in_registry(
 
 @pytest.mark.thorough
 def test_damaged_file_in_cache_is_pulled_again(
-    mlpack: Mlpack, registry: FakeRegistry, reference: str, tmp_path: Path
+    mlpack: Mlpack, registry: FakeRegistry, reference: str, tmp_path: Path, kubectl: Path
 ) -> None:
-    assert mlpack("diff", reference).code == 0
+    assert mlpack("verify", reference, "--kubectl", kubectl).code == 0
     (cached,) = (tmp_path / "cache/mlpack/packages").glob("*/hello-mpi.tar.gz")
     cached.write_bytes(b"x" + cached.read_bytes()[1:])
-    assert "example.com" in mlpack("diff", reference).stdout
+    assert "example.com" in mlpack("verify", "-v", reference, "--kubectl", kubectl).stderr
     assert len(layers(registry)) == 2
 
 
 def test_missing_package_in_registry_is_reported(mlpack: Mlpack, reference: str) -> None:
     missing = reference.replace(":1.0", ":9.9")
-    done = mlpack("diff", missing)
+    done = mlpack("verify", missing)
     assert (done.code, done.stderr) == (6, f"error: {missing} not found\n")
-    assert mlpack("diff", "oci://localhost").code == 2
+    assert mlpack("verify", "oci://localhost").code == 2
 
 
 def test_deploy_applies_package_in_registry(
@@ -107,8 +107,7 @@ def test_messages_name_the_reference_and_not_the_cache(
 OVERLAY = "quickstart/k8s/mlops/multi-node"
 VERBS = (
     ("verify", "-v"),
-    ("configure", "-y"),
-    ("diff",),
+    ("configure", "--uid", "5"),
     ("deploy", "-v"),
     ("run", "-v"),
     ("status", "-v"),
@@ -135,6 +134,6 @@ def test_messages_about_broken_archive_name_no_temporary_folder(
     (package / path).write_text(content)
     shutil.make_archive(str(package.with_name("broken")), "gztar", package.parent, package.name)
     for verb in VERBS:
-        program = () if verb[0] in ("configure", "diff") else ("--kubectl", kubectl)
+        program = () if verb[0] == "configure" else ("--kubectl", kubectl)
         done = mlpack(*verb[0].split(), "broken.tar.gz", *verb[1:], *program)
         assert_named(done)

@@ -61,22 +61,6 @@ def test_serve_commands_print_their_results_as_json(mlpack: Mlpack, tmp_path: Pa
     assert copied == {"file": f"{tmp_path}/b.db"}
 
 
-def test_serve_migrate_copies_database_and_counts_rows(mlpack: Mlpack, tmp_path: Path) -> None:
-    assert mlpack("serve", "token", "ada", "--database", tmp_path / "a.db").code == 0
-    missing = mlpack("serve", "migrate", "--from", tmp_path / "none.db", "--to", tmp_path / "b.db")
-    assert (missing.code, missing.stderr) == (6, f"error: the database {tmp_path}/none.db not found\n")
-    done = mlpack("serve", "migrate", "--from", f"sqlite:{tmp_path}/a.db", "--to", tmp_path / "b.db")
-    assert done.code == 0
-    assert {"tokens: 1", "jobs: 0"} <= set(done.stdout.splitlines())
-    again = mlpack("serve", "migrate", "--from", tmp_path / "a.db", "--to", tmp_path / "b.db")
-    assert again.code == 6
-    assert f"the database {tmp_path}/b.db is not empty: it has rows in " in again.stderr
-    away = mlpack("serve", "check", "--database", "postgresql://u:secret@127.0.0.1:1/x")
-    assert away.code == 6
-    assert away.stderr.startswith("error: the database does not answer: ")
-    assert "secret" not in away.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -89,7 +73,6 @@ def test_serve_migrate_copies_database_and_counts_rows(mlpack: Mlpack, tmp_path:
         (("--listen", "x"), "invalid address 'x': expected HOST:PORT"),
         (("--listen", "x:1", "token", "ada"), "options of `mlpack serve` come after token"),
         (("token", "ada", "--project", "x"), "project 'x' not found: the configuration has default"),
-        (("migrate", "--from", "a"), "--from and --to are given together, and without --config and --database"),
         (("check", "--database", "mysql://x/y"), "invalid database mysql://…: expected a path or postgresql://…"),
     ],
 )

@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.conftest import Mlpack
-from tests.life import at_a_terminal
 from tests.modelspec.importers.test_mxjob import WORKER
 
 
@@ -19,23 +17,16 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_init_writes_file_that_show_accepts(mlpack: Mlpack, config: Path) -> None:
-    done = mlpack("site", "init", "-y")
+    done = mlpack("site", "init")
     assert (done.code, done.stdout) == (0, f"{config}\n")
     assert done.stderr == "edit it, then: mlpack site show\n"
     shown = mlpack("site", "show")
     assert shown.stdout == "KEY   VALUE   FROM\n"
     assert shown.stderr.endswith("mlpack/site.yaml sets no default: remove the # before those that you need\n")
-    again = mlpack("site", "init", "-y")
+    again = mlpack("site", "init")
     assert again.code == 2
     assert again.stderr == f"error: {config} already exists and was left unchanged\nhint: --force replaces it\n"
-    assert mlpack("site", "init", "-y", "--force").code == 0
-
-
-def test_init_asks_on_a_terminal(mlpack: Mlpack, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_a_terminal(monkeypatch, typed="reg.example\n\nteam-queue\n\n")
-    assert mlpack("site", "init").code == 0
-    values = yaml.safe_load(config.read_text(encoding="utf-8"))
-    assert values == {"registry": "reg.example", "queue": "team-queue"}
+    assert mlpack("site", "init", "--force").code == 0
 
 
 def test_show_says_where_values_come_from(mlpack: Mlpack, config: Path) -> None:

@@ -1,4 +1,4 @@
-"""`configure --check`, `configure` and `verify` agree on the options that are on, in every notation."""
+"""`configure` and `verify` agree on the options that are on, in every notation."""
 
 from __future__ import annotations
 
@@ -30,21 +30,17 @@ def write_list(package: Path, text: str) -> None:
     path.write_text(head + text + rest[rest.index("patches:\n") :], encoding="utf-8")
 
 
-def test_check_and_verify_report_missing_values_of_an_option(mlpack: Run, full_package: Path, kubectl: Path) -> None:
+def test_verify_reports_missing_values_of_an_option(mlpack: Run, full_package: Path, kubectl: Path) -> None:
     package = full_package
     write_list(package, f"'components': [{NFS}/../nfs/]\n")
-    checked = mlpack("configure", package, "--check")
     verified = mlpack("verify", package, "--kubectl", kubectl)
-    assert (checked.code, verified.code) == (1, 5)
-    assert LACKING in checked.stdout
-    assert LACKING in verified.stdout
+    assert (verified.code, LACKING in verified.stdout) == (5, True)
 
 
 def test_option_included_by_another_component_counts_as_on(mlpack: Run, full_package: Path, kubectl: Path) -> None:
     package = full_package
     write_list(package, "components:\n  - ../../../common/mpi/k8s/mlops/gpu\n")
     replace(package / COMMON / "gpu/kustomization.yaml", "transformers:\n", "components:\n  - ../nfs\ntransformers:\n")
-    assert LACKING in mlpack("configure", package, "--check").stdout
     assert LACKING in mlpack("verify", package, "--kubectl", kubectl).stdout
     before = (package / LIST).read_bytes()
     done = mlpack("configure", package, "--overlay", "single-node", "--without", "nfs")
@@ -54,29 +50,6 @@ def test_option_included_by_another_component_counts_as_on(mlpack: Run, full_pac
         f"hint: leave it out in {package}/{COMMON}/gpu/kustomization.yaml:10\n"
     )
     assert (package / LIST).read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (
-            f"components:\n  - &a {NFS}\n",
-            "anchors are not allowed here, found &a (write the value out wherever it is needed)",
-        ),
-        (
-            "components:\n  - ../../../common/mpi/k8s/mlops/absent\n",
-            "there is no ../../../common/mpi/k8s/mlops/absent",
-        ),
-    ],
-)
-def test_check_refuses_kustomizations_that_verify_refuses(
-    text: str, problem: str, mlpack: Run, package: Path, kubectl: Path
-) -> None:
-    write_list(package, text)
-    done = mlpack("configure", package, "--check")
-    assert done.code == 5
-    assert problem in done.stderr
-    assert problem in mlpack("verify", package, "--kubectl", kubectl).stdout
 
 
 MULTI = "quickstart/k8s/mlops/multi-node"
@@ -93,13 +66,12 @@ SINGLE = "quickstart/k8s/mlops/single-node"
         (f"{SINGLE}/kustomization.yaml", "nameSuffix: -single-node", "nameSuffix: -mine", "name: hello-mpi-mine"),
     ],
 )
-def test_recommended_edits_pass_check_and_verify(
+def test_recommended_edits_pass_verify(
     file: str, old: str, new: str, rendered: str, mlpack: Run, package: Path, kubectl: Path
 ) -> None:
     results = ("--storage", "output-pvc", "--site", "OUTPUT_CLAIM=results")
     assert mlpack("configure", package, "--registry", "r.example", *results).code == 0
     replace(package / file, old, new)
-    assert mlpack("configure", package, "--check").code == 0
     done = mlpack("verify", package, "--kubectl", kubectl)
     assert (done.code, done.stdout) == (0, "")
     if "runAs" not in new:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -238,38 +237,6 @@ def test_uid_0_requires_the_root_option(mlpack: Mlpack, package: Path) -> None:
     assert "hint: --with root allows it" in done.stderr
 
 
-def test_check_lists_unset_values(mlpack: Mlpack, package: Path) -> None:
-    done = mlpack("configure", package, "--check")
-    assert done.code == 1
-    lost = "OUTPUT_DIR is a scratch volume: what is written there is lost when the pod is deleted"
-    assert done.stdout.splitlines() == [
-        f"{package}/{OVERLAYS}/{overlay}/mlops.env:{line}:1: {lost} (--storage, with one of host-path, nfs, pvc)"
-        for overlay, line in (("multi-node", 36), ("single-node", 27))
-    ]
-    assert mlpack("configure", package, "--root", "/x").code == 0
-    assert mlpack("configure", package, "--check").stdout == done.stdout
-
-
-@pytest.mark.parametrize(
-    "storage",
-    [
-        ("pvc", "--site", "OUTPUT_CLAIM=results", "--site", "DATASET_CLAIM=data"),
-        ("output-nfs", "--site", "OUTPUT_NFS_SERVER=nfs.example.com", "--site", "OUTPUT_NFS_PATH=/results"),
-    ],
-)
-def test_check_accepts_results_on_storage_that_lasts(mlpack: Mlpack, package: Path, storage: tuple[str, ...]) -> None:
-    assert mlpack("configure", package, "--storage", *storage).code == 0
-    done = mlpack("configure", package, "--check")
-    assert (done.code, done.stdout) == (0, "")
-
-
-def test_check_ignores_the_scratch_volume_of_a_server(mlpack: Mlpack, tmp_path: Path) -> None:
-    server = ("--set", "overlays.server.kind=Deployment", "--set", "overlays.server.ports.http.port=8080")
-    assert mlpack("build", "hello-mpi", "--format", "dir", *server, "-d", "served").code == 0
-    done = mlpack("configure", tmp_path / "served/hello-mpi", "--overlay", "server", "--check")
-    assert (done.code, done.stdout) == (0, "")
-
-
 def test_dry_run_shows_changes_and_writes_nothing(mlpack: Mlpack, package: Path) -> None:
     before = contents(package)
     done = mlpack("configure", package, "--registry", "r.example", "--dry-run")
@@ -288,56 +255,6 @@ def test_configure_writes_a_second_archive(mlpack: Mlpack, tmp_path: Path) -> No
     verified = mlpack("verify", tmp_path / "hello-mpi.configured.tar.gz", "-o", "json")
     assert verified.code == 0
     assert [path.rpartition("/")[2] for path in json.loads(verified.stdout)["edits"]] == ["mlops.env", "mlops.env"]
-
-
-def test_existing_configured_archive_is_kept_or_accepted_if_equal(mlpack: Mlpack, tmp_path: Path) -> None:
-    mlpack("build", "hello-mpi")
-    first = mlpack("configure", "hello-mpi.tar.gz", "--root", "/x")
-    before = (tmp_path / first.stdout.strip()).read_bytes()
-    again = mlpack("configure", "hello-mpi.tar.gz", "--root", "/x")
-    assert (again.code, again.stdout) == (0, "hello-mpi.configured.tar.gz\n")
-    assert "hello-mpi.configured.tar.gz already exists and is the same\n" in again.stderr
-    other = mlpack("configure", "hello-mpi.tar.gz", "--root", "/y")
-    assert other.code == 2
-    assert "already exists and was left unchanged" in other.stderr
-    assert (tmp_path / first.stdout.strip()).read_bytes() == before
-    assert mlpack("configure", "hello-mpi.tar.gz", "--root", "/y", "--force").code == 0
-    assert mlpack("configure", "hello-mpi.tar.gz", "--root", "/z", "-d", "mine.tgz").stdout == "mine.tgz\n"
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "hello-mpi.configured.tar.gz",
-        "hello-mpi.tar.gz",
-        "mine.tgz",
-    ]
-
-
-def test_yes_option_uses_ids_of_the_user_and_folder_of_the_package(
-    mlpack: Mlpack, package: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "getuid", lambda: 4001)
-    monkeypatch.setattr(os, "getgid", lambda: 4002)
-    assert mlpack("configure", package, "-y").code == 0
-    assert env(package)["MODEL_DIR"] == str(package)
-    patch = (package / OVERLAYS / "single-node/pod-patch.yaml").read_text()
-    assert [line.strip() for line in patch.splitlines()[-3:]] == [
-        "runAsUser: 4001",
-        "runAsGroup: 4002",
-        "fsGroup: 4002",
-    ]
-    before = contents(package)
-    assert mlpack("configure", package, "-y").code == 0
-    assert contents(package) == before
-
-
-@pytest.mark.thorough
-def test_configure_prints_options_that_accept_the_edits(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
-    done = mlpack("configure", package, "--with", "root", "--add", "NEW=1")
-    accepted = "--pod-security baseline --allow variable:NEW"
-    assert f"\nnext: mlpack doctor {package} {accepted}\n" in done.stderr
-    assert mlpack("verify", package, "--kubectl", kubectl).code == 5
-    assert mlpack("verify", package, "--kubectl", kubectl, *accepted.split()).code == 0
-    account = ("--without", "root", "--with", "service-account", "--set", "SERVICE_ACCOUNT=trainer")
-    done = mlpack("configure", package, *account)
-    assert done.stderr.endswith(f"next: mlpack doctor {package} --allow variable:NEW --allow ServiceAccount\n")
 
 
 def test_value_that_is_not_utf8_is_refused(mlpack: Mlpack, package: Path) -> None:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base.errors import ToolError, UsageError
+from packager.base.errors import UsageError
 from packager.configure.changes import Answers
-from packager.configure.configure import own_components, prepared, unset, write
-from packager.configure.proposals import proposal
+from packager.configure.configure import own_components, prepared, write
 from packager.package.opened import opened
 
 if TYPE_CHECKING:
@@ -18,14 +17,10 @@ if TYPE_CHECKING:
 ENV = "quickstart/k8s/mlops/single-node/mlops.env"
 
 
-def fail_if_asked(*_asked: object) -> Answers:
-    pytest.fail("the user must not be asked")
-
-
 def test_configure_prepares_edits_before_writing_them(package: Path) -> None:
     env = package / ENV
     before = env.read_text()
-    with prepared(package, "single-node", Answers(registry="example.com"), ask=fail_if_asked) as edits:
+    with prepared(package, "single-node", Answers(registry="example.com")) as edits:
         [change] = edits.as_json()["changes"]
         assert change == {
             "file": str(env),
@@ -34,35 +29,8 @@ def test_configure_prepares_edits_before_writing_them(package: Path) -> None:
             "after": "REGISTRY=example.com",
         }
         assert env.read_text() == before
-        assert list(write(edits, tell=pytest.fail)) == [str(env)]
+        assert list(write(edits)) == [str(env)]
     assert env.read_text() == before.replace("REGISTRY=docker.io", "REGISTRY=example.com")
-
-
-def test_configure_keeps_edits_that_another_process_has_made_since(package: Path) -> None:
-    with prepared(package, "single-node", Answers(registry="example.com"), ask=fail_if_asked) as edits:
-        with prepared(package, None, Answers(root="/srv"), ask=fail_if_asked) as others:
-            assert len(list(write(others, tell=pytest.fail))) == 2
-        after = (package / ENV).read_bytes()
-        with pytest.raises(ToolError, match="changed since it was read; nothing was changed"):
-            list(write(edits, tell=pytest.fail))
-    assert (package / ENV).read_bytes() == after
-
-
-def test_unset_lists_unset_values_of_all_overlays(package: Path) -> None:
-    files = {problem.file for problem in unset(package, None)}
-    assert files == {str(package / ENV), str(package / ENV.replace("single", "multi"))}
-    with pytest.raises(UsageError) as refused:
-        unset(package, None, destination=package / "x.tar.gz")
-    assert str(refused.value) == f"{package} is a folder, which is edited in place"
-
-
-def test_proposal_uses_package_location_and_current_user(package: Path) -> None:
-    with opened(package) as opened_package:
-        suits = proposal(opened_package, opened_package.overlays, uid=1234, gid=5678)
-        assert suits.problems == ()
-        root = str(package.parent)
-        assert suits.answers == Answers(root=root, registry="docker.io", uid=1234, gid=5678, fs_group=5678)
-        assert proposal(opened_package, opened_package.overlays, uid=0, gid=0).answers.uid == 1000
 
 
 COMPONENT = """\
@@ -87,9 +55,9 @@ def ours(tmp_path: Path) -> Path:
 def add_component(package: Path, folder: Path, destination: Path | None = None) -> list[str]:
     """Add a component to a package, and return the changed lines."""
     answers = Answers(components=own_components((str(folder),)))
-    with prepared(package, None, answers, ask=fail_if_asked, destination=destination) as edits:
+    with prepared(package, None, answers, destination=destination) as edits:
         lines = [change.shown_after for change in edits.changes if "site/ours" in change.shown_after]
-        for _ in write(edits, destination=destination, tell=pytest.fail):
+        for _ in write(edits, destination=destination):
             pass
         return lines
 

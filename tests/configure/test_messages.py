@@ -58,14 +58,3 @@ def test_configure_reports_missing_file(mlpack: Mlpack, overlay: Path, file: str
     done = mlpack("configure", "hello-mpi", *arguments)
     message = f"error: {SINGLE}/{file} cannot be read: no such file or directory\n"
     assert (done.code, done.stdout, done.stderr) == (6, "", message)
-
-
-def test_check_reports_registry_on_localhost(mlpack: Mlpack, overlay: Path) -> None:
-    assert mlpack("configure", "hello-mpi", "--registry", "localhost", "--root", "/srv").code == 0
-    done = mlpack("configure", "hello-mpi", "--check")
-    lines = (overlay / "mlops.env").read_text().splitlines()
-    assert done.code == 1
-    assert done.stdout.splitlines()[2] == (
-        f"{SINGLE}/mlops.env:{lines.index('REGISTRY=localhost') + 1}:1: REGISTRY=localhost is the default: "
-        "only nodes that already have the image can run it (--registry HOST)"
-    )

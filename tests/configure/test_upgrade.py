@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import UsageError, VerificationError
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import replace
 from packager.builder.build import BuildRequest, Built, Destination, build
 from packager.builder.selection import OwnComponent
-from packager.configure import configure, diff, lock, upgrade
+from packager.configure import additions, configure, edits, upgrade
 from packager.configure.assignments import Assignment
-from packager.configure.settings import Files
 from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.modelspec.catalog import bundled
 from packager.package import integrity, layout, tree
@@ -81,6 +80,19 @@ def conflicts(package: Path, new: Path) -> list[str]:
     return messages
 
 
+def edits_of(folder: Path) -> list[edits.Edit]:
+    """Return the edits of a package, all of which `mlpack configure` has made."""
+    with opened(folder) as package:
+        entries = {entry.path: entry for entry in tree.walk(package.folder)}
+        complete, contents = additions.completed(package, entries)
+        found: list[edits.Edit] = []
+        for path in complete.inventory["editable"]:
+            base, now = contents.get(path) or complete.sealed(path) or b"", (folder / path).read_bytes()
+            found += edits.read(path, base, now)
+            assert edits.replayed(base, edits.read(path, base, now)) == now
+        return found
+
+
 def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
@@ -100,8 +112,7 @@ def test_same_change_on_both_sides_does_not_conflict(package: Path, tmp_path: Pa
     new = newer(package, tmp_path / "new", {"README.md": b"new"})
     (package / "README.md").write_bytes(b"new")
     assert upgraded(package, new) == {}
-    with opened(package) as current:
-        assert diff.read(current).is_empty
+    assert edits_of(package) == []
 
 
 def test_edited_file_that_new_package_lacks_conflicts(package: Path, tmp_path: Path) -> None:
@@ -114,19 +125,13 @@ def test_edited_file_that_new_package_lacks_conflicts(package: Path, tmp_path: P
     assert not (package / path).exists()
 
 
-LOCK = "quickstart/site/image-lock-single-node/kustomization.yaml"
 IMAGE = "mpioperator/mpi-pi"
 
 
 def locked(package: Path) -> str:
     """Lock the image of an overlay, as `mlpack lock` does, and return its digest."""
     digest = f"sha256:{7:064}"
-    with opened(package) as content:
-        changed = Files(content)
-        lock.lock(changed, "single-node", [lock.ImageLock("docker.io/mpioperator/mpi-pi:openmpi", digest)])
-        for path, text in changed.changed().items():
-            (package / path).parent.mkdir(parents=True, exist_ok=True)
-            (package / path).write_bytes(text)
+    edit(package / ENV, f"IMAGE={IMAGE}:openmpi", f"IMAGE={IMAGE}:openmpi@{digest}")
     return digest
 
 
@@ -161,23 +166,18 @@ def test_lock_of_an_image_with_another_tag_conflicts(package: Path, tmp_path: Pa
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["set", "locked"])
 def test_image_that_an_earlier_release_has_in_its_kustomization_is_not_lost(
-    kind: str, hello_mpi: Path, tmp_path: Path, kubectl: Path
+    hello_mpi: Path, tmp_path: Path, kubectl: Path
 ) -> None:
     package = released("hello-mpi", tmp_path)
-    if kind == "locked":
-        locked(package)
-    else:
-        path = package / layout.kustomization("single-node")
-        path.write_text(f"{path.read_text()}images:\n  - name: REGISTRY/{IMAGE}\n    newTag: v1\n")
+    path = package / layout.kustomization("single-node")
+    path.write_text(f"{path.read_text()}images:\n  - name: REGISTRY/{IMAGE}\n    newTag: v1\n")
     with (
         upgrade.prepared(package, hello_mpi) as prepared,
         pytest.raises(VerificationError, match="would not be valid") as refused,
     ):
         upgrade.write(prepared, verified(kubectl))
-    expected = LOCK if kind == "locked" else layout.kustomization("single-node")
-    assert expected in str(refused.value.problems[0])
+    assert layout.kustomization("single-node") in str(refused.value.problems[0])
 
 
 def test_deleted_file_stays_deleted_if_it_did_not_change(package: Path, tmp_path: Path) -> None:
@@ -277,8 +277,8 @@ EARLIER = dataclasses.replace(EVERYTHING, image=None)
 
 
 def configured(package: Path, answers: configure.Answers) -> None:
-    with configure.prepared(package, None, answers, ask=lambda *_: answers) as edits:
-        list(configure.write(edits, tell=pytest.fail))
+    with configure.prepared(package, None, answers) as edits:
+        list(configure.write(edits))
 
 
 def no_progress(label: str, total: int, *, unit: str) -> AbstractContextManager[Callable[[int], None]]:
@@ -300,12 +300,9 @@ def test_edits_by_configure_are_kept_beside_reworded_comments(tmp_path: Path) ->
     package = built(tmp_path / "now", "resnet50-pytorch", components=("all",))
     new = newer(package, tmp_path / "new", reworded(package))
     configured(package, EVERYTHING)
-    with opened(package) as current:
-        before = diff.read(current)
+    before = edits_of(package)
     upgraded(package, new)
-    with opened(package) as current:
-        after = diff.read(current)
-    assert (after.edits, after.others) == (before.edits, before.others)
+    assert edits_of(package) == before != []
     for path in (path for path in files(package) if path.endswith("mlops.env")):
         assert b"NEW_KEY=1" in (package / path).read_bytes()
 
@@ -330,15 +327,14 @@ def test_upgraded_earlier_release_has_all_edits_and_renders_with_them(
     for folder in (package, fresh):
         configured(folder, EARLIER)
     configured(fresh, configure.Answers(assignments=(Assignment("--set", "OUTPUT_FOLDER", "."),)))
-    with opened(package) as current, opened(fresh) as todays:
-        edits = diff.read(current).edits
-        (kept,) = [edit for edit in diff.read(todays).edits if edit.key == "OUTPUT_FOLDER"]
+    before = edits_of(package)
+    (kept,) = [edit for edit in edits_of(fresh) if edit.key == "OUTPUT_FOLDER"]
     with upgrade.prepared(package, new) as prepared:
         upgrade.write(prepared, verified(kubectl))
+    after = {edit for edit in edits_of(package) if "gpu" not in edit.key.lower()}
+    assert after == {kept, *(edit for edit in before if "gpu" not in edit.key.lower())}
     with opened(package) as current:
-        after = {edit for edit in diff.read(current).edits if "gpu" not in edit.key.lower()}
-        assert after == {kept, *(edit for edit in edits if "gpu" not in edit.key.lower())}
-        assert integrity.check(current, DEFAULT).problems == []
+        assert integrity.check(current, DEFAULT_LIMITS).problems == []
         assert current.digest == opened_digest(new)
     for overlay in sorted((package / layout.OVERLAYS).iterdir()):
         rendered, expected = (
@@ -473,10 +469,7 @@ def test_option_that_the_user_has_added_is_switched_on_in_a_package_that_has_it(
     values = (Assignment("--set", "GPU_COUNT", "4"), Assignment("--set", "SHM_SIZE", "3Gi"))
     configured(package, configure.Answers(switch_on=("shared-memory", "gpu"), assignments=values))
     upgraded(package, new)
-    with opened(package) as current:
-        edits = diff.read(current)
-    assert edits.others == b""
-    assert {str(edit).partition(": ")[0]: edit.after for edit in edits.edits} == {
+    assert {f"{edit.kind} {edit.key}": edit.after for edit in edits_of(package)} == {
         "option gpu": "on",
         "option shared-memory": "on",
         "value GPU_COUNT": "4",

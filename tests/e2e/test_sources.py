@@ -130,7 +130,7 @@ def deploy(site: Site, model: Path, claim: str, *sources: dict[str, object]) -> 
     (model / "spec.yaml").write_text(json.dumps({**SPEC, "sources": sources}))
     site.run("rm -rf sources*")
     package = site.build("./model", "--root /srv", claim)
-    site.run(f"mlpack configure {package} -y --uid 12345 --gid 12345")
+    site.run(f"mlpack configure {package} --uid 12345 --gid 12345")
     return site.shell(f"mlpack deploy -y --replace {package}")
 
 

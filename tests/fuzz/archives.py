@@ -11,9 +11,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 from packager.base.errors import MlpackError
-from packager.base.limits import DEFAULT, Limits
+from packager.base.paths import DEFAULT_LIMITS, Limits
 from packager.configure import changes as configure
-from packager.configure import settings
 from packager.package import integrity as files
 from packager.package.opened import opened
 from packager.rendering import kustomization
@@ -119,7 +118,7 @@ def _opened(path: Path) -> str | None:
 
 def _read(package: Package) -> None:
     """Read the package in every stage."""
-    problems = files.check(package, DEFAULT).problems
+    problems = files.check(package, DEFAULT_LIMITS).problems
     for overlay in package.overlays:
         sources = kustomization.read(package, f"quickstart/k8s/mlops/{overlay}")
         if not sources.refused:
@@ -127,7 +126,6 @@ def _read(package: Package) -> None:
                 pass
     edited = configure.configure(package, package.overlays, configure.Answers(root="/nfs", uid=4711))
     list(configure.changes(edited))
-    list(settings.unset(settings.Files(package), package.overlays))
     assert all(str(problem) for problem in problems)
 
 

@@ -16,7 +16,7 @@ import typer
 
 from packager import cli
 from packager.base.errors import MlpackError
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.cli import verbs
 from packager.kubernetes.kubectl.kustomize import Rendered
 from packager.package import integrity as files
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from packager.base.runner import Runner
+    from packager.base.process import Runner
     from tests.fuzz.inputs import Input
 
 _BESIDE = ".sigstore.json"
@@ -133,7 +133,7 @@ def _partial(destination: Path, *, edited: bool) -> Iterator[str]:
             continue
         try:
             with opened(path) as package:
-                checked = files.check(package, DEFAULT)
+                checked = files.check(package, DEFAULT_LIMITS)
         except MlpackError as error:
             yield f"{path.name} was written, and cannot be opened: {error}"
         else:

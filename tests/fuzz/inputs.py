@@ -59,7 +59,7 @@ def package(random: Random, seeds: Seeds, folder: Path) -> Input:
     _write(files, path)
     argv = ["verify", str(path), *random.choice(([], ["-o", "json"], ["-v"]))]
     if random.random() < 0.05:
-        argv += [random.choice(("--kubernetes-version", "--max-size", "--max-files")), word(random)]
+        argv += ["--kubernetes-version", word(random)]
     return Input(argv, None, real=random.random() < 0.003)
 
 

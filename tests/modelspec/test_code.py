@@ -143,21 +143,6 @@ def test_code_is_refused_above_eight_config_maps(tmp_path: Path) -> None:
     )
 
 
-def test_list_of_files_has_one_limit_for_all_roles_of_a_jobset(tmp_path: Path) -> None:
-    roles = ", ".join(f"r{number}: {{}}" for number in range(4))
-    job_set = f"{{kind: JobSet, rendezvous: none, success: [r0], roles: {{{roles}}}}}"
-    files = {f"src/{'d' * 60}/{index}.py": "1" for index in range(400)}
-    spec = demo.changed("[train.sh] => [train.sh, src]", f"{{kind: MPIJob}} => {job_set}")
-    assert messages(tmp_path, spec, files) == [
-        (
-            "spec.yaml:5:1: the list of files in folders takes 65 KiB in the manifest of a pod, and the overlay "
-            "'multi-node' has 4 of them; the limit is 200 KiB "
-            "(pack them into one archive, list them under `assets`, or build with --with package-volume)"
-        )
-    ]
-    assert names(tmp_path / "other", "[train.sh, src]", files)[0] == "train.sh"
-
-
 def test_config_map_keys_are_unique_also_without_case() -> None:
     paths = ["a__b", "a/b", "a_/b", "a/_b", "A__b", "c++/x@1.h", "c__/x_1.h", ".a/b", "__init__.py", f"{'d/' * 150}x"]
     keys = configmap.keys(paths)

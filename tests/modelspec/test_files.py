@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.kubernetes import configmap
+from packager.modelspec.files import SourceFile, walk
 from packager.modelspec.load import load
 from tests import demo
 
@@ -139,13 +140,6 @@ def test_counted_size_matches_annotation_of_kubectl(tmp_path: Path, kubectl: Pat
     assert 0 < len(copy.encode()) - configmap.size(data) < 200
 
 
-def test_environment_above_limit_of_a_config_map_is_refused(tmp_path: Path) -> None:
-    values = "".join(f"  K{index}: '{'x' * 60_000}'\n" for index in range(5))
-    assert messages(tmp_path, f"{demo.SPEC}environment:\n{values}") == [
-        "spec.yaml:11:1: the environment is 294 KiB; a ConfigMap takes at most 252 KiB (put large values into files)"
-    ]
-
-
 def test_value_of_64_kib_is_refused(tmp_path: Path) -> None:
     longest = (64 << 10) - 1 - len("KEY=")
     assert messages(tmp_path, demo.changed(f"environment: {{KEY: '{'x' * longest}'}}")) == []
@@ -231,3 +225,61 @@ def test_excluded_files_are_listed_on_stderr(mlpack: Callable[..., Outcome], tmp
     for verb, notes in (("build", note + unseen), ("lint", note + unproven)):
         done = mlpack(verb, "./demo")
         assert (done.code, done.stderr.partition("next, ")[0]) == (0, notes)
+
+
+SPEC = demo.changed(
+    'tag: "1.0"} => tag: "1.0", dockerfile: Dockerfile}', "assets: [data]", "[train.sh] => [train.sh, lib/a.py]"
+)
+FILES = {"lib/a.py": "#!/usr/bin/env python3\n", "data/set.csv": "1\n", "data/deep/x.bin": "2\n", "data/[a].txt": ""}
+
+
+def test_dockerignore_admits_only_code_and_assets_without_secrets(
+    mlpack: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    demo.write(tmp_path / "demo", SPEC, {**FILES, "Dockerfile": "FROM scratch\n"})
+    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    lines = (tmp_path / "demo-fp32-training/.dockerignore").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        *("*", "!assets", "!quickstart", "quickstart/*", "!quickstart/scripts"),
+        *("**/.git", "**/.env*", "**/.ssh", "**/.netrc"),
+    ]
+
+
+def test_package_has_no_dockerignore_without_a_dockerfile(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
+    demo.write(tmp_path / "demo")
+    assert mlpack("build", "./demo", "--format", "dir").code == 0
+    assert not (tmp_path / "demo-fp32-training/.dockerignore").exists()
+
+
+MATCHED = (
+    *("a.py", "b.sh", ".hidden.py", ".env", "src/a.py", "src/.x/a.py", "src/deep/er/a.py", "src/__pycache__/a.pyc"),
+    *(".venv/lib/a.py", "src/id_rsa", "B.py"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in MATCHED:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    (tmp_path / "src/link.py").symlink_to("a.py")
+    (tmp_path / "src/loop").symlink_to("..")
+    return tmp_path
+
+
+def test_pattern_matches_expected_files_and_excludes_others(folder: Path) -> None:
+    for pattern, files, left_out in (
+        ("?.py", ["B.py", "a.py"], []),
+        ("src/*", ["src/a.py", "src/link.py"], ["src/__pycache__", "src/id_rsa"]),
+        ("**/a.py", ["a.py", "src/a.py", "src/deep/er/a.py"], ["src/__pycache__"]),
+        ("src/**", ["src/a.py", "src/deep/er/a.py", "src/link.py"], ["src/__pycache__", "src/id_rsa"]),
+        (".*.py", [], [".hidden.py"]),
+        (".e*", [], [".env"]),
+        (".venv/**/*.py", [".venv/lib/a.py"], []),
+        ("a.py/*", [], []),
+    ):
+        omitted: set[str] = set()
+        found = walk(folder, "", omitted, pattern)
+        assert sorted(file.name for file in found if isinstance(file, SourceFile)) == files
+        assert sorted(omitted) == left_out

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
+from packager.modelspec.model import AnyOverlay
 from packager.modelspec.schema import json_schema
-from packager.workloads.anyoverlay import AnyOverlay
 from tests import demo
 
 

@@ -12,6 +12,7 @@ from tests import demo
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 DIGEST = "0a" * 32
 SOURCE = f"{{from: https://example.com/a, to: OUTPUT_DIR/data/a, sha256: {DIGEST}, size: 3}}"
 
@@ -98,3 +99,47 @@ def test_source_needs_a_folder_a_digest_and_https_for_a_secret(tmp_path: Path) -
     assert "a secret is only sent by https" in problem
     (problem,) = problems(tmp_path, SOURCE, SOURCE)
     assert "another source has the place 'OUTPUT_DIR/data/a'" in problem
+
+
+VARIANT = "  - {mode: cuda, script: train.sh, requirements: requirements.txt, files: [requirements.txt]}"
+SPEC = demo.changed(VARIANT)
+
+
+def test_requirements_must_be_one_of_the_files(tmp_path: Path) -> None:
+    spec = demo.write(tmp_path, SPEC.replace(", files: [requirements.txt]", ""), {"requirements.txt": ""})
+    (problem,) = demo.problems(spec)
+    assert "'requirements.txt' is not one of the variant's `files`" in problem
+
+
+def test_only_packages_with_requirements_install_some(tmp_path: Path) -> None:
+    loaded = load(demo.write(tmp_path, SPEC, {"requirements.txt": f"a==1 --hash=sha256:{DIGEST}"}))
+    without, package = (render(plan(loaded, variant, Options())) for variant in loaded.spec.variants)
+    texts = {entry.path: entry.content for entry in package.entries}
+    script = "quickstart/common/mpi/k8s/mlops/base/requirements.sh"
+    assert script in texts
+    assert script not in {entry.path for entry in without.entries}
+    for overlay, manifest in (("single-node", "pod.yaml"), ("multi-node", "mpi-job.yaml")):
+        text = texts[f"quickstart/k8s/mlops/{overlay}/{manifest}"]
+        assert isinstance(text, bytes)
+        assert text.count(b"/etc/mlpack/runtime/requirements.sh") == 1
+        values = texts[f"quickstart/k8s/mlops/{overlay}/mlops.env"]
+        assert isinstance(values, bytes)
+        assert b"PYTHONPATH=/home/mlpack/packages" in values
+
+
+def test_sources_are_fetched_after_the_installation(tmp_path: Path) -> None:
+    """A package may bring botocore, which finds the key of a pod's role."""
+    source = "{from: https://example.com/a, to: OUTPUT_DIR/a, sha256: " + "0a" * 32 + ", size: 3}"
+    loaded = load(demo.write(tmp_path, f"{SPEC}sources: [{source}]\n", {"requirements.txt": ""}))
+    first = plan(loaded, loaded.spec.variants[1], Options()).overlays[0].init
+    assert first is not None
+    programs = [word for word in first.command if word.startswith("/etc/mlpack/runtime")]
+    assert programs == ["/etc/mlpack/runtime/requirements.sh", "/etc/mlpack/runtime/sources.sh"]
+
+
+def test_init_of_a_variant_follows_the_installation(tmp_path: Path) -> None:
+    spec = SPEC.replace("{mode: cuda,", "{mode: cuda, init: {command: [prepare, -x]},")
+    loaded = load(demo.write(tmp_path, spec, {"requirements.txt": ""}))
+    first = plan(loaded, loaded.spec.variants[1], Options()).overlays[0].init
+    assert first is not None
+    assert first.command == ("/bin/sh", "/etc/mlpack/runtime/requirements.sh", "requirements.txt", "prepare", "-x")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import UsageError, VerificationError
-from packager.base.limits import DEFAULT
+from packager.base.paths import DEFAULT_LIMITS
 from packager.package import integrity
 from packager.package.layout import INVENTORY
 from packager.package.opened import opened
@@ -47,7 +47,7 @@ def test_archive_packed_by_hand_is_refused_with_a_command_that_unpacks_it(folder
     subprocess.run(["tar", "-czf", path, "hello-mpi"], cwd=tmp_path, check=True)
     with pytest.raises(VerificationError) as refused, opened(path):
         pass
-    assert str(refused.value) == f"{path}: hello-mpi was packed by another program than mlpack"
+    assert str(refused.value) == f"{path} was packed by another program than mlpack, or is damaged"
     command = f"tar -xzf '{path}'"
     assert refused.value.hint == (
         f"if you have packed it again, unpack it with `{command}`, and name its folder instead"
@@ -128,7 +128,7 @@ def test_sealed_file_that_no_build_makes_is_reported(folder: Path, tmp_path: Pat
     sealed["files"][name] = {"mode": "0644", "sha256": hashlib.sha256(b"").hexdigest()}
     (package / INVENTORY).write_text(json.dumps(sealed))
     with opened(package) as whole:
-        problems = integrity.check(whole, DEFAULT).problems
+        problems = integrity.check(whole, DEFAULT_LIMITS).problems
     assert [str(problem) for problem in problems] == [f"{file}: no build makes a file at this place of a package"]
 
 
@@ -142,7 +142,7 @@ def test_git_folder_in_a_package_is_noted_without_reading_it(
         os.mkfifo(package / ".git/index")
         (package / ".git/link").symlink_to("/etc")
     with opened(package) as whole:
-        checked = integrity.check(whole, DEFAULT)
+        checked = integrity.check(whole, DEFAULT_LIMITS)
     message = "it is not part of the package, and was not looked at; git runs programs that are named in it"
     assert (checked.problems, [str(note) for note in checked.notes]) == ([], [f"{package}/.git: {message}"])
 
@@ -154,12 +154,12 @@ def test_archive_with_results_is_refused(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.tar.gz"
     pack(tmp_path / "hello-mpi", path)
     with opened(path) as package:
-        problems = integrity.check(package, DEFAULT).problems
+        problems = integrity.check(package, DEFAULT_LIMITS).problems
     assert [str(problem) for problem in problems] == [
         f"{path}:output/evil.sh: the package was not sealed with this file"
     ]
     with opened(tmp_path / "hello-mpi") as package:
-        assert integrity.check(package, DEFAULT).problems == []
+        assert integrity.check(package, DEFAULT_LIMITS).problems == []
 
 
 def test_overlays_are_folders_with_a_kustomization(tmp_path: Path) -> None:
@@ -205,12 +205,12 @@ def test_executable_inventory_is_a_problem(folder: Path, tmp_path: Path) -> None
     pack(package, archived)
     for source in package, archived:
         with opened(source) as read:
-            (problem,) = integrity.check(read, DEFAULT).problems
+            (problem,) = integrity.check(read, DEFAULT_LIMITS).problems
         assert problem.message == "expected the mode 0644, found 0755"
         assert problem.file.endswith(INVENTORY)
     (package / INVENTORY).chmod(0o664)
     with opened(package) as read:
-        assert integrity.check(read, DEFAULT).problems == []
+        assert integrity.check(read, DEFAULT_LIMITS).problems == []
 
 
 def test_missing_package_gets_a_suggestion(tmp_path: Path) -> None:

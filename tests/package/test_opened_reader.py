@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.base import plainfiles
+from packager.base import paths
 from packager.base.errors import ToolError
 from packager.package.opened import Reader
 from tests.files import replace
@@ -44,7 +44,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 def change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str, str], None]:
     """Changes a file each time when it has been opened: to something else, back, and so on."""
     changes: dict[Path, tuple[str, str]] = {}
-    opened = plainfiles.open_below
+    opened = paths.open_below
 
     def opening(folder: Path, path: str) -> IO[bytes]:
         file = (folder / path).resolve()
@@ -57,7 +57,7 @@ def change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str, str], None]:
             new.replace(file)  # an open file keeps its content
         return stream
 
-    monkeypatch.setattr(plainfiles, "open_below", opening)
+    monkeypatch.setattr(paths, "open_below", opening)
 
     def register(path: Path, old: str, new: str) -> None:
         before = path.read_text()

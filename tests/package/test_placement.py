@@ -5,46 +5,21 @@ from __future__ import annotations
 import pytest
 
 from packager.base.errors import UsageError
-from packager.package.placement import assign, parse, values
-
-FILE = """\
-# Values.
-template:
-  spec:
-    # Labels.
-    nodeSelector:
-      kubernetes.io/os: linux
-    # Taints.
-    tolerations:
-      - key: a
-        tolerationSeconds: 300
-"""
+from packager.package.placement import assign, built, parse, values
 
 
-def test_assign_keeps_comments_and_quotes_ambiguous_values() -> None:
-    fields = {"nodeSelector": {"pool": "on", "b": "1"}, "tolerations": [{"key": "x", "operator": "Exists"}]}
-    assert assign(FILE.encode(), fields, "p").decode() == (
-        "# Values.\n"
-        "template:\n"
-        "  spec:\n"
-        "    # Labels.\n"
-        "    nodeSelector:\n"
-        '      pool: "on"\n'
-        '      b: "1"\n'
-        "    # Taints.\n"
-        "    tolerations:\n"
-        "      - key: x\n"
-        "        operator: Exists\n"
-    )
+def test_assign_keeps_the_other_field_and_quotes_ambiguous_values() -> None:
+    fields = {"nodeSelector": {"pool": "on", "b": "1"}}
+    text = assign(built("p"), "p", fields, "f")
+    assert b'    nodeSelector:\n      pool: "on"\n      b: "1"\n    # Taints' in text
+    assert values(text, "f") == {**values(built("p"), "f"), **fields}
 
 
-def test_assign_refuses_file_without_the_field() -> None:
-    for text in ("", "template: 1\n", "template: {spec: {}}\n", "- a\n"):
-        with pytest.raises(UsageError, match="p cannot be edited automatically") as refused:
-            assign(text.encode(), {"nodeSelector": {"a": "b"}}, "p")
+def test_assign_refuses_file_with_other_edits() -> None:
+    for text in (b"", b"template: 1\n", b"a: [", built("p") + b"# mine\n", built("q")):
+        with pytest.raises(UsageError, match="f cannot be edited automatically") as refused:
+            assign(text, "p", {"nodeSelector": {"a": "b"}}, "f")
         assert refused.value.hint == "set nodeSelector there"
-    with pytest.raises(UsageError, match="p cannot be edited"):
-        assign(b"a: [", {"nodeSelector": {"a": "b"}}, "p")
 
 
 def test_parse_reads_labels_and_taints_as_kubectl_writes_them() -> None:
@@ -78,10 +53,8 @@ def test_parse_refuses_value_of_another_form() -> None:
             parse(f"--set {key}", key, value)
 
 
-def test_values_reads_fields_that_assign_writes() -> None:
+def test_values_reads_fields_that_a_build_writes() -> None:
     fields = parse("", "NODE_SELECTOR", "pool=on") | parse("", "TOLERATIONS", "a=1:NoSchedule")
-    text = assign(FILE.encode(), fields, "p")
-    assert values(text, "p") == fields
-    assert assign(text, values(text, "p"), "p") == text
+    assert values(built("p", fields), "f") == fields
     assert values(b"template: 1", "p") == {}
     assert values(b"a: [", "p") == {}

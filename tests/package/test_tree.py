@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.errors import ToolError, VerificationError
-from packager.base.limits import Limits
+from packager.base.paths import Limits
 from packager.package import archive, tree
 from packager.package.tree import Entry, Tree
 
@@ -84,13 +84,13 @@ def test_archive_contains_no_user_group_or_time(package: Tree, tmp_path: Path) -
     assert {member.mode for member in members} == {0o644, 0o755}
 
 
-@pytest.mark.parametrize(("content", "changed"), [(b"12", "shorter"), (b"1234", "longer")])
-def test_archive_refuses_file_changed_while_packing(tmp_path: Path, content: bytes, changed: str) -> None:
+@pytest.mark.parametrize("content", [b"12", b"1234"])
+def test_archive_refuses_file_changed_while_packing(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x"
     path.write_bytes(content)
     package = Tree("demo", (Entry("x", path, 3),), ABOUT)
     with (
-        pytest.raises(ToolError, match=f"x became {changed} while it was packed"),
+        pytest.raises(ToolError, match="x changed while it was packed"),
         (tmp_path / "out").open("wb") as stream,
     ):
         archive.write(package, stream)

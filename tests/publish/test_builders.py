@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from packager.cli.printable import printable
+from packager.cli.console import printable
 from tests import demo
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError
-from packager.base.runner import SYSTEM
+from packager.base.process import SYSTEM
 from packager.base.web import Network
 from packager.publish import upload
 from packager.publish.client import Access
@@ -349,7 +349,7 @@ def test_pull_refuses_hostile_manifests(registry: FakeRegistry, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("layer", "size", "message"),
     [
-        (b"not a gzip", None, "is not a gzip archive"),
+        (b"not a gzip", None, "is not a package, or is damaged"),
         (b"more", 3, "has sent more than 3 bytes"),
         (b"less", 5, "has sent other content"),
     ],

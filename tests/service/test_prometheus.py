@@ -41,7 +41,6 @@ def scraped(service: Service) -> Figures:
 
 
 def test_metrics_count_jobs_callbacks_and_requests(digits: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.service.prometheus._FRESH_SECONDS", 0.0)
     begun = scraped(digits)
     assert begun["mlpack_database_up"] == {(): 1}
     assert begun["mlpack_jobs"] == {("default", status): 0 for status in ("queued", "pending", "running")}
@@ -95,7 +94,6 @@ def test_requests_with_unknown_paths_and_methods_add_no_labels(service: Service)
 
 
 def test_metrics_are_returned_without_the_database(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("packager.service.prometheus._FRESH_SECONDS", 0.0)
     service.until(lambda: "mlpack_jobs" in scraped(service), "the figures of the leader")
 
     def fail() -> None:

@@ -72,7 +72,6 @@ API: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("DELETE", "/v1/definitions/{name:str}", None, OF_DEVELOPERS),
     ("GET", "/v1/definitions/{name:str}/revisions", None, OF_PROJECT),
     ("GET", "/v1/definitions/{name:str}/revisions/{number:int}", None, OF_PROJECT),
-    ("GET", "/v1/definitions/{name:str}/schema", None, OF_PROJECT),
     ("GET", "/v1/jobs", None, ANY_CALLER),
     ("POST", "/v1/jobs", FILLED, (401, 422, 403, 422, 422)),  # for ada
     ("GET", "/v1/jobs/{release:str}", None, OF_PROJECT),

@@ -10,7 +10,7 @@ import yaml
 
 from packager.base import yamlio
 from packager.base.errors import UsageError
-from packager.base.runner import SYSTEM
+from packager.base.process import SYSTEM
 from packager.base.values import convert, replace
 from packager.service.registry import definitions
 from packager.service.registry.bodies import DefinitionBody

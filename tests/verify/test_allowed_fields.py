@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.base.runner import SYSTEM
+from packager.base.process import SYSTEM
 from packager.builder.plan import Options, plan
 from packager.builder.render import render
 from packager.builder.selection import Selection
 from packager.kubernetes.allowed import table, words
 from packager.kubernetes.allowed.judge import Judge
-from packager.kubernetes.allowed.values import Facts
+from packager.kubernetes.allowed.table import Facts
 from packager.kubernetes.manifest import Manifest, at
 from packager.modelspec.catalog import bundled
 from packager.modelspec.load import load

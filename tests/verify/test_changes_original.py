@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.base.runner import Runner
+from packager.base.process import Runner
 from packager.package.opened import opened
 from packager.verify import Checks, verify
 

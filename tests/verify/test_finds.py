@@ -12,7 +12,7 @@ from packager.kubernetes.manifest import Manifest
 from packager.package.opened import opened
 from packager.rendering import kustomization
 from packager.rendering.overlay import RenderedOverlay
-from packager.verify import containers, names, objects, references, schema, security
+from packager.verify import objects, runnable, schema, security
 from tests.broken import build
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_checks_handle_any_value_in_any_field(hello_mpi: Path) -> None:
             holder[location[-1]] = odd
             overlay = RenderedOverlay("single-node", (Manifest(manifest),), sources)
             security.exceeded(overlay)
-            for check in (names.check, references.check, containers.check, objects.check_kinds):
+            for check in (runnable.check, objects.check_kinds):
                 assert all(str(problem) for problem in check(overlay))
             for fault in schema.faults(manifest, ("1.37",)):
                 assert str(overlay.problem(overlay.manifests[0], fault.location, fault.message))

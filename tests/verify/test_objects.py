@@ -11,11 +11,11 @@ from packager.builder.render import render
 from packager.builder.selection import Selection
 from packager.modelspec.catalog import bundled
 from packager.modelspec.load import load
+from packager.modelspec.model import AnyOverlay
 from packager.package.opened import opened
 from packager.package.options import KEYS, OPTIONS
 from packager.package.tree import write
 from packager.verify import Checks, allowed_fields, credentials, objects, verify
-from packager.workloads.anyoverlay import AnyOverlay
 from tests import kinds, written
 from tests.broken import seal
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from packager.workloads.launchers import reserved_by
+from packager.workloads.program import reserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable

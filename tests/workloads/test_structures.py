@@ -1,10 +1,8 @@
-"""Tests that a build and an edit report the GPUs of a spec that the option `gpu` replaces."""
+"""Tests that a build reports the GPUs of a spec that the option `gpu` replaces."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,14 +48,3 @@ def test_mig_slices_are_replaced_by_the_option_and_start_no_process_each(
         overlay = tmp_path / folder / "hello-mpi/quickstart/k8s/mlops/multi-node"
         counts[resource] = "GPUS=2" in (overlay / "mlops.env").read_text().splitlines()
     assert list(counts.values()) == [False, True]
-
-
-@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
-def test_configure_reports_replaced_gpus_once(
-    mlpack: Callable[..., Outcome], tmp_path: Path, dry_run: tuple[str, ...]
-) -> None:
-    assert notes(mlpack("build", "hello-mpi", "--format", "dir", *SPEC)) == []
-    package = tmp_path / "hello-mpi"
-    assert notes(mlpack("configure", package, "--with", "gpu", *dry_run)) == NOTES
-    again = [] if not dry_run else NOTES
-    assert notes(mlpack("configure", package, "--with", "gpu", "--registry", "r.example")) == again

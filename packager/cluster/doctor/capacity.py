@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from shlex import quote
 
-from packager.base.quantity import parse
+from packager.base.units import parse_quantity
 from packager.cluster.doctor.case import Case, CheckResult, fails, ok, unknown
 from packager.cluster.doctor.demand import Amounts, Demand, of_pod, shown
 from packager.cluster.observe import if_allowed
@@ -32,7 +32,7 @@ def quotas(case: Case) -> Iterator[CheckResult]:
         used = mapping(status(quota).get("used"))
         for key, hard in mapping(status(quota).get("hard")).items():
             needed = requested.get(_ALIASES.get(key, key), Decimal(0))
-            left = parse(str(hard)) - parse(str(used.get(key, "0")))
+            left = parse_quantity(str(hard)) - parse_quantity(str(used.get(key, "0")))
             if needed and needed > left:
                 is_short = True
                 rest = f"{shown(left) if left > 0 else 'nothing'} of {hard} is left"
@@ -72,7 +72,7 @@ def _unplaced(demands: Sequence[Demand], nodes: Sequence[Object], pods: Sequence
     """Place every pod, the largest first, on the fullest node beside `pods`; return the first without room, and why."""
     rooms: list[tuple[Object, Amounts]] = []
     for node in nodes:
-        left = {key: parse(str(amount)) for key, amount in status(node)["allocatable"].items()}
+        left = {key: parse_quantity(str(amount)) for key, amount in status(node)["allocatable"].items()}
         for pod in pods:
             if pod["spec"].get("nodeName") == name(node):
                 _take(left, of_pod(pod["spec"], "requests"))

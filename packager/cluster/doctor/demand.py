@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from packager.base.quantity import parse
+from packager.base.units import parse_quantity
 from packager.kubernetes.manifest import integer, listing, mapping
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _amounts(container: Any, part: str) -> Amounts:
     amounts = mapping(resources.get(part))
     if part == "requests":  # a limit without a request counts as both
         amounts = {**mapping(resources.get("limits")), **amounts}
-    return {resource: parse(str(amount)) for resource, amount in amounts.items()}
+    return {resource: parse_quantity(str(amount)) for resource, amount in amounts.items()}
 
 
 def _sum(one: Amounts, other: Amounts) -> Amounts:

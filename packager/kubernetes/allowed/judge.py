@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import show
 from packager.base.values import Value
-from packager.kubernetes.allowed import table, values, words
+from packager.kubernetes.allowed import table, words
 from packager.kubernetes.manifest import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from packager.base.yamlio import Location
-    from packager.kubernetes.allowed.table import Node, Row
-    from packager.kubernetes.allowed.values import Facts
+    from packager.kubernetes.allowed.table import Facts, Node, Row
     from packager.kubernetes.manifest import Manifest
 
 
@@ -106,7 +105,7 @@ class Judge:
         return Unlisted(location, message, word, options)
 
     def _fits(self, rows: Sequence[Row], value: Any) -> bool:
-        return any(values.fits(row.value, value, self._manifest.name, self._facts) for row in rows)
+        return any(table.fits(row.value, value, self._manifest.name, self._facts) for row in rows)
 
     def _step(self, node: Node, step: str, value: Any, location: Location, word: str) -> Iterator[Unlisted]:
         """Yield each unlisted part of the field, key or item `step` below `node`."""
@@ -129,7 +128,7 @@ class Judge:
             return
         if part is not None:
             node = table.fields()[part]
-        if any(row.value == values.ALL for row in rows):
+        if any(row.value == table.ALL for row in rows):
             return
         if isinstance(value, dict) and node.steps and "[]" not in node.steps:
             for key, item in value.items():
@@ -143,16 +142,16 @@ class Judge:
             for index, item in enumerate(value):
                 yield from self._step(node, "[]", item, (*location, index), f"{word}[]")
         elif not self._fits(rows, value):
-            missing = next((values.REFERENCES[row.value] for row in rows if row.value in values.REFERENCES), "")
+            missing = next((table.REFERENCES[row.value] for row in rows if row.value in table.REFERENCES), "")
             known = word if words.is_word(word) else None
             yield Unlisted(location, _wrong(rows, value), known, at_key=False, missing=missing)
 
     def _missing(self, node: Node, value: dict[str, Any], location: Location, word: str) -> Iterator[Unlisted]:
         """Yield each required field that a mapping lacks, or sets to null, which the API server reads as lacking."""
         for step, below in node.steps.items():
-            rules = [row.value for row in usable(below.rows, self._facts) if row.value in values.REQUIRED]
+            rules = [row.value for row in usable(below.rows, self._facts) if row.value in table.REQUIRED]
             if rules and value.get(step) is None and not words.permits(self._allowed, word):
-                yield Unlisted((*location, step), f"is missing: expected {values.expected(rules[0])}", word)
+                yield Unlisted((*location, step), f"is missing: expected {table.expected(rules[0])}", word)
 
 
 def annotation_fault(key: str, value: str, option: str, domains: Collection[str] = ()) -> str | None:
@@ -162,8 +161,8 @@ def annotation_fault(key: str, value: str, option: str, domains: Collection[str]
     """
     every = _site_rows(option)
     if key in every:
-        facts = values.Facts(frozenset((option,)))
-        fits = any(values.fits(row.value, value, "", facts) for row in every[key])
+        facts = table.Facts(frozenset((option,)))
+        fits = any(table.fits(row.value, value, "", facts) for row in every[key])
         return None if fits else _wrong(every[key], value)
     domain = key.rpartition("/")[0]
     if is_below(domain, domains):
@@ -208,5 +207,5 @@ def _is_on(row: Row, facts: Facts) -> bool:
 
 
 def _wrong(rows: Sequence[Row], value: Any) -> str:
-    rules = [values.expected(row.value) for row in rows if row.value not in table.NESTED]
+    rules = [table.expected(row.value) for row in rows if row.value not in table.NESTED]
     return f"expected {' or '.join(dict.fromkeys(rules)) or 'fields'}, found {show(value)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.errors import RenderError
 from packager.base.masking import shortened
-from packager.base.runner import SYSTEM, Runner
+from packager.base.process import SYSTEM, Runner
 from packager.base.values import Value
 from packager.kubernetes.kubectl import KLOG
 

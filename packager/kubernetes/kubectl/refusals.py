@@ -14,7 +14,7 @@ from packager.base.errors import (
     UnreachableError,
     UsageError,
 )
-from packager.base.quantity import parse
+from packager.base.units import parse_quantity
 from packager.kubernetes.kubectl import KLOG, messages
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
@@ -144,7 +144,7 @@ def _never_fits(asked: str, limit: str) -> bool:
     for pair in asked.split(","):
         key, _, value = pair.partition("=")
         try:
-            if key in limits and parse(value) > parse(limits[key]):
+            if key in limits and parse_quantity(value) > parse_quantity(limits[key]):
                 return True
         except ValueError:
             continue

@@ -17,14 +17,8 @@ from packager.base.values import Value
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WORKSPACE = "\x01"
-"""The symbol for the workspace in a text with replaced references."""
-
 WORKSPACE_FOLDER = "workspace"
 """The path of the workspace below the folder of mlcube.yaml."""
-
-ROOT = "\x02"
-"""The symbol for the folder of mlcube.yaml in a text with replaced references."""
 
 OUTSIDE = ".outside"
 """The folder on the claim for paths that are outside of the workspace in the cube."""
@@ -32,8 +26,8 @@ OUTSIDE = ".outside"
 WORKSPACES = ("workspace", "runtime.workspace")
 """The names by which a cube refers to the workspace."""
 
-PATH_SYMBOLS = {**dict.fromkeys(WORKSPACES, WORKSPACE), "runtime.root": ROOT}
-"""The symbols that replace the runner's own names in a path."""
+PATHS = {**dict.fromkeys(WORKSPACES, "./"), "runtime.root": "../"}
+"""What replaces the runner's own names in a path, which is relative to the workspace."""
 
 _REFERENCE = re.compile(r"\$\{([^{}$]*)\}")
 _DEEPEST = 8
@@ -65,58 +59,31 @@ def resolved(text: str, data: Any, names: Mapping[str, str]) -> str:
     Raises:
         CubeError: A reference names no scalar, is in a circle, or the text would be too long.
     """
-    _refuse_symbols(text)
     for _ in range(_DEEPEST):
         if not _REFERENCE.search(text):
             return text
         if len(text) > _LONGEST:
-            raise CubeError(f"expected at most {_LONGEST} characters in a text with references")
-        text = _REFERENCE.sub(lambda match: _value(match[1].strip(), data, names), text)
-        if len(text) > _LONGEST:
-            raise CubeError(f"its references expand to more than {_LONGEST} characters")
-    raise CubeError(f"its references are more than {_DEEPEST} deep, or in a circle")
+            break
+        text = _REFERENCE.sub(lambda match: _value(match[1].strip(), data, names)[:_LONGEST], text)
+    raise CubeError(f"its references are more than {_DEEPEST} deep, in a circle, or of more than {_LONGEST} characters")
 
 
 def _value(name: str, data: Any, names: Mapping[str, str]) -> str:
     if name in names:
         return names[name]
-    if name in PATH_SYMBOLS:
-        raise CubeError(f"${{{name}}} is a folder, which has no place here")
     node = data
     for step in name.split("."):
         node = node.get(step) if isinstance(node, dict) else None
-    if isinstance(node, bool):
-        return "true" if node else "false"
     if not isinstance(node, str | int | float):
-        raise CubeError(f"${{{name}}} is not a value of the file")
-    if len(str(node)) > _LONGEST:
-        raise CubeError(f"${{{name}}} has more than {_LONGEST} characters")
-    return _refuse_symbols(str(node))
-
-
-def _refuse_symbols(text: str) -> str:
-    if WORKSPACE in text or ROOT in text:
-        raise CubeError("expected text without control characters")
-    return text
-
-
-def written(text: str) -> str:
-    """Return a text with the symbols of the workspace and the root replaced by the names that a cube uses."""
-    return text.replace(WORKSPACE, "${workspace}").replace(ROOT, "${runtime.root}")
+        folder = ": it is a folder, which has no place here" if name in PATHS else ""
+        raise CubeError(f"${{{name}}} is not a value of the file{folder}")
+    return str(node).lower() if isinstance(node, bool) else str(node)
 
 
 def place(text: str) -> Place:
     """Return the place of a path. Raises CubeError if the path leads too far up, or is not valid."""
     is_folder = text.endswith(("/", "\\"))
     plain = text.rstrip("/\\") or text[:1]
-    if plain[:1] in (WORKSPACE, ROOT):
-        symbol, rest = plain[0], plain[1:]
-        if rest and not rest.startswith("/"):
-            raise CubeError(f"expected a / after {written(symbol)}")
-        is_folder = is_folder or not rest
-        plain = f"{'.' if symbol == WORKSPACE else '..'}/{rest.lstrip('/')}"
-    if WORKSPACE in plain or ROOT in plain:
-        raise CubeError("the workspace's own path is in the middle of it")
     if not plain.strip() or "\x00" in plain:
         raise CubeError("expected a path")
     if plain.startswith(("/", "~", "$", "\\")) or re.match("[A-Za-z]:", plain):

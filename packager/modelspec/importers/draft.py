@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.names import IMAGE, IMAGE_PATH, REGISTRY, TAG, split_registry
 from packager.base.problems import show
 from packager.base.values import FieldsError, Value, convert
-from packager.modelspec.importers.source import Ledger, ValueOrigin, by_option, decided, invalid, printable
+from packager.modelspec.importers.source import ValueOrigin, by_option, decided, invalid, printable
 from packager.modelspec.model import Spec
 from packager.package.options import KEYS
 from packager.workloads.program import references
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from packager.base.problems import Problem
     from packager.base.yamlio import Location
     from packager.modelspec.importers.source import ForeignValue, Given
 
@@ -37,11 +38,12 @@ class DraftFile(Value, frozen=True):
     executable: bool = False
 
 
-class Draft(Ledger):
+class Draft:
     """A model folder in the making: the spec as plain values, files, and what the command that builds it needs."""
 
     def __init__(self, source: str, kind: str, verb: str) -> None:
-        super().__init__()
+        self.problems: list[Problem] = []  # that prevent the import
+        self.findings: list[Problem] = []  # what is not carried over
         self.source = source  # the imported file, as the user named it
         self.kind = kind  # of the file, such as "an MxJob"
         name = printable(source.replace("\\", "/").rpartition("/")[2])
@@ -83,9 +85,9 @@ class Draft(Ledger):
         if given is not None:
             self.put(location, given.value, given.origin)
 
-    def put_whole(self, location: Location, entry: ForeignValue | None, low: int, high: int) -> None:
+    def put_whole(self, location: Location, entry: ForeignValue | None) -> None:
         """Set the whole number of an entry at `location` in the spec, if there is one."""
-        if entry and (number := entry.whole(low, high)) is not None:
+        if entry and (number := entry.whole()) is not None:
             self.put(location, number, entry.origin)
 
     def note(self, origin: ValueOrigin, message: str, hint: str | None = None) -> None:

@@ -13,10 +13,9 @@ from packager.base import yamlio
 from packager.base.problems import Problem, show
 from packager.base.values import Value
 from packager.modelspec.importers import pods
-from packager.modelspec.importers.source import LOST, Given, decided, invalid, template
+from packager.modelspec.importers.source import Given, Rule, decided, invalid, template
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
-from packager.workloads.launchers import reserved_by
-from packager.workloads.program import references
+from packager.workloads.program import references, reserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,31 +25,33 @@ if TYPE_CHECKING:
     from packager.modelspec.importers.pods import Container
     from packager.modelspec.importers.source import ForeignValue, Rules
 
-_BY_THE_SERVER = ("name", "generateName", "creationTimestamp", "uid", "resourceVersion", "generation", "managedFields")
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_INT32 = (1 << 31) - 1
+UNREAD = "edit the overlay's manifest in the package, if the job needs it"
+"""The hint for a field that has no rule."""
+
 _RESTARTS = 3
 _SHORTEST_TTL = 60
 FIELDS: Rules = MappingProxyType(
     {
         **pods.FIELDS,
-        "cleanPodPolicy": ("is not carried over: a finished set deletes pods that still run", None),
-        "suspend": ("is not carried over: a deployed package runs", "the option queue holds it back"),
-        "RuntimeId": ("is not carried over: names need no random part", None),
-        "successPolicy": ("is not carried over: all workers have to end well", None),
-        "managedBy": (LOST, "the option queue is for Kueue"),
-        "network": ("is not carried over: the package sets its own", None),
-        "startupPolicy": ("is not carried over: all pods start together", None),
-        "backoffLimit": ("is not carried over: a pod cannot join again", "retries of the overlay"),
-        "completionMode": ("is not carried over: it is Indexed", None),
-        "activeDeadlineSeconds": (LOST, "deadline of the overlay"),
-        "enableDynamicWorker": ("is not carried over: the number of workers is fixed", None),
-        "sshAuthMountPath": ("is not carried over: the package mounts the keys itself", None),
-        "launcherCreationPolicy": ("is not carried over: the launcher waits for the workers itself", None),
-        "mainContainer": ("is not carried over: a pod of a package has one container", None),
+        **dict.fromkeys(("generateName", "uid", "resourceVersion", "generation", "managedFields"), Rule("")),
+        "kubectl.kubernetes.io/last-applied-configuration": Rule(""),
+        "namespace": Rule("is not in a package", "mlpack deploy -n NAMESPACE"),
+        **dict.fromkeys(
+            ("queue", "kueue.x-k8s.io/queue-name"),
+            Rule("is the option queue of a site", option="queue", key="QUEUE"),
+        ),
+        "suspend": Rule("is not carried over: a deployed package runs", "the option queue holds it back"),
+        "successPolicy": Rule("is not carried over: all workers have to end well"),
+        "managedBy": Rule(hint="the option queue is for Kueue"),
+        "network": Rule("is not carried over: the package sets its own"),
+        "startupPolicy": Rule("is not carried over: all pods start together"),
+        "backoffLimit": Rule("is not carried over: a pod cannot join again", "retries of the overlay"),
+        "completionMode": Rule("is not carried over: it is Indexed"),
+        "activeDeadlineSeconds": Rule(hint="deadline of the overlay"),
+        "sshAuthMountPath": Rule("is not carried over: the package mounts the keys itself"),
     }
 )
-"""The fields of jobs and their pods that no spec has; of an operator's job, other code reads some of them first."""
+"""What becomes of the fields of jobs and their pods that no spec has; some are read first."""
 
 
 class Role(Value, frozen=True):
@@ -113,7 +114,7 @@ class JobImport:
         if read is None or count is None or count.value == 0:
             return None
         number = port_of(template, port) if port else None
-        given = number.given(number.whole(1, 65_535)) if number else Given(None, decided("the operator's default"))
+        given = number.given(number.whole()) if number else Given(None, decided("the operator's default"))
         return Role(name, count, entry, template, read, given)
 
     def put(self, location: Location, value: Any, origin: Any) -> None:
@@ -193,18 +194,16 @@ class JobImport:
             else:
                 gpus.entry.leave(f"becomes {asked[-1].count} of {asked[-1].vendor}: all pods with GPUs get the same")
         needing = {role.name for role in roles if (role.container.gpus if asked else role.container.options)}
+        computes = RENDEZVOUS[way].computes if way else ()
         for role in roles if way and needing else ():
-            computes = RENDEZVOUS[way or "none"].computes
-            if (not computes or role.name in computes) and role.name not in needing:
+            is_needing, own = role.name in needing, role.container.gpus
+            if is_needing != (not computes or role.name in computes):
                 reason = f"it asks for no {'GPUs' if asked else 'such options'}"
-                self.put(("roles", role.name, "gpu"), False, reason)
-            elif role.name in needing and computes and role.name not in computes:
-                asking = role.container.gpus[0].entry if role.container.gpus else role.entry
-                self.put(("roles", role.name, "gpu"), True, asking.origin)
-            if role.name not in needing and role.container.options:
-                message = f"{role.name} does not get the option {' or '.join(role.container.options)}"
-                problem = role.entry.problem(message, "gpu: true of the role gives it, and GPUs", at_key=True)
-                self.draft.findings.append(problem)
+                asking = own[0].entry if own else role.entry
+                self.put(("roles", role.name, "gpu"), is_needing, asking.origin if is_needing else reason)
+            if role.container.options and not is_needing:
+                message = f"does not get the option {' or '.join(role.container.options)}"
+                role.entry.note(message, "gpu: true of the role gives it, and GPUs")
 
     def put_environments(self, roles: Sequence[Role], reserved: Callable[[str], str | None]) -> None:
         """Put the variables that all roles share into the overlay, and the others into their roles."""
@@ -262,34 +261,23 @@ class JobImport:
         """Put restarts, limits of time, priority and queue into an overlay, or report them."""
         holders = [*holders]
         self._put_retries(holders, roles)
-        self._put_scheduling(holders, roles)
-        for holder in holders:
-            self.draft.put_whole((*self.place, "deadline"), holder.child("activeDeadlineSeconds"), 1, _INT32)
-            limit = holder.child("ttlSecondsAfterFinished")
-            seconds = limit.whole(0, _INT32) if limit else None
-            if limit and seconds is not None:
-                if seconds < _SHORTEST_TTL:
-                    message = f"becomes {_SHORTEST_TTL} seconds, found {seconds}"
-                    limit.leave(message, "sooner, no one would see the result")
-                self.put(("ttl",), max(seconds, _SHORTEST_TTL), limit.origin)
-
-    def _put_scheduling(self, holders: Iterable[ForeignValue], roles: Sequence[Role]) -> None:
-        """Put the priority, if it is the same for all pods, and the queue."""
-        scheduling = [policy for holder in holders if (policy := holder.child("schedulingPolicy"))]
         own = [role.template.at("spec", "priorityClassName") for role in roles]
-        of_all = [policy.at("priorityClass") for policy in scheduling]
+        of_all = [holder.at("schedulingPolicy", "priorityClass") for holder in holders]
         entries = [entry for entry in (*own, *of_all) if entry is not None]
         if len({entry.text() for entry in entries}) == 1 and (any(of_all) or None not in own):
             self.put(("priority_class",), entries[0].text(), entries[0].origin)
         else:
             for entry in entries:
                 entry.leave("is not carried over: all pods of a workload have the same")
-        for policy in scheduling:
-            if (queue := policy.at("queue")) and (text := queue.text()):
-                queue.leave("is the option queue of a site", self.draft.option("queue", QUEUE=text))
-            for entry in policy.children():
-                if entry.key not in ("queue", "priorityClass"):
-                    entry.leave("is not carried over: Kueue starts all pods together")
+        for holder in holders:
+            self.draft.put_whole((*self.place, "deadline"), holder.child("activeDeadlineSeconds"))
+            limit = holder.child("ttlSecondsAfterFinished")
+            seconds = limit.whole() if limit else None
+            if limit and seconds is not None:
+                if seconds < _SHORTEST_TTL:
+                    message = f"becomes {_SHORTEST_TTL} seconds, found {seconds}"
+                    limit.leave(message, "sooner, no one would see the result")
+                self.put(("ttl",), max(seconds, _SHORTEST_TTL), limit.origin)
 
     def _put_retries(self, holders: Iterable[ForeignValue], roles: Sequence[Role]) -> None:
         limits = [limit for holder in holders if (limit := holder.child("backoffLimit"))]
@@ -304,7 +292,7 @@ class JobImport:
         restarting = [entry for entry in policies if entry.value != "Never"]
         number = _RESTARTS if restarting else 0
         if limits:
-            number = limits[0].whole(0, _INT32) or 0
+            number = limits[0].whole() or 0
             if number > 100:
                 limits[0].leave("becomes 100, the most that a spec allows")
                 number = 100
@@ -364,13 +352,8 @@ def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, frame
     hint = f"names are in lower case, and at most {longest} long"
     draft.put_name(original, text, prefix, "no name", hint, longest)
     draft.put(("framework",), *framework)
-    for entry in metadata.children() if metadata else ():
-        if entry.key == "namespace":
-            entry.leave("is not in a package", "mlpack deploy -n NAMESPACE")
-        elif entry.key in _BY_THE_SERVER:
-            entry.done()
-        elif entry.value and not (isinstance(entry.value, dict) and [*entry.value] == [_LAST_APPLIED]):
-            entry.leave(hint=pods.ABOVE)
+    for key in ("labels", "annotations"):
+        root.at("metadata", key)
 
 
 _OF_RANKS = ("x", "genv", "env")

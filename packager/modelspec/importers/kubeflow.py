@@ -23,7 +23,7 @@ from packager.modelspec.importers.jobs import JobImport, Role
 from packager.modelspec.importers.pods import Container
 from packager.modelspec.importers.source import ForeignValue, Given, Source, decided
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
-from packager.workloads.launchers import reserved_by
+from packager.workloads.program import reserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 _KUBEFLOW, _JOBSET = "a job of Kubeflow", "a JobSet"
 _LONGEST = 20  # <name>-training-multi-node-evaluator-0-999-abcde has to be a DNS label
-_UNREAD = "edit the overlay's manifest in the package, if the job needs it"
 _TRAINER = "trainer.kubeflow.org/trainjob-ancestor-step"
-_QUEUE = "kueue.x-k8s.io/queue-name"
 _V1 = ("kubeflow.org/v1", "kubeflow.org/v1beta2", "kubeflow.org/v1beta1")
 _MPIRUN = re.compile(r"^(exec |time |if |! )+|>.*$|\|.*$|2>&1|&$")
 _MPIRUN_WORD = re.compile(r"(.*/)?(mpirun|mpiexec|mpiexec\.hydra|horovodrun)")
@@ -116,7 +114,7 @@ def read(found: Found, image: str | None = None) -> Draft:
     reader.put_all()
     draft.check()
     for source in (reader.root.source, *reader.used.values()):
-        source.report_unread(jobs.FIELDS, _UNREAD)
+        source.report_unread(jobs.FIELDS, jobs.UNREAD)
     for other in found.others:
         if id(other) not in reader.used:
             message = f"{jobs.described(other.data)} is not carried over: a package makes its own objects"
@@ -138,27 +136,16 @@ class _JobImport(JobImport):
     def put_all(self) -> None:
         """Fill in the draft; problems and findings are in it."""
         root = self.root
-        for key in ("kind", "apiVersion"):
-            root.child(key)
-        if status := root.child("status"):
-            status.done()
         if self.operator.refused:
             root.refuse(self.operator.refused)
             return
         if any(isinstance(value, str) and "$" in value for value in _values(root.value, ("replicas", "image"))):
             root.refuse("this is a template: $NAME stands for values", "fill it in first: envsubst")
             return
-        labels = root.at("metadata", "labels")
-        if labels and (queue := labels.child(_QUEUE)) and (text := queue.text()):
-            queue.leave("is the option queue of a site", self.draft.option("queue", QUEUE=text))
         roles = [str(one.get("name")) for one in _values(root.value, ("replicatedJobs",)) if isinstance(one, dict)]
         longest = _LONGEST - max((len(role) - len("evaluator") for role in roles), default=0)
         framework = (self.operator.framework, f"what runs in {self.found.kind}s")
         jobs.put_names(self.draft, root, "job", min(max(longest, 5), _LONGEST), framework)
-        spec = root.at("spec")
-        if spec is None:
-            root.refuse("the key 'spec' is missing")
-            return
         put = {
             "PyTorchJob": self._put_pytorch,
             "TFJob": self._put_tensorflow,
@@ -166,22 +153,22 @@ class _JobImport(JobImport):
             "TrainJob": self._put_train_job,
             "JobSet": self._put_job_set,
         }
-        put[self.found.kind](spec)
+        if spec := root.required("spec"):
+            put[self.found.kind](spec)
         self.draft.put(("variants", 0, "mode"), "training", f"what a {self.found.kind} does")
 
     def _roles(self, spec: ForeignValue) -> list[Role]:
         """Return the roles of a job of the training operator or mpi-operator that have pods."""
         # The operators take the names of roles in any case.
         names = {name.lower(): name for name in self.operator.roles}
-        entries = {names.get(one.key.lower(), one.key): one for one in spec.children(self.operator.key)}
-        if not entries:
-            spec.refuse(f"the key {self.operator.key!r} is missing", "it lists the pods of each role")
+        listed = spec.required(self.operator.key)
+        entries = {names.get(one.key.lower(), one.key): one for one in (listed.children() if listed else ())}
         for name in entries.keys() - self.operator.roles:
             expected = f"the roles are: {', '.join(self.operator.roles)}"
             entries[name].refuse(f"unknown role {show(name)}", expected, at_key=True)
         for name in [name for name in self.operator.roles if name in entries]:
             entry = entries[name]
-            count = _count(entry.child("replicas"), 0, "the operator's default")
+            count = _count(entry.child("replicas"), "the operator's default")
             container, port = self.operator.container, self.operator.port
             if role := self.read_role(name.lower(), entry, entry.at("template"), count, container, port):
                 self.every.append(role)
@@ -305,7 +292,7 @@ class _JobImport(JobImport):
         if as_worker and computes:
             as_worker.leave("becomes one more worker", "the launcher only waits")
         self.put(("workers",), worker.count.value + computes, worker.count.origin)
-        number = slots.whole(1, 1_000) if slots else 1
+        number = slots.whole() if slots else 1
         self.put(("slots_per_worker",), number, slots.origin if slots else "the operator's default")
         if form and (text := form.text()) and text != "OpenMPI":
             self.put(("mpi",), text.lower(), form.origin)
@@ -370,8 +357,6 @@ class _JobImport(JobImport):
     def _put_train_job(self, spec: ForeignValue) -> None:
         """Put a TrainJob over the runtime that it names, which has to be in the same file unless it is for torch."""
         name, trainer = spec.string("runtimeRef", "name"), spec.child("trainer")
-        for key in ("apiGroup", "kind"):
-            spec.at("runtimeRef", key)
         runtime = next((other for other in self.found.others if _is_runtime(other.data, name)), None)
         source = Source(runtime.document, self.draft, self.root.source.shown, runtime.location) if runtime else None
         role = self._role_of_runtime(source.root) if source else None
@@ -385,7 +370,7 @@ class _JobImport(JobImport):
         own = [trainer.child(key) if trainer else None for key in ("numNodes", "numProcPerNode")]
         number = own[0] or (policy.child("numNodes") if policy else None)
         processes = own[1] or (policy.at("torch", "numProcPerNode") if policy else None)
-        count = _count(number, 1, "the default")
+        count = _count(number, "the default")
         container = self._trained(role.container if role else Container(), trainer)
         if not self.draft.problems and count:
             entry = trainer or spec
@@ -394,11 +379,7 @@ class _JobImport(JobImport):
             self._put_nodes([node], spec, processes, 29500)
 
     def _role_of_runtime(self, root: ForeignValue) -> Role | None:
-        for entry in root.children("metadata"):
-            if entry.key == "name":
-                entry.done()
-        for key in ("apiVersion", "kind"):
-            root.child(key)
+        root.at("metadata", "name")
         role = None
         for job in root.items("spec", "template", "spec", "replicatedJobs"):
             labels = job.at("template", "metadata", "labels")
@@ -449,7 +430,7 @@ class _JobImport(JobImport):
             targets = spec.at("successPolicy", "targetReplicatedJobs")
             success = (targets.words() if targets else None) or [role.name for role in roles]
             self.put(("success",), success, targets.origin if targets else "JobSet's default")
-        self.draft.put_whole((*self.place, "retries"), spec.at("failurePolicy", "maxRestarts"), 0, 100)
+        self.draft.put_whole((*self.place, "retries"), spec.at("failurePolicy", "maxRestarts"))
 
 
 def _has_torch(roles: list[Role], name: str) -> bool:
@@ -470,11 +451,11 @@ def _has_torch(roles: list[Role], name: str) -> bool:
     return is_torch
 
 
-def _count(entry: ForeignValue | None, low: int, reason: str) -> Given | None:
+def _count(entry: ForeignValue | None, reason: str) -> Given | None:
     """Return a number of pods, 1 by default; None, with a problem, if it is not valid."""
     if entry is None:
         return Given(1, decided(reason))
-    number = entry.whole(low, 10_000)
+    number = entry.whole()
     return None if number is None else entry.given(number)
 
 
@@ -484,7 +465,7 @@ def _pods_of(job: ForeignValue, of_job: ForeignValue | None) -> Given | None:
     completions = of_job.child("completions") if of_job else None
     if completions and completions.value != (parallel.value if parallel else 1):
         completions.refuse("expected as many as parallelism", "all pods of a role run at once")
-    jobs_of_role, pods_of_job = (_count(entry, 0, "the default") for entry in (replicas, parallel))
+    jobs_of_role, pods_of_job = (_count(entry, "the default") for entry in (replicas, parallel))
     if jobs_of_role is None or pods_of_job is None:
         return None
     return Given(jobs_of_role.value * pods_of_job.value, (parallel or replicas or job).origin)

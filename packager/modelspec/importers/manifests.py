@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from packager.base import yamlio
 from packager.base.problems import Problem, show
 from packager.modelspec.importers import jobs, pods
-from packager.modelspec.importers.draft import named
-from packager.modelspec.importers.source import LOST, ForeignValue, Given, Ledger, Source, plain_path, read_bytes
+from packager.modelspec.importers.draft import Draft, named
+from packager.modelspec.importers.source import ForeignValue, Given, Rule, Source, plain_path, read_bytes
 from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.yamlio import Location
-    from packager.modelspec.importers.draft import Draft
     from packager.modelspec.importers.source import Rules
 
 _STORAGES = ("user-mounted-nfs", "user-allocated-pvc")
@@ -38,10 +37,10 @@ _POD_OF = {
 _FIELDS: Rules = MappingProxyType(
     {
         **pods.FIELDS,
-        "serviceAccountName": (LOST, "--with service-account, if it needs one"),
-        "securityContext": (LOST, "mlpack configure --uid, --gid"),
-        "volumes": (LOST, _STORAGE),
-        "volumeMounts": (LOST, _STORAGE),
+        "serviceAccountName": Rule(hint="--with service-account, if it needs one"),
+        "securityContext": Rule(hint="mlpack configure --uid, --gid"),
+        "volumes": Rule(hint=_STORAGE),
+        "volumeMounts": Rule(hint=_STORAGE),
     }
 )
 _IDS = ("USER_ID", "GROUP_ID", "FS_ID", "USER_NAME", "GROUP_NAME")
@@ -52,7 +51,7 @@ _START = 'MODEL_DIR="$0" && export MODEL_DIR && cd "$0" && exec "$@"'
 def image(folder: str, root: Path, shown: str) -> ForeignValue | None:
     """Return the image in a folder's manifests: that of a Pod or an MPIJob, else of a Deployment; None without any."""
     images: dict[str, ForeignValue] = {}
-    for source in _sources(folder, root, shown, Ledger()):
+    for source in _sources(folder, root, shown, Draft("", "", "")):
         kind = source.root.string("kind")
         for container in source.root.items(*_POD_OF[kind], "containers")[:1] if kind in _POD_OF else ():
             if entry := container.at("image"):
@@ -78,15 +77,15 @@ def put(draft: Draft, folder: str, root: Path, shown: str, own: ForeignValue) ->
         own.refuse(f"expected a Pod, an MPIJob or a Deployment below {folder}, found none", at_key=True)
 
 
-def _sources(folder: str, root: Path, shown: str, ledger: Ledger) -> Iterator[Source]:
+def _sources(folder: str, root: Path, shown: str, draft: Draft) -> Iterator[Source]:
     """Yield the documents of the manifests in a folder, by their paths."""
     top = plain_path(root, folder)
     paths = sorted(path for path in top.rglob("*.yaml") if not path.is_symlink() and path.is_file()) if top else []
     for path in [path for path in paths if path.name not in KUSTOMIZATIONS][:_MOST_FILES]:
         name = path.relative_to(root).as_posix()
         documents, problems = yamlio.load_all(read_bytes(path, shown + name), shown + name)
-        ledger.problems.extend(problems)
-        yield from (Source(document, ledger, name) for document in documents if isinstance(document.data, dict))
+        draft.problems.extend(problems)
+        yield from (Source(document, draft, name) for document in documents if isinstance(document.data, dict))
 
 
 class _Use:
@@ -110,7 +109,6 @@ class _Use:
             else:
                 root.note(f"({show(kind)}) is not carried over")
             return
-        root.child("apiVersion")
         root.at("metadata", "name")
         if kind == "ConfigMap":
             self._put_config_map(root)
@@ -185,8 +183,8 @@ class _Use:
         words = None
         if kind == "MPIJob":
             roles = spec.at("mpiReplicaSpecs")
-            self.draft.put_whole((*place, "workers"), spec.at("mpiReplicaSpecs", "Worker", "replicas"), 1, 10_000)
-            self.draft.put_whole((*place, "slots_per_worker"), spec.at("slotsPerWorker"), 1, 1_000)
+            self.draft.put_whole((*place, "workers"), spec.at("mpiReplicaSpecs", "Worker", "replicas"))
+            self.draft.put_whole((*place, "slots_per_worker"), spec.at("slotsPerWorker"))
             if template := spec.at("mpiReplicaSpecs", "Worker", "template"):
                 template.leave("is not carried over: workers run the launcher's image")
             if roles and (launchers := roles.at("Launcher", "replicas")):
@@ -194,14 +192,14 @@ class _Use:
             words = _words(containers[0])
             words = jobs.mpirun(self.draft, place, containers[0], words) if words[:1] == ["mpirun"] else words
         elif kind == "Deployment":
-            self.draft.put_whole((*place, "replicas"), spec.at("replicas"), 1, 1_000)
+            self.draft.put_whole((*place, "replicas"), spec.at("replicas"))
             self._put_ports(place, containers[0])
         self._put_pod(place, pod, containers[0], words)
 
     def _put_ports(self, place: Location, container: ForeignValue) -> None:
         numbers = [number for one in container.items("ports") if (number := one.at("containerPort"))]
         for index, entry in enumerate(numbers[:10]):
-            if port := entry.whole(1024, 65_535):
+            if port := entry.whole():
                 name = "grpc" if port == 8500 else "http" if index == 0 else f"port-{index}"
                 self.draft.put((*place, "ports", name, "port"), port, entry.origin)
                 if name == "grpc":
@@ -276,13 +274,11 @@ class _Use:
             if container is not None:
                 short = next((word for word in ("preprocess", "train", "accuracy") if word in name), name)
                 place = self._put_overlay(short, "Job", template)
-                self.draft.put_whole((*place, "retries"), template.at("retryStrategy", "limit"), 0, 100)
+                self.draft.put_whole((*place, "retries"), template.at("retryStrategy", "limit"))
                 self._put_pod(place, template, container)
             elif not isinstance(template.value, dict) or "steps" in template.value:
                 continue
             elif deployment := self._deployment_of(template, root):
-                for key in ("apiVersion", "kind"):
-                    deployment.child(key)
                 self._put_workload(deployment, "Deployment", "serving")
                 deployment.source.report_unread(_FIELDS)
                 template.done()

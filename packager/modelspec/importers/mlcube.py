@@ -22,7 +22,7 @@ from packager.base.values import Value, replace
 from packager.kubernetes.configmap import CODE_BYTES, encoded_size, unreadable_reason
 from packager.modelspec.files import source_file, walk
 from packager.modelspec.importers.cubepaths import (
-    PATH_SYMBOLS,
+    PATHS,
     WORKSPACE_FOLDER,
     WORKSPACES,
     CubeError,
@@ -30,13 +30,13 @@ from packager.modelspec.importers.cubepaths import (
     place,
     references,
     resolved,
-    written,
 )
 from packager.modelspec.importers.draft import Draft, DraftFile, named
 from packager.modelspec.importers.pods import complaint_about
 from packager.modelspec.importers.source import (
     ForeignValue,
     Given,
+    Rule,
     Source,
     ValueOrigin,
     by_option,
@@ -47,7 +47,7 @@ from packager.modelspec.importers.source import (
     read_bytes,
     template,
 )
-from packager.package.layout import MAX_OVERLAYS, SCRIPTS, WORKSPACE
+from packager.package.layout import SCRIPTS, WORKSPACE
 from packager.package.options import KEYS
 
 if TYPE_CHECKING:
@@ -67,18 +67,15 @@ _MOST_SEEDS = 200
 _LONGEST_SEED = 200
 _MOST_GIGABYTES = 1_000_000
 _VENDORS = {"nvidia": "nvidia.com", "amd": "amd.com", "intel": "gpu.intel.com"}
-_BUILD = ("is not carried over: build and push the image as the cube says, it is not in the package", None)
+_BUILD = Rule("is not carried over: build and push the image as the cube says, it is not in the package")
 _FIELDS: Rules = MappingProxyType(
     {
-        "singularity": ("is not carried over: Kubernetes runs the image of docker", None),
+        "singularity": Rule("is not carried over: Kubernetes runs the image of docker"),
         **dict.fromkeys(("build_context", "build_file", "build_args", "build_strategy"), _BUILD),
-        **dict.fromkeys(("docker", "--gpus"), ("", None)),  # they do not change what runs
+        **dict.fromkeys(("docker", "--gpus"), Rule("")),  # they do not change what runs
     }
 )
 _RUN_IGNORED = re.compile("--(gpus|rm|runtime|interactive|tty)|-it?|-t")
-_RUN_WITH_VALUE = re.compile(
-    "--(shm-size|network|net|gpus|runtime|env|volume|ulimit|ipc|memory|cpuset-cpus|security-opt|user|name)|-[evmu]"
-)
 _SIZES = {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi"}
 # For each pair of words up to `--`, copies the first path to the second, unless that exists and is not an empty folder.
 # The copy is made beside the target and then renamed, so the target is never half-written. Only files with the script's
@@ -155,27 +152,18 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
 
 def _check_format(document: Document, name: str) -> None:
     """Refuse the old formats: with `schema_type` and tasks as a list of files (2020), and with `io` in tasks (2021)."""
-    data = document.data
-    hint: str | None = "write it as configuration 2.0"
-    tasks = data.get("tasks") if isinstance(data, dict) else None
-    place_of: Location = ()
-    if not isinstance(data, dict):
-        message, hint = f"expected a mapping, found {show(data)}", None
-    elif place_of := next(((key,) for key in ("schema_type", "schema_version") if key in data), ()):
-        message = f"found {place_of[0]}: this is the format of MLCube 0.0.x before September 2021, which is not read"
-    elif not isinstance(tasks, dict):
-        found = "a list of files" if isinstance(tasks, list) else show(tasks)
-        message, place_of = f"expected tasks as a mapping, found {found}", ("tasks",)
-        hint = "MLCube 0.0.x before September 2021 had another format" if "tasks" in data else None
-    elif old := [key for key, task in tasks.items() if isinstance(task, dict) and isinstance(task.get("io"), list)]:
-        message, place_of = (
-            "found io: this is a format of MLCube 0.0.x of 2021, which is not read",
-            ("tasks", old[0], "io"),
-        )
-        hint = f"{hint}: parameters, inputs, outputs"
-    else:
-        return
-    raise invalid(name, _KIND, [document.problem(place_of, message, hint=hint)])
+    data = document.data if isinstance(document.data, dict) else {}
+    tasks = data.get("tasks")
+    entries = tasks.items() if isinstance(tasks, dict) else ()
+    old: list[Location] = [(key,) for key in ("schema_type", "schema_version") if key in data]
+    old += [
+        ("tasks", key, "io") for key, task in entries if isinstance(task, dict) and isinstance(task.get("io"), list)
+    ]
+    if not isinstance(tasks, dict) or old:
+        message = "expected a cube of configuration 2.0 with a mapping of tasks"
+        hint = "the formats of MLCube 0.0.x before September 2021, and with io in tasks, are not read"
+        place_of = old[0] if old else ("tasks",) if tasks else ()
+        raise invalid(name, _KIND, [document.problem(place_of, message, hint=hint)])
 
 
 def _with_settings(data: Any, settings: Sequence[str]) -> Any:
@@ -227,10 +215,6 @@ class _CubeImport:
         tasks = self._tasks()
         self._check_choices(tasks)
         chosen = [tasks[name] for name in dict.fromkeys(self.choices.tasks or tasks) if name in tasks]
-        if len(chosen) > MAX_OVERLAYS:
-            message = f"expected at most {MAX_OVERLAYS} tasks, found {len(chosen):,}"
-            chosen[MAX_OVERLAYS].entry.refuse(message, "choose some with --task", at_key=True)
-            del chosen[MAX_OVERLAYS:]
         for task in tasks.values():
             if task not in chosen:
                 task.entry.leave("is not one of --task")
@@ -254,8 +238,8 @@ class _CubeImport:
                 steps = tuple(name.split("."))
                 entry.source.settled.add(steps)
                 entry.source.read.update(steps[:length] for length in range(1, len(steps)))
-            own = text if entry.key == "name" else str(self.root.value.get("name", ""))
-            return resolved(text, self.root.value, {"name": own, **(symbols or {})})
+            names = {"name": text if entry.key == "name" else str(self.root.value.get("name", "")), **(symbols or {})}
+            return resolved(text, self.root.value, names)
         except CubeError as error:
             entry.refuse(str(error), "write the value out, or set it with -P")
             return None
@@ -279,15 +263,15 @@ class _CubeImport:
         self.draft.put_name(entry, text, "mlcube", "the name of its folder", "it stays the title")
         self.draft.put(("framework",), "mlcube", "an MLCube does not name one")
         description = self.root.child("description")
-        lines = [_plain(about)] if (about := self._text(description)) else []
+        lines = [self._text(description) or ""]
         for author in self.root.items("authors"):
             if author.is_mapping():
                 name_of, email, org = (self._text(author.child(key)) for key in ("name", "email", "org"))
-                parts = (name_of, f"<{email}>" if email else None, org)
-                lines.append("Author: " + _plain(", ".join(part for part in parts if part)))
-        if lines:
+                lines.append("Author: " + ", ".join(filter(None, (name_of, f"<{email}>" if email else None, org))))
+        about = "".join(one for one in "\n".join(lines).strip() if one.isprintable() or one == "\n")
+        if about:
             described = description or self.root.child("authors") or self.root
-            self.draft.put(("description",), "\n".join(lines).strip()[:20_000], described.origin)
+            self.draft.put(("description",), about[:20_000], described.origin)
 
     def _put_image(self, own: tuple[str, ForeignValue] | None) -> None:
         entry = self.root.at("docker", "image")
@@ -298,8 +282,7 @@ class _CubeImport:
             if entry:
                 entry.leave("is replaced by k8s.image")
         elif entry is None:
-            holder = self.root.child("docker") or self.root
-            holder.refuse("the key 'image' is missing", "--image REPOSITORY:TAG sets one")
+            self.root.refuse("the key docker.image is missing", "--image REPOSITORY:TAG sets one")
         elif text := self._text(entry):
             self.draft.put_image(text, entry.origin)
 
@@ -347,36 +330,36 @@ class _CubeImport:
         return entry if entry and isinstance(entry.value, dict) else None
 
     def _parameter(self, task: str, entry: ForeignValue, is_input: bool, read_only: bool) -> Parameter | None:  # noqa: FBT001
-        path_entry: ForeignValue | None = entry if isinstance(entry.value, str | int | float) else None
-        kind = None
-        if isinstance(entry.value, dict):
-            path_entry, type_entry, options = (entry.child(key) for key in ("default", "type", "opts"))
-            kind = type_entry.text() if type_entry else None
-            if type_entry and kind not in ("file", "directory", "unknown", None):
-                type_entry.refuse(f"expected file or directory, found {show(kind)}")
-                return None
-            read_only = _is_read_only(options, is_input, read_only)
-        elif path_entry is None and entry.value is not None:
-            entry.refuse(f"expected a path, or a mapping with type and default, found {show(entry.value)}")
-            return None
-        text = self._text(path_entry, PATH_SYMBOLS) if path_entry else entry.key
+        is_mapping = isinstance(entry.value, dict)
+        path_entry = entry.child("default") if is_mapping else entry if entry.value is not None else None
+        type_entry, options = (entry.child(key) for key in ("type", "opts"))
+        kind = type_entry.text() if type_entry else None
+        if type_entry and kind not in ("file", "directory", "unknown", None):
+            type_entry.refuse(f"expected file or directory, found {show(kind)}")
+        mode = options.text() if options else None
+        if options and mode not in ("ro", "rw", None):
+            options.refuse(f"expected ro or rw, found {show(mode)}")
+        elif options and not is_input:
+            options.leave("is not carried over: a task writes its outputs")
+        text = self._text(path_entry, PATHS) if path_entry else entry.key
         origin = (path_entry or entry).origin
         for key, path in _pairs(self.choices.parameters):
             if key in (entry.key, f"{task}.{entry.key}"):
                 text, origin = path, decided(f"--param {printable(key)}")
-        if text is None:
-            return None
         try:
-            where = place(text)
+            where = place(text) if text is not None else None
         except CubeError as error:
-            (path_entry or entry).refuse(f"{error}, found {show(printable(written(text)))}")
+            (path_entry or entry).refuse(f"{error}, found {show(printable(text or ''))}")
+            return None
+        if where is None:
             return None
         if where.is_outside:
-            shown = show(printable(written(text)))
+            shown = show(printable(text or ""))
             entry.note(f"({shown}) is outside of the workspace, and becomes {where.path} on the claim")
         is_folder = where.is_folder or str(path_entry.value if path_entry else "").endswith(("/", "\\"))
         kind = kind if kind in ("file", "directory") else "directory" if is_folder else None
-        return Parameter(entry.key, task, is_input, kind, where, is_input and read_only, entry, origin)
+        is_read_only = is_input and (mode == "ro" if mode else read_only)
+        return Parameter(entry.key, task, is_input, kind, where, is_read_only, entry, origin)
 
     def _check_choices(self, tasks: dict[str, Task]) -> None:
         """Raise UsageError for tasks and parameters that the cube does not have."""
@@ -388,46 +371,42 @@ class _CubeImport:
             return
         every = [parameter for task in tasks.values() for parameter in task.parameters]
         names = {one.name for one in every} | {f"{one.task}.{one.name}" for one in every}
-        for option, form, values in (
-            ("--param", "PATH", self.choices.parameters),
-            ("--param-claim", "CLAIM", self.choices.parameter_claims),
-        ):
-            for value in values:
-                name, equals, _ = value.partition("=")
-                if not equals:
-                    raise UsageError(f"{option} {value}: expected [TASK.]NAME={form}")
-                if name not in names:
-                    raise UsageError(f"{option} {value}: no task has such a parameter", hint=similar(name, names))
+        choices = [("--param", "PATH", value) for value in self.choices.parameters]
+        choices += [("--param-claim", "CLAIM", value) for value in self.choices.parameter_claims]
+        for option, form, value in choices:
+            name, equals, _ = value.partition("=")
+            if not equals:
+                raise UsageError(f"{option} {value}: expected [TASK.]NAME={form}")
+            if name not in names:
+                raise UsageError(f"{option} {value}: no task has such a parameter", hint=similar(name, names))
 
     def _put_docker(self) -> None:
         section = self._mapping("docker")
         for key in ("env_args", "gpu_args", "cpu_args"):
             if section and (arguments := section.child(key)):
                 for name, value in _run_options(self._program(arguments)):
-                    shown = f"{name}={value}" if value else name
-                    if key == "env_args" and name in ("-e", "--env"):
-                        self._put_variable(arguments, value)
-                    elif key != "env_args" and name == "--shm-size":
-                        match = re.fullmatch(r"([0-9]{1,9})([bkmgBKMG]?)[bB]?", value)
-                        site = {"SHM_SIZE": match[1] + _SIZES[match[2].lower()]} if match else {}
-                        message = f"--shm-size {value} is the option shared-memory of a site"
-                        hint = self.draft.option("shared-memory", **site)
-                        arguments.leave(message + ("" if match else ", without this size"), hint)
-                    elif key != "env_args" and name in ("--network", "--net") and value == "host":
-                        message = "--network=host is the option host-network of a site"
-                        arguments.leave(message, "--with host-network, if needed")
-                    elif key == "env_args" or not _RUN_IGNORED.fullmatch(name):
-                        arguments.leave(f"{shown} is not carried over")
+                    self._put_run_option(arguments, name, value)
                 arguments.done()
 
-    def _put_variable(self, entry: ForeignValue, variable: str) -> None:
-        key, equals, text = variable.partition("=")
-        if not equals:
-            entry.leave(f"{show(key)} is not carried over: its value is the user's own")
-        elif complaint := complaint_about(key, text):
-            entry.leave(f"{show(key)} is not carried over: {complaint}")
-        else:
-            self.draft.put(("environment", key), text, entry.origin)
+    def _put_run_option(self, entry: ForeignValue, name: str, value: str) -> None:
+        """Put an option of `docker run`, or report it; of `env_args`, only variables."""
+        key, equals, text = value.partition("=")
+        if entry.key == "env_args" and name in ("-e", "--env") and equals:
+            if complaint := complaint_about(key, text):
+                entry.leave(f"{show(key)} is not carried over: {complaint}")
+            else:
+                self.draft.put(("environment", key), text, entry.origin)
+        elif entry.key != "env_args" and name == "--shm-size":
+            match = re.fullmatch(r"([0-9]{1,9})([bkmgBKMG]?)[bB]?", value)
+            site = {"SHM_SIZE": match[1] + _SIZES[match[2].lower()]} if match else {}
+            message = (
+                f"--shm-size {value} is the option shared-memory of a site{'' if match else ', without this size'}"
+            )
+            entry.leave(message, self.draft.option("shared-memory", **site))
+        elif entry.key != "env_args" and name in ("--network", "--net") and value == "host":
+            entry.leave("--network=host is the option host-network of a site", "--with host-network, if needed")
+        elif entry.key == "env_args" or not _RUN_IGNORED.fullmatch(name):
+            entry.leave(f"{name}{f'={value}' if value else ''} is not carried over")
 
     def _put_overlays(self, chosen: Sequence[Task]) -> None:
         if len(chosen) > 1 and self.choices.tasks:
@@ -558,8 +537,7 @@ class _CubeImport:
         self._put_accelerators(count, maker)
         if memory and (size := _gigabytes(memory)):
             for task in chosen:
-                requested: Location = ("overlays", task.overlay, "resources", "requests", "memory")
-                self.draft.put(requested, size, memory.origin)
+                self.draft.put(("overlays", task.overlay, "resources", "requests", "memory"), size, memory.origin)
         if disk and (size := _gigabytes(disk)):
             if "workspace" in self.draft.data:
                 self.draft.site["CLAIM_SIZE"] = size
@@ -568,7 +546,7 @@ class _CubeImport:
                 disk.leave(f"({show(disk.value)}) is not carried over", "the claim has to be as large")
 
     def _put_accelerators(self, count_entry: ForeignValue | None, maker: ForeignValue | None) -> None:
-        count = count_entry.whole(0, 9999) if count_entry else 0
+        count = count_entry.whole() if count_entry else 0
         if self.choices.gpus is not None:
             count = self.choices.gpus
             if count and (complaint := KEYS["GPU_COUNT"].complaint(str(count))):
@@ -585,15 +563,6 @@ class _CubeImport:
             maker.leave(f"({show(maker.value)}) is not carried over: the cube asks for no accelerators")
 
 
-def _is_read_only(options: ForeignValue | None, is_input: bool, default: bool) -> bool:  # noqa: FBT001
-    mode = options.text() if options else None
-    if options and mode not in ("ro", "rw", None):
-        options.refuse(f"expected ro or rw, found {show(mode)}")
-    elif options and mode and not is_input:
-        options.leave("is not carried over: a task writes its outputs")
-    return mode == "ro" if mode else default
-
-
 def _pairs(values: Sequence[str]) -> list[tuple[str, str]]:
     return [(key, value) for key, equals, value in (text.partition("=") for text in values) if equals]
 
@@ -603,19 +572,20 @@ def _run_options(words: list[str]) -> Iterator[tuple[str, str]]:
     rest = list(words)
     while rest:
         name, equals, value = rest.pop(0).partition("=")
-        if not equals and rest and _RUN_WITH_VALUE.fullmatch(name):
+        if not equals and rest and not rest[0].startswith("-"):
             value = rest.pop(0)
         yield name, value
 
 
 def _gigabytes(entry: ForeignValue) -> str | None:
     """Return a number of gigabytes as a quantity; None for zero, and, with a problem, for an invalid value."""
-    if isinstance(entry.value, float) and 0 <= entry.value <= _MOST_GIGABYTES:
-        mebibytes = math.ceil(entry.value * 1024)
-        size = f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
-        return size if mebibytes else None
-    number = entry.whole(0, _MOST_GIGABYTES)
-    return f"{number}Gi" if number else None
+    number = entry.value
+    if not isinstance(number, int | float) or not 0 <= number <= _MOST_GIGABYTES:
+        entry.refuse(f"expected a number of gigabytes, found {show(number)}")
+        return None
+    mebibytes = math.ceil(number * 1024)
+    size = f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
+    return size if mebibytes else None
 
 
 def _seed_files(root: Path, path: str, room: int) -> Iterator[tuple[str, bytes]]:
@@ -631,14 +601,12 @@ def _seed_files(root: Path, path: str, room: int) -> Iterator[tuple[str, bytes]]
     for number, file in enumerate(walk(root, path, set()) if top.is_dir() else [source_file(root, path)]):
         if isinstance(file, str):
             raise CubeError(printable(file))
-        shown = show(printable(file.name))
-        if len(f"seeds/{file.name}") > _LONGEST_SEED:
-            raise CubeError(f"{shown} is longer than {_LONGEST_SEED - len('seeds/')} characters")
-        if not re.match(ASSET_PATH, file.name):
-            raise CubeError(f"{shown} has other characters than letters, digits and - . _ + @ between the slashes")
+        if len(f"seeds/{file.name}") > _LONGEST_SEED or not re.match(ASSET_PATH, file.name):
+            form = f"letters, digits and - . _ + @ between the slashes, at most {_LONGEST_SEED - len('seeds/')}"
+            raise CubeError(f"{show(printable(file.name))}: expected {form}")
         content = file.path.read_bytes() if file.size <= CODE_BYTES else b""
         if unreadable := unreadable_reason(content):
-            raise CubeError(f"{shown} {unreadable}, which kubectl refuses or changes in a ConfigMap")
+            raise CubeError(f"{show(file.name)} {unreadable}, which kubectl refuses or changes in a ConfigMap")
         room -= max(file.size, encoded_size(content))
         if room < 0 or number >= _MOST_SEEDS:
             raise CubeError(f"inputs in a package take at most {CODE_BYTES >> 10} KiB in {_MOST_SEEDS} files")
@@ -648,7 +616,3 @@ def _seed_files(root: Path, path: str, room: int) -> Iterator[tuple[str, bytes]]
 def _literal(word: str) -> str:
     """Return a word escaped for Kubernetes, which replaces `$$` by `$` and expands `$(`."""
     return re.sub(r"\$(?=[$(])", "$$", word)
-
-
-def _plain(text: str) -> str:
-    return "".join(character for character in text if character.isprintable() or character == "\n")

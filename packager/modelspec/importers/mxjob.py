@@ -51,7 +51,7 @@ def read(path: Path, name: str, image: str | None = None) -> Draft:
     source = Source(chosen, draft, path.name)
     _put(draft, source.root, image)
     draft.check()
-    source.report_unread(jobs.FIELDS)
+    source.report_unread(jobs.FIELDS, jobs.UNREAD)
     return draft
 
 
@@ -61,15 +61,11 @@ def _is_job(data: Any) -> bool:
 
 
 def _put(draft: Draft, root: ForeignValue, image: str | None) -> None:
-    root.child("kind")
     is_old = root.string("apiVersion") in _OLD
-    if status := root.child("status"):
-        status.done()
     # <name>-training-dist-tunertracker-0-999-abcde has to be a DNS label.
     jobs.put_names(draft, root, "mxjob", 24, ("mxnet", "an MxJob is for MXNet"))
-    spec = root.at("spec")
+    spec = root.required("spec")
     if spec is None:
-        root.refuse("the key 'spec' is missing")
         return
     job = JobImport(draft, root, image, "")
     roles = _read_roles(job, spec, is_old=is_old)
@@ -99,19 +95,16 @@ def _put(draft: Draft, root: ForeignValue, image: str | None) -> None:
 def _read_roles(job: JobImport, spec: ForeignValue, *, is_old: bool) -> list[Role]:
     """Return the roles, in the order in which they are started; problems are in the draft."""
     key = "replicaSpecs" if is_old else "mxReplicaSpecs"
-    listed = spec.child(key)
-    if listed is None:
-        spec.refuse(f"the key {key!r} is missing", "it lists the pods of each role")
-        return []
+    listed = spec.required(key)
     known = (*_ROLES["dist"], *(() if is_old else _ROLES["tune"]))
     result: dict[str, Role] = {}
-    for entry in listed.items() if is_old else listed.children():
+    for entry in () if listed is None else listed.items() if is_old else listed.children():
         if not entry.is_mapping():
             continue
         name = (entry.string("mxReplicaType") or "WORKER") if is_old else entry.key
         role = name.lower()
         count = entry.child("replicas")
-        number = count.whole(1, 10_000) if count else 1
+        number = count.whole() if count else 1
         if role not in known:
             entry.refuse(f"unknown role {show(name)}", f"the roles are: {', '.join(known)}", at_key=True)
         elif role in result:
@@ -135,7 +128,7 @@ def _port(role: Role, *, is_old: bool) -> Given:
     if own and role.name != "scheduler":
         own.leave("is not carried over: the scheduler's counts")
     elif own:
-        return own.given(own.whole(1, 65_535) or _PORT)
+        return own.given(own.whole() or _PORT)
     return role.port if role.port.value and not is_old else Given(_PORT, _DEFAULT)
 
 
@@ -159,7 +152,7 @@ def _mode_of(spec: ForeignValue, roles: list[Role], *, is_old: bool) -> str | No
         elif role.name == _SINGLE[mode] and role.count.value != 1:
             (role.entry.child("replicas") or role.entry).refuse(f"expected 1 {role.name}, found {role.count.value}")
     missing = [role for role in _ROLES[mode] if role not in names]
-    if missing and not spec.source.ledger.problems:
+    if missing and not spec.source.draft.problems:
         (entry or spec).refuse(f"the role {missing[0]!r} is missing", f"it needs: {needed}")
     return mode
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from packager.base import envfile
 from packager.base.problems import show
 from packager.base.values import Value
-from packager.kubernetes import mountpath
-from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.containers import MOUNTED, folder_complaint, refusal_reason
 from packager.modelspec.environments import RESERVED
-from packager.modelspec.importers.source import LOST, Given
+from packager.modelspec.importers.source import LOST, Given, Rule
 from packager.package.options import KEYS
 from packager.workloads.program import references, replaced_references
 
@@ -30,30 +29,33 @@ _GPU = re.compile(r"(?P<vendor>[a-z0-9.-]+)/(?:nvidia-)?gpu")
 _OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 _FOLDER = r"/|(/\.?[A-Za-z0-9_+@][-A-Za-z0-9._+@]*)+"
 _SHM = "/dev/shm"  # noqa: S108 - where POSIX shared memory is mounted
-_PREPARE = "do in the image, or in the command, what it prepares"
 ABOVE = "a kustomization of your own above the overlay can add it"
 ONE_CONTAINER = "is not carried over: a pod of a package has one container"
-_SECURITY = ("is not carried over: a package sets its own", "mlpack configure --uid, --gid, --fs-group; --with rdma")
-_PROBES = ("is not carried over: a job has no probes", None)
-_END_OF_LOG = ("is not carried over: the end of the log is the message", None)
+_PLACEMENT = Rule("belongs into placement/placement.yaml of the package", option="placement")
+_ACCOUNT = Rule("is the option service-account of a site", option="service-account", key="SERVICE_ACCOUNT")
 FIELDS: Rules = MappingProxyType(
     {
-        "dnsPolicy": ("is not carried over: it is that of the cluster", None),
-        "schedulerName": (LOST, "--with queue, or --with gang"),
-        "terminationGracePeriodSeconds": (LOST, "stops_within of the overlay"),
-        "securityContext": _SECURITY,
-        "hostIPC": (LOST, "--with shared-memory"),
-        "imagePullPolicy": ("is not carried over: Kubernetes decides by the tag", None),
-        "terminationMessagePath": _END_OF_LOG,
-        "terminationMessagePolicy": _END_OF_LOG,
-        "envFrom": (LOST, "list its keys under environment, or under secrets"),
-        "livenessProbe": _PROBES,
-        "readinessProbe": _PROBES,
-        "startupProbe": _PROBES,
-        "lifecycle": (LOST, "do it in the program"),
+        **dict.fromkeys(("apiVersion", "kind", "status", "creationTimestamp"), Rule("")),
+        **dict.fromkeys(("labels", "annotations"), Rule(hint=ABOVE)),
+        **dict.fromkeys(("nodeSelector", "tolerations", "affinity"), _PLACEMENT),
+        **dict.fromkeys(("serviceAccountName", "serviceAccount"), _ACCOUNT),
+        "imagePullSecrets": Rule("is the option pull-secret of a site", option="pull-secret", key="PULL_SECRET"),
+        "hostNetwork": Rule("is the option host-network of a site", option="host-network"),
+        "initContainers": Rule(hint="do in the image, or in the command, what it prepares"),
+        "schedulerName": Rule(hint="--with queue, or --with gang"),
+        "terminationGracePeriodSeconds": Rule(hint="stops_within of the overlay"),
+        "runAsUser": Rule(hint="mlpack configure --uid {}"),
+        "runAsGroup": Rule(hint="mlpack configure --gid {}"),
+        "fsGroup": Rule(hint="mlpack configure --fs-group {}"),
+        **dict.fromkeys(("capabilities", "privileged"), Rule(f"{LOST}: a package sets its own", "--with rdma")),
+        "hostIPC": Rule(hint="--with shared-memory"),
+        "imagePullPolicy": Rule("is not carried over: Kubernetes decides by the tag"),
+        "envFrom": Rule(hint="list its keys under environment, or under secrets"),
+        **dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe"), Rule(f"{LOST}: a job has no probes")),
+        "lifecycle": Rule(hint="do it in the program"),
     }
 )
-"""The fields of pods and of containers that no spec has."""
+"""What becomes of the fields of pods and of containers that no spec has."""
 
 
 class ForeignGpus(Value, frozen=True):
@@ -91,28 +93,23 @@ class Container(Value, frozen=True):
 def read(
     template: ForeignValue, name: str, draft: Draft, port: str = "", *, is_required: bool = False
 ) -> Container | None:
-    """Return the container of this name, else the first unless it is required; None, with a problem, without one.
-
-    Fields of the pod that a site decides are noted in `draft` as options.
-    """
-    for entry in template.children("metadata"):
-        if entry.value is not None and entry.key not in ("creationTimestamp", "annotations"):
-            entry.leave(hint=ABOVE)
+    """Return the container of this name, else the first unless it is required; None, with a problem, without one."""
+    for key in ("labels", "annotations"):
+        template.at("metadata", key)
     pod = template.at("spec")
-    listed = pod.child("containers") if pod else None
-    if pod is None or listed is None:
-        template.refuse("expected spec.containers")
-        return None
-    containers = {entry: entry.string("name") for entry in listed.items() if entry.is_mapping()}
+    listed = pod.items("containers") if pod else []
+    containers = {entry: entry.string("name") for entry in listed if entry.is_mapping()}
     first = None if is_required else next(iter(containers), None)
     main = next((entry for entry, own in containers.items() if own == name), first)
-    if main is None:
-        listed.refuse(f"expected a container {name!r}", "the operator started this one only")
+    if pod is None or main is None:
+        template.refuse(f"expected spec.containers with a container{f' {name!r}' if is_required else ''}")
         return None
     for entry, own in containers.items():
         if entry is not main:
             entry.leave(f"({show(own)}) {ONE_CONTAINER}")
-    _put_pod(pod, draft)
+    pod.child("initContainers")
+    for holder in (pod, main):
+        holder.child("securityContext")
     lost = _put_volumes(pod, main, draft)
     environment = variables(main.items("env"), draft)
     for entry in main.items("ports"):
@@ -141,43 +138,18 @@ def read(
     )
 
 
-def _put_pod(pod: ForeignValue, draft: Draft) -> None:
-    """Report the fields of a pod that a site decides, and note the options that stand for them."""
-    for item in (*pod.items("initContainers"), *pod.items("ephemeralContainers")):
-        item.leave(hint=_PREPARE)
-    if (network := pod.child("hostNetwork")) and network.value is True:
-        network.leave("is the option host-network of a site", draft.option("host-network"))
-    for position, item in enumerate(pod.items("imagePullSecrets")):
-        if (secret := item.string("name")) and position == 0:
-            item.leave("is the option pull-secret of a site", draft.option("pull-secret", PULL_SECRET=secret))
-        else:
-            item.leave("is not carried over: a site has one pull secret")
-    for key in ("serviceAccountName", "serviceAccount"):
-        if (account := pod.child(key)) and (text := account.text()):
-            hint = draft.option("service-account", SERVICE_ACCOUNT=text)
-            account.leave("is the option service-account of a site", hint)
-    for key in ("nodeSelector", "tolerations", "affinity"):
-        if (entry := pod.child(key)) and entry.value:
-            entry.leave("belongs into placement/placement.yaml of the package", draft.option("placement"))
-
-
 def _put_volumes(pod: ForeignValue, container: ForeignValue, draft: Draft) -> dict[str, str]:
     """Report the volumes; return the folders of those that are not carried over, without and with a last slash."""
-    mounted = container.items("volumeMounts")
     lost: dict[str, str] = {}
-    volumes = {volume.string("name"): volume for volume in pod.items("volumes")}
-    for name, volume in volumes.items():
-        of_volume: list[ForeignValue | None] = [mount for mount in mounted if mount.string("name") == name]
-        for mount in of_volume or [None]:
+    for volume in pod.items("volumes"):
+        name = volume.string("name")
+        mounts = [mount for mount in container.items("volumeMounts") if mount.string("name") == name]
+        for mount in (*mounts,) or (None,):
             path = mount.string("mountPath") if mount else ""
             if not _put_volume(volume, path.rstrip("/"), mount, draft) and path:
                 lost[path.rstrip("/")] = path
-            if mount:
-                mount.done()
-        volume.done()
-    for mount in mounted:
-        if (name := mount.string("name")) not in volumes:
-            mount.leave(f"names no volume: {show(name)}")
+        for entry in (volume, *mounts):
+            entry.done()
     return lost
 
 
@@ -185,12 +157,12 @@ def _put_volume(volume: ForeignValue, path: str, mount: ForeignValue | None, dra
     """Report a volume, and return whether an option stands for it."""
     empty, claim = volume.child("emptyDir"), volume.child("persistentVolumeClaim")
     if empty is not None and path == _SHM:
-        size = empty.string("sizeLimit") if isinstance(empty.value, dict) else ""
+        size = empty.string("sizeLimit")
         hint = draft.option("shared-memory", **({"SHM_SIZE": size} if size else {}))
         volume.leave("is the option shared-memory of a site", hint)
         return True
     text = claim.string("claimName") if claim else ""
-    if claim and text and mount is not None and not mountpath.complaint(path) and mount.child("subPath") is None:
+    if claim and text and mount is not None and not folder_complaint(path) and mount.child("subPath") is None:
         read_only = any((entry := part.child("readOnly")) and entry.value is True for part in (mount, claim))
         key, option = ("DATASET_DIR", "DATASET_CLAIM") if read_only else ("OUTPUT_DIR", "OUTPUT_CLAIM")
         known = draft.data.get("environment", {}).get(key)
@@ -245,7 +217,7 @@ def variables(listed: Iterable[ForeignValue], draft: Draft) -> dict[str, Given]:
 def _put_secret(key: str, item: ForeignValue, source: ForeignValue, draft: Draft) -> bool:
     """Put a variable that is read from a Secret, if a package can have it; return whether it can."""
     secret, secret_key = source.string("secretKeyRef", "name"), source.string("secretKeyRef", "key")
-    if not secret or not secret_key or complaint_about(key, "") or key in mountpath.MOUNTED:
+    if not secret or not secret_key or complaint_about(key, "") or key in MOUNTED:
         return False
     draft.put(("secrets", key), {}, item.origin)
     known = draft.site.get("SECRET", secret)
@@ -269,7 +241,7 @@ def complaint_about(key: str, value: str) -> str | None:
         return reason
     if not re.fullmatch(envfile.VALUE, value) or len(f"{key}={value}".encode()) > envfile.LINE_BYTES:
         return "expected one line of at most 64 KiB"
-    return mountpath.complaint(value) if key in ("DATASET_DIR", "OUTPUT_DIR") else None
+    return folder_complaint(value) if key in ("DATASET_DIR", "OUTPUT_DIR") else None
 
 
 def expanded(text: str, values: Mapping[str, Given]) -> str | None:
@@ -307,7 +279,7 @@ def quantities(listing: ForeignValue | None) -> tuple[dict[Location, Given], tup
         if entry.value is None:
             continue
         if gpu := _GPU.fullmatch(entry.key):
-            if count := entry.whole(0, 9999):
+            if count := entry.whole():
                 gpus.append(ForeignGpus(count, "nvidia.com" if entry.key == _OLD_GPU else gpu["vendor"], entry))
         elif (text := entry.text()) is not None:
             is_number = isinstance(entry.value, int) and not isinstance(entry.value, bool)

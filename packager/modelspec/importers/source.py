@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from functools import reduce
 from operator import getitem
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from packager.base import plainfiles, yamlio
+from packager.base import paths, yamlio
 from packager.base.errors import SpecError, reason
 from packager.base.problems import Problem, ordered, show
 from packager.base.values import Value
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
-
-    Rules = Mapping[str, tuple[str, str | None]]
+    from packager.modelspec.importers.draft import Draft
 
 _LONGEST_COMMENT = 160
 LOST = "is not carried over"
@@ -58,12 +57,27 @@ class Given(Value, frozen=True):
     origin: ValueOrigin
 
 
-class Ledger:
-    """The problems of one import, which prevent it, and its findings: what is not carried over."""
+class Rule(Value, frozen=True):
+    """What is reported of a key that nothing has read."""
 
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []
-        self.findings: list[Problem] = []
+    message: str = LOST  # empty if it needs no report
+    hint: str | None = None  # with `{}` in place of the value
+    option: str = ""  # the option of a site that stands for it
+    key: str = ""  # that has its value in `site.env`
+
+    def report(self, entry: ForeignValue) -> None:
+        """Add the finding about a key, unless its value is null, false or empty."""
+        value = entry.value
+        if not self.message or not (value or (value == 0 and value is not False)):
+            return
+        while self.key and isinstance(value, dict | list):  # such as the name of the first of several
+            value = next(iter(value.values() if isinstance(value, dict) else value), "")
+        site = {self.key: str(value)} if self.key else {}
+        hint = entry.source.draft.option(self.option, **site) if self.option else self.hint
+        entry.note(self.message, hint and hint.replace("{}", str(value)))
+
+
+Rules: TypeAlias = "Mapping[str, Rule]"
 
 
 def invalid(name: str, kind: str, problems: list[Problem]) -> SpecError:
@@ -76,9 +90,9 @@ def invalid(name: str, kind: str, problems: list[Problem]) -> SpecError:
 class Source:
     """A foreign file, or an object in it; and the locations of the keys that have been read."""
 
-    def __init__(self, document: Document, ledger: Ledger, shown: str, base: Location = ()) -> None:
+    def __init__(self, document: Document, draft: Draft, shown: str, base: Location = ()) -> None:
         self.document = document
-        self.ledger = ledger
+        self.draft = draft
         self.shown = shown
         self.base = base  # the location of the object in the document
         self.read: set[Location] = set()
@@ -90,10 +104,7 @@ class Source:
         return ForeignValue(self, self.base, reduce(getitem, self.base, self.document.data))
 
     def report_unread(self, rules: Rules, hint: str | None = None) -> None:
-        """Add a finding for each key that nothing has read; `rules` has the messages and the hints for some keys.
-
-        A key with a rule is not reported if its value is null, false or empty, or the message is.
-        """
+        """Add a finding for each key that nothing has read: by its rule, or that it is not carried over."""
         unread = [self.root]
         for holder in unread:
             for entry in holder.below() if isinstance(holder.value, dict | list) else ():
@@ -101,10 +112,10 @@ class Source:
                     continue
                 if entry.location in self.read:
                     unread.append(entry)
-                elif entry.key not in rules:
+                elif rule := rules.get(next(step for step in reversed(entry.location) if isinstance(step, str))):
+                    rule.report(entry)
+                else:
                     entry.note(LOST, hint)
-                elif rules[entry.key][0] and (entry.value or (entry.value == 0 and entry.value is not False)):
-                    entry.note(*rules[entry.key])
 
 
 class ForeignValue:
@@ -144,12 +155,12 @@ class ForeignValue:
     def refuse(self, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
         """Add a problem: the file cannot be imported with this value."""
         self.done()
-        self.source.ledger.problems.append(self.problem(message, hint, at_key=at_key))
+        self.source.draft.problems.append(self.problem(message, hint, at_key=at_key))
 
     def note(self, message: str, hint: str | None = None, *, at_key: bool = True) -> None:
         """Add a finding about the value; what is below it is still to be read."""
         text = f"{self.path} {message}" if self.location else message
-        self.source.ledger.findings.append(self.problem(text, hint, at_key=at_key and bool(self.location)))
+        self.source.draft.findings.append(self.problem(text, hint, at_key=at_key and bool(self.location)))
 
     def leave(self, message: str = LOST, hint: str | None = None) -> None:
         """Add a finding: this key, with all below it, is not carried over, or not unchanged."""
@@ -183,6 +194,13 @@ class ForeignValue:
     def child(self, key: str) -> ForeignValue | None:
         """Return the value of `key`, marked as read; None if it is missing or null, or this is not a mapping."""
         return self.at(key) if isinstance(self.value, dict) else None
+
+    def required(self, key: str) -> ForeignValue | None:
+        """Return the value of `key`, marked as read; None, with a problem, if it is missing or null."""
+        value = self.at(key)
+        if value is None and isinstance(self.value, dict):
+            self.refuse(f"the key {key!r} is missing", at_key=bool(self.location))
+        return value
 
     def string(self, *keys: str) -> str:
         """Return the text below several keys; empty if there is none."""
@@ -224,14 +242,14 @@ class ForeignValue:
         self.refuse(f"expected text, found {show(self.value)}")
         return None
 
-    def whole(self, low: int, high: int) -> int | None:
-        """Return a whole number from `low` to `high`; add a problem if it is not one."""
+    def whole(self) -> int | None:
+        """Return a whole number; add a problem if it is not one. Loading the spec checks its limits."""
         number = self.value
         if isinstance(number, str) and re.fullmatch(r"-?[0-9]{1,18}", number):
             number = int(number)
-        if isinstance(number, int) and not isinstance(number, bool) and low <= number <= high:
+        if isinstance(number, int) and not isinstance(number, bool):
             return number
-        self.refuse(f"expected a whole number from {low} to {high}, found {show(self.value)}")
+        self.refuse(f"expected a whole number, found {show(self.value)}")
         return None
 
     def words(self) -> list[str] | None:
@@ -275,13 +293,11 @@ def read_bytes(path: Path, name: str, max_bytes: int = yamlio.MAX_BYTES, folder:
         real = path.resolve(strict=True)
         if folder is not None and not real.is_relative_to(folder.resolve()):
             raise SpecError(f"{name} is a link that leads out of its folder")
-        with plainfiles.open_below(real.parent, real.name) as stream:
+        with paths.open_below(real.parent, real.name) as stream:
             return stream.read(max_bytes + 1)
-    except plainfiles.NotPlainError:
+    except paths.NotPlainError:
         raise SpecError(f"{name} is not a plain file") from None
     except OSError as error:
         raise SpecError(f"{name}: {reason(error)}") from None
-    except RuntimeError:  # links in a circle
-        raise SpecError(f"{name}: too many levels of symbolic links") from None
-    except ValueError:  # a path with a null byte
+    except (RuntimeError, ValueError):  # links in a circle, or a null byte
         raise SpecError(f"{name!r} is not a path") from None

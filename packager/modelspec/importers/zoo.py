@@ -26,9 +26,8 @@ from packager.modelspec.files import SourceFile, source_file, walk
 from packager.modelspec.importers import manifests
 from packager.modelspec.importers.draft import LONGEST_NAME, Draft, DraftFile, named, one_line
 from packager.modelspec.importers.source import (
-    LOST,
     ForeignValue,
-    Ledger,
+    Rule,
     Source,
     invalid,
     plain_path,
@@ -57,11 +56,9 @@ _IMAGE_ONLY = "is not carried over: it is for the zoo's Dockerfile"
 # Keys of slices that only name images and Dockerfiles, and those that a package cannot have.
 _FIELDS: Rules = MappingProxyType(
     {
-        **dict.fromkeys(("add_to_name", "dockerfile_exclusive_name", "dockerfile_subdirectory"), ("", None)),
-        "partials": ("are not carried over: build the image as the zoo does", None),
-        "tests": ("are not carried over", None),
-        "test_runtime": (LOST, None),
-        "runtime": ("is not carried over: mlops.env, site.env and mlpack configure have these values", None),
+        **dict.fromkeys(("add_to_name", "dockerfile_exclusive_name", "dockerfile_subdirectory"), Rule("")),
+        "partials": Rule("are not carried over: build the image as the zoo does"),
+        "runtime": Rule("is not carried over: mlops.env, site.env and mlpack configure have these values"),
     }
 )
 # Commands in scripts that may fail in a package's container.
@@ -145,7 +142,7 @@ def _checkout(path: Path, models: Path | None, name: str) -> tuple[Path, str]:
     raise SpecError(f"{name} is not in a folder {_SPECS}", hint="--models-dir names the checkout of the zoo")
 
 
-def _loaded(path: Path, name: str, ledger: Ledger) -> Document:
+def _loaded(path: Path, name: str, draft: Draft) -> Document:
     """Return a spec of the pool; add a finding for a duplicate key, which one of the zoo's specs has."""
     document, problems = yamlio.load(read_bytes(path, name), name)
     duplicates = [problem for problem in problems if problem.kind == yamlio.DUPLICATE_KEY]
@@ -153,7 +150,7 @@ def _loaded(path: Path, name: str, ledger: Ledger) -> Document:
         raise invalid(name, _KIND, problems)
     if not isinstance(document.data, dict):
         raise invalid(name, _KIND, [document.problem((), f"expected a mapping, found {show(document.data)}")])
-    ledger.findings.extend(
+    draft.findings.extend(
         Problem(name, one.line, one.column, f"{one.message}: the first one counts") for one in duplicates
     )
     return document
@@ -162,10 +159,10 @@ def _loaded(path: Path, name: str, ledger: Ledger) -> Document:
 class _Pool:
     """The specs of a folder; each is read when a slice of it is needed."""
 
-    def __init__(self, path: Path, name: str, own: Source, ledger: Ledger) -> None:
+    def __init__(self, path: Path, name: str, own: Source, draft: Draft) -> None:
         self._path = path
         self._name = name
-        self._ledger = ledger
+        self._draft = draft
         self._sources = {path: own}
 
     def slice_of(self, name: str) -> ForeignValue | None:
@@ -183,7 +180,7 @@ class _Pool:
                 shown = str(path)
                 if path.parent == folder:
                     shown = f"{self._name[: len(self._name) - len(self._path.name)]}{path.name}"
-                self._sources[path] = Source(_loaded(path, shown, self._ledger), self._ledger, path.name)
+                self._sources[path] = Source(_loaded(path, shown, self._draft), self._draft, path.name)
             if entry := self._sources[path].root.at("slice_sets", name):
                 items = entry.items()
                 for item in items[1:]:
@@ -214,7 +211,7 @@ def _release_slices(pool: _Pool, root: ForeignValue) -> list[ForeignValue]:
             slices.append(found)
         else:
             tags[0].refuse(f"no slice set {show(name)} in the folders of specs")
-    if not slices and not root.source.ledger.problems:
+    if not slices and not root.source.draft.problems:
         tags[0].refuse(f"expected names of slice sets in braces, found {show(text)}")
     return slices
 

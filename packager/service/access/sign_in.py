@@ -5,7 +5,9 @@ OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE); RFC 9207 (the issuer in a
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import binascii
 import hashlib
 import hmac
 import secrets
@@ -16,7 +18,8 @@ from typing import TYPE_CHECKING
 from packager.base import rest
 from packager.base.errors import MlpackError, ToolError, UsageError, reason
 from packager.base.problems import show
-from packager.base.values import Fields
+from packager.base.values import Fields, FieldsError, as_plain, convert
+from packager.service.access import tokens
 from packager.service.access.tokens import Person
 from packager.service.failures import Failure
 
@@ -30,6 +33,10 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
 
     Run: TypeAlias = Callable[[Callable[[], rest.Answer]], Awaitable[rest.Answer]]
+    from packager.base.values import FieldsType
+    from packager.service.sealing import Sealer
+    from packager.service.store.store import Store
+
 
 PATH = "/sign-in/answer"
 """The path to which the issuer redirects people."""
@@ -230,3 +237,64 @@ def _is_same(one: str, other: str) -> bool:
 
 def _refused(why: str) -> Failure:
     return Failure("unauthenticated", why)
+
+
+COOKIE = "mlpack_session"
+"""The name of the cookie of a session."""
+
+ATTEMPT_COOKIE = "mlpack_sign_in"
+"""The name of the cookie of an attempt to sign in with the issuer."""
+
+TOKEN_SECONDS = 12 * 60 * 60
+"""Seconds after which a session that began with a token ends."""
+
+_LONGEST_COOKIE = 4096
+
+
+class SignedWithToken(Fields, frozen=True):
+    """A person who has signed in with a token, by the id of the token, and when the session ends."""
+
+    token: str
+    until: int
+
+
+class Sessions:
+    """The sessions of a server."""
+
+    def __init__(self, sealer: Sealer, store: Store, client: Client | None) -> None:
+        self._sealer = sealer
+        self._store = store
+        self._client = client
+
+    def begin_with_token(self, text: str) -> tuple[Caller, str] | None:
+        """Return the caller and the cookie of a session that begins with a token; None if the token is not valid."""
+        row = tokens.of_text(self._store, text)
+        if row is None or (caller := tokens.caller_of(self._store, row)) is None:
+            return None
+        return caller, self.cookie(SignedWithToken(token=row.id, until=int(time.time()) + TOKEN_SECONDS))
+
+    def cookie(self, content: Fields) -> str:
+        """Return the cookie of a session, or of an attempt to sign in."""
+        sealed = self._sealer.seal(as_plain(content), type(content).__name__)  # the name of no job
+        return base64.urlsafe_b64encode(sealed).decode()
+
+    async def caller(self, cookie: str) -> Caller | None:
+        """Return the caller of a session; None if the session has ended. Raises Failure."""
+        by_token = self.read(cookie, SignedWithToken)
+        if by_token is not None:
+            row = await asyncio.to_thread(self._store.tokens.by_id, by_token.token)
+            is_over = by_token.until <= time.time()
+            return None if is_over else await asyncio.to_thread(tokens.caller_of, self._store, row)
+        signed = self.read(cookie, Signed)
+        if signed is None or self._client is None or signed.until <= time.time():
+            return None
+        return self._client.caller(signed)
+
+    def read(self, cookie: str, kind: type[FieldsType]) -> FieldsType | None:
+        """Return the content of a cookie; None if this server has not made the cookie for this purpose."""
+        if not 0 < len(cookie) <= _LONGEST_COOKIE:
+            return None
+        try:
+            return convert(self._sealer.open(base64.urlsafe_b64decode(cookie), kind.__name__), kind)
+        except (binascii.Error, ValueError, ToolError, FieldsError):
+            return None

@@ -13,7 +13,7 @@ from litestar.di import NamedDependency
 from litestar.params import HeaderParameter, SkipValidation
 
 from packager.base.rest import is_loopback
-from packager.service.access import permissions, sessions, tokens
+from packager.service.access import permissions, sign_in, tokens
 from packager.service.access.tokens import Caller
 from packager.service.api import incoming
 from packager.service.failures import Failure
@@ -90,7 +90,7 @@ async def _identified(request: HttpRequest) -> Caller:
         return server.trusted
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     text = text.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
-    cookie = request.cookies.get(sessions.COOKIE, "")
+    cookie = request.cookies.get(sign_in.COOKIE, "")
     if text and server.issuer is not None and not text.startswith(tokens.PREFIX):
         caller: Caller | None = await server.issuer.caller(text)
     elif text or not cookie:

@@ -126,15 +126,6 @@ def _failed(request: HttpRequest, error: Exception) -> Problem:
     return _problem(request, Failure("internal", detail))
 
 
-async def _require_json(request: HttpRequest) -> None:
-    """Refuse a body that is not JSON. Raises Failure."""
-    length = request.headers.get("content-length", "0")
-    has_body = length != "0" or "transfer-encoding" in request.headers
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if request.method in ("POST", "PUT", "PATCH") and has_body and kind != "application/json":
-        raise Failure("not-json", f"expected application/json, found {kind[:80] or 'no content type'}")
-
-
 def make(
     server: Server,
     pages: Sequence[ControllerRouterHandler] = (),
@@ -155,7 +146,6 @@ def make(
         guards=[incoming.check_head],
         state=State({"server": server, "document": OpenApiDocument(), "door": Door(server.limits)}),
         lifespan=[lifespan],
-        before_request=_require_json,
         dependencies={"caller": Provide(caller_of), "server": Provide(server_of, sync_to_thread=False)},
         response_headers=[ResponseHeader(name="X-Content-Type-Options", value="nosniff")],
         exception_handlers={NotFoundException: not_found, HTTPException: refused, Exception: _failed},

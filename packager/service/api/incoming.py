@@ -53,6 +53,9 @@ class IncomingRequest(Request[object, object, State]):
     async def json(self) -> Json:
         """Return the value in the body. Raises Failure."""
         content = await self.body()
+        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content and kind != "application/json":
+            raise Failure("not-json", f"expected application/json, found {kind[:80] or 'no content type'}")
         most: int = self.route_handler.opt.get(MOST_BYTES, len(content))
         if len(content) > most and jsonio.shortest(content) > most:
             raise Failure("too-large", f"expected at most {most >> 10} KiB")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # litestar reads the types of routes
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from litestar import Controller, Response, delete, get, post, put
@@ -141,10 +140,3 @@ class DefinitionRoutes(_Routes[DefinitionBody, RegisteredDefinition, DefinitionL
     def use(self, server: Server) -> Any:
         """Return the use cases of definitions."""
         return server.definitions
-
-    @get("/{name:str}/schema")
-    async def definition_schema(
-        self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]
-    ) -> Mapping[str, object]:
-        """Return the JSON Schema of the values that users fill in."""
-        return (await server.definitions.usable(caller, name)).json_schema

@@ -19,7 +19,7 @@ import httpx2
 
 from packager import __version__
 from packager.base import jsonio
-from packager.base.errors import MlpackError, ToolError, UsageError, reason
+from packager.base.errors import ToolError, UsageError, reason
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import mapping
 from packager.service.callbacks.endpoints import InvalidAddressError
@@ -220,7 +220,7 @@ class Courier:
             "webhook-id": delivery.id,
             "webhook-timestamp": str(seconds),
         }
-        if secrets := self._secrets.of(delivery.project, self._log):
+        if secrets := self._secrets.of(delivery.project):
             ours["webhook-signature"] = sign(secrets, delivery.id, seconds, body)
         names = {name.lower() for name in (*ours, "content-length")}
         return {**{name: value for name, value in own.items() if name.lower() not in names}, **ours}, body
@@ -260,24 +260,16 @@ class SigningSecrets:
     def __init__(self, of_server: Path | None = None, of_projects: Mapping[str, Path] | None = None) -> None:
         self._files = {name: (path, f"projects.{name}.{_KEY}") for name, path in (of_projects or {}).items()}
         self._of_server = (of_server, f"callbacks.{_KEY}") if of_server else None
-        self._known: dict[Path, tuple[bytes, ...]] = {}
 
     def read_all(self) -> None:
         """Read all files. Raises ToolError or UsageError."""
-        for path, key in (*self._files.values(), *([self._of_server] if self._of_server else ())):
-            self._known[path] = read_secrets(path, key)
+        for path, key in filter(None, (*self._files.values(), self._of_server)):
+            read_secrets(path, key)
 
-    def of(self, project: str, log: Callable[[str], None]) -> tuple[bytes, ...]:
-        """Return the secrets for a project; if their file is faulty, log a line and return the previous ones."""
+    def of(self, project: str) -> tuple[bytes, ...]:
+        """Return the secrets for a project. Raises ToolError or UsageError: then the callback is sent later."""
         file = self._files.get(project, self._of_server)
-        if file is None:
-            return ()
-        path, key = file
-        try:
-            self._known[path] = read_secrets(path, key)
-        except MlpackError as error:
-            log(str(error))
-        return self._known.get(path, ())
+        return read_secrets(*file) if file else ()
 
 
 def read_secrets(path: Path, key: str) -> tuple[bytes, ...]:

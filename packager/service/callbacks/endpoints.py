@@ -45,7 +45,6 @@ class Receivers(Value, frozen=True):
 
     names: frozenset[str] = frozenset()
     networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = ()  # for hosts that are addresses
-    ports: tuple[int, ...] | None = None  # None for all
 
     def check(self, url: str) -> None:
         """Raise InvalidAddressError unless callbacks may be sent to an address."""
@@ -57,11 +56,6 @@ class Receivers(Value, frozen=True):
             hint = "write other characters as %XX, and passwords as headers"
             raise InvalidAddressError(f"expected https://HOST/PATH, found {show(url)}", hint=hint)
         host = (parts["six"] or parts["name"]).lower()
-        port = int(parts["port"] or (443 if parts["scheme"].lower() == "https" else 80))
-        if self.ports is not None and port not in self.ports:
-            ports = " or ".join(map(str, self.ports))
-            hint = "an administrator can add it to callbacks.ports of the server"
-            raise InvalidAddressError(f"expected port {ports}, found {port}", hint=hint)
         address = _address(host)
         if host not in self.names and not (address and any(address in network for network in self.networks)):
             raise InvalidAddressError(f"callbacks are not sent to {show(host)}", hint=_HINT)
@@ -75,8 +69,8 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def read_receivers(entries: Iterable[str], ports: Iterable[int] | None = None) -> tuple[Receivers, dict[int, str]]:
-    """Return the receivers that the entries and ports allow, and the message about each faulty entry, by index."""
+def read_receivers(entries: Iterable[str]) -> tuple[Receivers, dict[int, str]]:
+    """Return the receivers that the entries allow, and the message about each faulty entry, by index."""
     names: set[str] = set()
     networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
     problems: dict[int, str] = {}
@@ -89,7 +83,7 @@ def read_receivers(entries: Iterable[str], ports: Iterable[int] | None = None) -
                 names.add(name)
             else:
                 problems[index] = f"expected a host, an address or a network such as 10.1.0.0/16, found {show(entry)}"
-    return Receivers(frozenset(names), tuple(networks), None if ports is None else tuple(ports)), problems
+    return Receivers(frozenset(names), tuple(networks)), problems
 
 
 def complaints(filled: Mapping[str, object], allowed: Receivers) -> list[Complaint]:

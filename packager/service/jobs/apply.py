@@ -3,7 +3,7 @@
 A Secret is created, and never applied: with the right to apply or to delete Secrets, a client can read them. The API
 server returns the whole Secret, also for a dry run that changes nothing or deletes dependents of the Secret first.
 
-Tests: service/api/test_references.py.
+Tests: service/api/test_jobs.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from packager.kubernetes.manifest import mapping
 from packager.kubernetes.objects import labels, name, uid
 from packager.service.registry import template_values
 from packager.service.registry.policy import JOB, SECRETS_OWNER
-from packager.verify.judging import taken_objects
 from packager.workloads import kueue
 
 if TYPE_CHECKING:
@@ -72,18 +71,6 @@ def _reference(owner: Object) -> Object:
 def _owned(item: Object, owners: Sequence[Object]) -> Object:
     """Return an object with owners, with which it is deleted; without owners, return it unchanged."""
     return {**item, "metadata": {**item["metadata"], "ownerReferences": list(owners)}} if owners else item
-
-
-async def missing(cluster: Cluster, items: Sequence[Object], namespace: str) -> list[str]:
-    """Return a message about each claim and ConfigMap that pods use and that neither the job nor the namespace has.
-
-    Raises RefusedError or UnreachableError.
-    """
-    return [
-        f"the {kind} {name} does not exist in the namespace {namespace}"
-        for kind, name in taken_objects(items)
-        if await cluster.get(kind, name, namespace) is None
-    ]
 
 
 ENDPOINTS = "dataset.json"

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from packager.base import durations, jsonio
+from packager.base import jsonio, units
 from packager.base.errors import MlpackError
 from packager.base.values import replace
 from packager.diagnosis.diagnose import diagnose
@@ -397,12 +397,12 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Delete old logs, and request the deletion of old jobs with their objects, except claims."""
-        logs = models.as_text(self._clock() - durations.duration(self._retention.logs))
+        logs = models.as_text(self._clock() - units.duration(self._retention.logs))
         if count := await asyncio.to_thread(self._store.logs.remove_before, logs):
             self._log(f"{count} logs from before {logs} were deleted")
         if self._retention.jobs is None:
             return
-        ended = models.as_text(self._clock() - durations.duration(self._retention.jobs))
+        ended = models.as_text(self._clock() - units.duration(self._retention.jobs))
         for release in await asyncio.to_thread(self._store.ended_before, ended, _DELETED_AT_ONCE):
             if job := await asyncio.to_thread(self._store.want, release, "delete", ACTOR):
                 self._log(f"{release}: ended before {ended}, is deleted")

@@ -16,11 +16,10 @@ from lightkube.generic_resource import create_global_resource, create_namespaced
 from lightkube.resources.core_v1 import PodLog
 from lightkube.types import CascadeType
 
-from packager.base import yamlio
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value
 from packager.kubernetes.kubectl.messages import NOT_STARTED
-from packager.kubernetes.manifest import listing, mapping, text
+from packager.kubernetes.manifest import mapping, text
 from packager.service.registry.policy import JOB, SERVER, WORKLOADS
 from packager.workloads import kueue
 from packager.workloads.kinds import kinds
@@ -146,8 +145,6 @@ class Cluster:
             _unlimit(client, config)
         except ConfigError as error:
             raise _not_configured(error) from None
-        if server_name := _server_name(config):
-            _expect(client, server_name)
         return cls(client)
 
     async def close(self) -> None:
@@ -292,11 +289,6 @@ class Cluster:
             await response.aclose()
 
 
-def namespace_of(context: str | None) -> str:
-    """Return the namespace of a context of the kubeconfig; None for the current context. Raises ClusterError."""
-    return str(_configured(context).namespace)
-
-
 def _configured(context: str | None) -> SingleConfig:
     try:
         config = KubeConfig.from_env().get(context_name=context)
@@ -318,24 +310,6 @@ async def pods_of(cluster: Cluster, namespace: str, release: str, server: str) -
     """
     items, _ = await cluster.list("Pod", namespace, {JOB: release, SERVER: server})
     return items
-
-
-def _server_name(config: SingleConfig) -> str | None:
-    """Return `tls-server-name`, the name in the certificate of the API server, which lightkube ignores."""
-    document, _ = yamlio.read(config.fname) if config.fname else (None, ())
-    clusters = listing(mapping(document.data).get("clusters")) if document else []
-    by_name = {text(entry.get("name")): mapping(entry.get("cluster")) for entry in map(mapping, clusters)}
-    return text(mapping(by_name.get(config.context.cluster)).get("tls-server-name")) or None
-
-
-def _expect(client: AsyncClient, server_name: str) -> None:
-    """Make a client send a server name (SNI) and require a certificate for it, whatever the address is."""
-
-    async def expect(request: httpx2.Request) -> None:
-        request.extensions["sni_hostname"] = server_name
-
-    connections: Any = client._client  # noqa: SLF001 - its options for a transport exclude those for certificates
-    connections._client.event_hooks["request"].append(expect)  # noqa: SLF001
 
 
 def _unlimit(client: AsyncClient, config: SingleConfig) -> None:

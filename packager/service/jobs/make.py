@@ -66,7 +66,7 @@ class Prepared(Value, frozen=True):
 
     job: StoredJob
     objects: tuple[Object, ...]  # with secrets
-    warnings: tuple[str, ...] = ()  # about things that the job needs and this cluster lacks
+    warnings: Sequence[str] = ()  # about things that the job needs and this cluster lacks
 
 
 class Room:
@@ -128,28 +128,22 @@ class Tasks:
 
         Args:
             filled: The values.
-            dry_run: Whether to warn about things that the cluster lacks, instead of refusing the job.
+            dry_run: Whether to warn about things that the cluster lacks, and about a cluster that does not answer.
 
         Raises:
             Failure: The values, the template, the policy or the cluster refuse the job; or, without a dry run, the
                 cluster does not answer.
         """
         prepared = await self._work.run(Owner(filled.caller.key), partial(self._made, filled))
-        project = filled.project
         try:
-            missing = await apply.missing(self._cluster, prepared.objects, project.namespace)
-            warnings = [*await self._lacks(prepared.objects), *missing]
-            if warnings and not dry_run:
-                complaints = [Complaint("", warning) for warning in warnings]
-                raise Failure("cluster-refused", "the cluster lacks what the job needs", complaints)
-            await apply.try_objects(self._cluster, prepared.objects, project.namespace)
+            await apply.try_objects(self._cluster, prepared.objects, filled.project.namespace)
+            return replace(prepared, warnings=await self._lacks(prepared.objects)) if dry_run else prepared
         except RefusedError as error:
             raise Failure("cluster-refused", str(error)) from None
         except UnreachableError as error:
             if not dry_run:
                 raise Failure("cluster-unreachable", str(error)) from None
-            warnings = [f"not checked against the cluster: {error}"]
-        return Prepared(prepared.job, prepared.objects, tuple(warnings))
+            return replace(prepared, warnings=[f"not checked against the cluster: {error}"])
 
     def _made(self, request: Filled) -> Prepared:
         """Return the job for filled values. Raises Failure."""
@@ -194,10 +188,10 @@ class Tasks:
         if project.queue:
             kueue.put(accepted.workload, project.queue)
         sealed = apply.secrets(filled, definition.secret_places)
-        contents = apply.secret_contents(filled, sealed)
+        contents = apply.secret_contents(filled, sealed) if sealed else {}
         objects = policy.with_secrets(accepted.objects, release, contents, site)
         stored = policy.with_secrets(accepted.objects, release, {key: {} for key in contents}, site)
-        values = template_values.masked(filled, definition.secret_places)
+        values = template_values.masked(filled, definition.secret_places) if sealed else filled
         job = StoredJob(
             release=release,
             definition=name,

@@ -15,7 +15,6 @@ from packager.base.values import Value
 from packager.kubernetes.manifest import mapping
 from packager.service.failures import Complaint, of_problem, pointer
 from packager.service.registry.description import (
-    ENVELOPE,
     SECRET,
     Described,
     FreeMapping,
@@ -66,8 +65,6 @@ class JobForm(Value, frozen=True):
 def _places(definition: Definition) -> Iterator[tuple[Location, Described, Json]]:
     """Yield the place, the description and the example of each value that has an input."""
     described = dict(definition.described.entries)
-    for key in ("name", "description", "creator"):
-        described.setdefault(key, Leaf(required=False, type=None, text=ENVELOPE[key].capitalize()))
     described.pop("taskDef", None)
 
     def walk(here: Location, entry: Described, example: Json) -> Iterator[tuple[Location, Described, Json]]:

@@ -1,68 +1,21 @@
-"""The views of definitions and templates: lists, and revisions with their changes."""
+"""The views of definitions and templates: lists, and revisions."""
 
 from __future__ import annotations
 
-import difflib
-import re
-from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from litestar import Response, get
 from litestar.params import FromPath, FromQuery
 
-from packager.base.problems import show
-from packager.base.values import Value
-from packager.service.api.access import CallerDependency, HttpRequest, ServerDependency, server_of
+from packager.service.api.access import CallerDependency, HttpRequest, ServerDependency
 from packager.service.failures import Failure
 from packager.service.page.html import respond
-from packager.service.registry.bodies import as_flag
 from packager.service.use.answers import RegisteredDefinition, RegisteredTemplate
-from packager.service.work import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Awaitable, Sequence
 
 Registered = TypeVar("Registered", RegisteredDefinition, RegisteredTemplate)
-
-_NOT_COMPARED = ("name", "revision", "created", "author", "warnings", "required_values")
-_MOST_LINES = 2_000
-"""The most lines of two texts that are compared."""
-
-
-class DiffLine(Value, frozen=True):
-    """A line of a comparison."""
-
-    mark: str  # + for a new line, - for a removed line, a space for an unchanged line, @ for omitted lines
-    text: str
-
-
-class Changed(Value, frozen=True):
-    """The changes in a field: the changed lines, and some lines around them."""
-
-    key: str
-    lines: tuple[DiffLine, ...]
-
-
-def compared(older: Registered, newer: Registered) -> tuple[Changed, ...]:
-    """Return the changed fields between two revisions."""
-    keys = [key for key in newer.__struct_fields__ if key not in _NOT_COMPARED]
-    pairs = [(key, _text(getattr(older, key)), _text(getattr(newer, key))) for key in keys]
-    return tuple(Changed(key, tuple(_lines(old, new))) for key, old, new in pairs if old != new)
-
-
-def _text(value: object) -> str:
-    return "" if value is None else ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
-def _lines(old: str, new: str) -> Iterator[DiffLine]:
-    before, after = old.splitlines(), new.splitlines()
-    if len(before) + len(after) > _MOST_LINES:
-        yield DiffLine("@", f"too long to compare: {len(before):,} and {len(after):,} lines")
-        return
-    for text in islice(difflib.unified_diff(before, after, lineterm="", n=3), 2, None):  # the first two are headers
-        yield DiffLine(text[0], text[1:] if text[0] != "@" else text)
 
 
 async def _revision(  # noqa: PLR0913, PLR0917 - the parts of the view
@@ -71,8 +24,8 @@ async def _revision(  # noqa: PLR0913, PLR0917 - the parts of the view
     view: str,
     items: Sequence[Registered],
     current: Awaitable[Registered],
-    revision: str,
-    **more: object,
+    revision: int | None,
+    **more: Any,
 ) -> Response[str]:
     """Return the view of a revision, by its number in an address or the newest one. Raises Failure.
 
@@ -82,7 +35,7 @@ async def _revision(  # noqa: PLR0913, PLR0917 - the parts of the view
         view: `definition` or `template`.
         items: All revisions, the newest first.
         current: The current revision; raises Failure if the object was removed.
-        revision: The number; empty for the newest.
+        revision: The number; None for the newest.
         more: Further values for the view.
     """
     try:
@@ -91,24 +44,11 @@ async def _revision(  # noqa: PLR0913, PLR0917 - the parts of the view
         if failure.status != 404:
             raise
         now = 0
-    if revision and not re.fullmatch("[0-9]{1,9}", revision):
-        raise Failure("invalid-query", f"revision: expected a whole number, such as 1, found {show(revision)}")
-    number = int(revision) if revision else items[0].revision
+    number = items[0].revision if revision is None else revision
     shown = next((item for item in items if item.revision == number), None)
     if shown is None:
         raise Failure("not-found", f"revision {number} of {view} {items[0].name!r} not found")
-    older = next((item for item in items if item.revision < number), None)
-    changes = (
-        await server_of(request.app.state).work.run(Owner(caller.key), partial(compared, older, shown)) if older else ()
-    )
-    found: dict[str, Any] = {
-        "item": shown,
-        "items": items,
-        "older": older,
-        "changes": changes,
-        "is_current": now == number,
-    }
-    return await respond(request, caller, view, **{**found, **more})
+    return await respond(request, caller, view, item=shown, items=items, is_current=now == number, **more)
 
 
 @get("/definitions", include_in_schema=False)
@@ -123,13 +63,12 @@ async def definition(
     server: ServerDependency,
     caller: CallerDependency,
     name: FromPath[str],
-    revision: FromQuery[str] = "",
+    revision: FromQuery[int | None] = None,
 ) -> Response[str]:
     """Show a revision of a definition."""
     items = (await server.definitions.revisions(caller, name)).items
-    appends = as_flag(items[0].append_uuid)
     current = server.definitions.get(caller, name)
-    return await _revision(request, caller, "definition", items, current, revision, appends=appends)
+    return await _revision(request, caller, "definition", items, current, revision)
 
 
 @get("/templates", include_in_schema=False)
@@ -144,7 +83,7 @@ async def template(
     server: ServerDependency,
     caller: CallerDependency,
     name: FromPath[str],
-    revision: FromQuery[str] = "",
+    revision: FromQuery[int | None] = None,
 ) -> Response[str]:
     """Show a revision of a template."""
     items = (await server.templates.revisions(caller, name)).items

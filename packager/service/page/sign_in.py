@@ -10,7 +10,7 @@ from litestar import Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromQuery
 
-from packager.service.access import sessions, sign_in
+from packager.service.access import sign_in
 from packager.service.access.sign_in import Attempt, Signed
 from packager.service.api import incoming
 from packager.service.api.access import HttpRequest, server_of
@@ -83,7 +83,7 @@ async def _to_issuer(request: HttpRequest, state: State, then: FromQuery[str] = 
     except Failure as failure:
         return _refused(request, server, then, failure)
     answer = redirect(address)
-    _set_cookie(request, answer, sessions.ATTEMPT_COOKIE, server.sessions.cookie(attempt), sign_in.SECONDS)
+    _set_cookie(request, answer, sign_in.ATTEMPT_COOKIE, server.sessions.cookie(attempt), sign_in.SECONDS)
     return answer
 
 
@@ -92,7 +92,7 @@ async def _from_issuer(request: HttpRequest, state: State) -> Response[str]:
     server = server_of(state)
     if server.client is None:
         raise Failure("not-found", "this server has no issuer with whom people sign in")
-    attempt = server.sessions.read(request.cookies.get(sessions.ATTEMPT_COOKIE, ""), Attempt)
+    attempt = server.sessions.read(request.cookies.get(sign_in.ATTEMPT_COOKIE, ""), Attempt)
     parameters = {key: str(value) for key, value in request.query_params.items()}
     then = attempt.then if attempt else "/jobs"
     try:
@@ -102,7 +102,7 @@ async def _from_issuer(request: HttpRequest, state: State) -> Response[str]:
     except Failure as failure:
         answer = _refused(request, server, then, failure)
     if attempt is not None and attempt.is_answered_by(parameters):  # an answer is accepted once
-        answer.delete_cookie(sessions.ATTEMPT_COOKIE, path=server.root + _PATH)
+        answer.delete_cookie(sign_in.ATTEMPT_COOKIE, path=server.root + _PATH)
     return answer
 
 
@@ -115,7 +115,7 @@ def _signed_in(request: HttpRequest, caller: Caller, cookie: str, then: str) -> 
     """Return the answer that begins a session."""
     incoming.notes_of(request.scope).caller = caller
     answer = redirect(own_path(then))
-    _set_cookie(request, answer, sessions.COOKIE, cookie, sessions.SECONDS)
+    _set_cookie(request, answer, sign_in.COOKIE, cookie, sign_in.TOKEN_SECONDS)
     return answer
 
 
@@ -124,7 +124,7 @@ def _set_cookie(request: HttpRequest, answer: Response[str], name: str, value: s
     answer.set_cookie(
         name,
         value,
-        path=server.root + ("" if name == sessions.COOKIE else _PATH) or "/",
+        path=server.root + ("" if name == sign_in.COOKIE else _PATH) or "/",
         max_age=seconds,
         httponly=True,
         secure=server.origin.startswith("https:") or request.url.scheme == "https",
@@ -135,9 +135,9 @@ def _set_cookie(request: HttpRequest, answer: Response[str], name: str, value: s
 @post("/sign-out", include_in_schema=False)
 async def _sign_out(request: HttpRequest, state: State) -> Response[str]:
     server = server_of(state)
-    is_of_issuer = server.sessions.read(request.cookies.get(sessions.COOKIE, ""), Signed) is not None
+    is_of_issuer = server.sessions.read(request.cookies.get(sign_in.COOKIE, ""), Signed) is not None
     answer = redirect(f"{_PATH}?out=issuer" if is_of_issuer else _PATH)
-    answer.delete_cookie(sessions.COOKIE, path=server.root or "/")
+    answer.delete_cookie(sign_in.COOKIE, path=server.root or "/")
     return answer
 
 

@@ -20,7 +20,7 @@ from packager.service.registry.policy import Accepted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from packager.base.faults import Fault
+    from packager.base.problems import Fault
     from packager.base.values import Json
     from packager.base.yamlio import Location
     from packager.kubernetes.objects import Object
@@ -40,24 +40,8 @@ class Definition(Value, frozen=True):
     described: Group
     example: Mapping[str, Json]
     system: Mapping[str, Json]
-
-    @property
-    def secret_places(self) -> tuple[tuple[str, ...], ...]:
-        """The places of the filled values that are secrets."""
-        return description.secret_places(self.described)
-
-    @property
-    def reserved(self) -> dict[str, str]:
-        """The reason for each top-level key that users may not set."""
-        keys = dict.fromkeys(
-            (template_values.ALWAYS_SYSTEM, *self.system), "is set by the definition, in system_values"
-        )
-        return {**keys, **{key: template_values.RESERVED[key] for key in ("global", "configs")}}
-
-    @property
-    def json_schema(self) -> dict[str, Json]:
-        """The JSON Schema of filled values."""
-        return description.json_schema(self.described, self.example, self.body.name)
+    secret_places: tuple[tuple[str, ...], ...]  # the places of the filled values that are secrets
+    reserved: Mapping[str, str]  # the reason for each top-level key that users may not set
 
 
 class Request(Value, frozen=True):
@@ -95,7 +79,11 @@ def read(body: DefinitionBody) -> tuple[Definition | None, list[Complaint]]:
     ]
     if described is None or complaints:
         return None, complaints
-    definition = Definition(body, described, read_texts["user_values_example"], read_texts["system_values"])
+    system = read_texts["system_values"]
+    reserved = dict.fromkeys((template_values.ALWAYS_SYSTEM, *system), "is set by the definition, in system_values")
+    reserved |= {key: template_values.RESERVED[key] for key in ("global", "configs")}
+    places = description.secret_places(described)
+    definition = Definition(body, described, read_texts["user_values_example"], system, places, reserved)
     complaints += _described_but_reserved(definition)
     if complaints:
         return None, complaints
@@ -147,7 +135,7 @@ def trial(definition: Definition, template: str, renderer: Renderer, site: Site)
     in place of its texts, to warn about those that become a part of code.
     """
     request = example_request(definition)
-    accepted = objects(definition, template, request, renderer, site)
+    accepted = objects(definition, template, request, renderer, site, is_example=True)
     if told := accepted.complaints:
         return Accepted(
             complaints=[replace(item, detail=f"with the example filled in: {item.detail}") for item in told]
@@ -156,7 +144,7 @@ def trial(definition: Definition, template: str, renderer: Renderer, site: Site)
     if required.filled != request.filled:
         complaints = [
             Complaint("", f"with only the required values filled in: {item.detail}", item.hint or _OPTIONAL_HINT)
-            for item in objects(definition, template, required, renderer, site).complaints
+            for item in objects(definition, template, required, renderer, site, is_example=True).complaints
         ]
         if complaints:
             return Accepted(complaints=complaints)
@@ -171,15 +159,23 @@ def value_complaints(definition: Definition, filled: Mapping[str, Json]) -> list
     return [of_fault(fault) for fault in _faults(definition, filled)]
 
 
-def objects(definition: Definition, template: str, request: Request, renderer: Renderer, site: Site) -> Accepted:
-    """Return the objects of a job, or the complaints about the template and the policy."""
+def objects(  # noqa: PLR0913 - what makes the objects
+    definition: Definition,
+    template: str,
+    request: Request,
+    renderer: Renderer,
+    site: Site,
+    *,
+    is_example: bool = False,
+) -> Accepted:
+    """Return the objects of a job, or the complaints about the template and the policy; see `policy.accept`."""
     rendered = _rendered(definition, template, request, renderer)
     if rendered.problems:
         places = (f"{item.file}, line {item.line}: " if item.line else f"{item.file}: " for item in rendered.problems)
         pairs = zip(places, rendered.problems, strict=True)
         return Accepted(complaints=[Complaint("", place + item.message, item.hint) for place, item in pairs])
     application = definition.body.application or str(request.filled.get("name") or "")
-    return policy.accept(rendered.objects, request.release, application, site)
+    return policy.accept(rendered.objects, request.release, application, site, is_example=is_example)
 
 
 def _rendered(definition: Definition, template: str, request: Request, renderer: Renderer) -> FilledTemplate:

@@ -6,17 +6,17 @@ has a required leaf. A list describes kinds of items: the leaf `type` of a kind 
 
 from __future__ import annotations
 
+import itertools
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from packager.base import quantity, yamlio
-from packager.base.faults import Fault
-from packager.base.problems import Problem, show, similar
+from packager.base import units, yamlio
+from packager.base.problems import Fault, Problem, show, similar
 from packager.base.values import Value
 from packager.service.failures import MOST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from packager.base.values import Json
     from packager.base.yamlio import Document, Location
@@ -40,11 +40,11 @@ ENDPOINTS = ("endpoints",)
 
 ENVELOPE = {
     "taskDef": "name of the task definition",
-    "description": "description of the job",
     "name": "name of the application",
+    "description": "description of the job",
     "creator": "who the job is for",
 }
-"""The keys that filled values may have even if the description lacks them, each with its meaning."""
+"""The keys that each description has, also if its text lacks them, each with its meaning."""
 
 
 class Leaf(Value, frozen=True):
@@ -88,7 +88,7 @@ Described = Leaf | FreeMapping | Group | Items
 
 def _is_quantity(value: Json) -> bool:
     try:
-        quantity.parse(str(value))
+        units.parse_quantity(str(value))
     except ValueError:
         return False
     return not isinstance(value, bool)
@@ -98,34 +98,21 @@ _LITERAL, _HEADERS, _EVENTS = " literal", " headers", " events"
 """The types of values that no description can name: the `type` of an item, and those of endpoints of the service."""
 
 
-class _Type(NamedTuple):
-    noun: str
-    accepts: Callable[[Json], bool]
-    schema: dict[str, Json]
-
-
-_TYPES: Mapping[str | None, _Type] = {
-    "string": _Type("text", lambda value: isinstance(value, str), {"type": "string"}),
-    "integer": _Type(
-        "a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool), {"type": "integer"}
-    ),
-    "number": _Type(
-        "a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool), {"type": "number"}
-    ),
-    "boolean": _Type("true or false", lambda value: isinstance(value, bool), {"type": "boolean"}),
-    "quantity": _Type("a quantity such as 500m or 4Gi", _is_quantity, {"type": ["string", "number"]}),
-    "uri": _Type(
+_TYPES: Mapping[str | None, tuple[str, Callable[[Json], bool]]] = {
+    "string": ("text", lambda value: isinstance(value, str)),
+    "integer": ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "number": ("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
+    "boolean": ("true or false", lambda value: isinstance(value, bool)),
+    "quantity": ("a quantity such as 500m or 4Gi", _is_quantity),
+    "uri": (
         "an address such as s3://bucket/folder",
         lambda value: isinstance(value, str) and _URI.fullmatch(value) is not None,
-        {"type": "string", "format": "uri"},
     ),
-    SECRET: _Type(
-        "text",
-        lambda value: isinstance(value, str),
-        {"type": "string", "format": "password", "writeOnly": True},
-    ),
-    None: _Type("a single value", lambda _: True, {"type": ["string", "number", "boolean"]}),
+    SECRET: ("text", lambda value: isinstance(value, str)),
+    None: ("a single value", lambda _: True),
 }
+"""What the values of each type are, and whether a value is one."""
+
 _NAMES = [name for name in _TYPES if name]
 _LEAF = re.compile(rf"\((Required|Optional)(?:: *({'|'.join(_NAMES)}))?\) *(.*)", re.DOTALL)
 _HINT = f"a type may follow, as in (Required:integer); the types are {', '.join(_NAMES)}"
@@ -137,8 +124,11 @@ def read(text: str, name: str = "user_values_description") -> tuple[Group | None
     if problems:
         return None, problems
     reader = _DescriptionReader(document)
-    root = reader.group((), document.data or {})
-    return (root, []) if not reader.problems else (None, reader.problems)
+    entries = reader.group((), document.data or {}).entries
+    if reader.problems:
+        return None, reader.problems
+    envelope = {key: Leaf(key == "taskDef", None, text) for key, text in ENVELOPE.items() if key not in entries}
+    return Group({**entries, **envelope}, True), []
 
 
 def read_mapping(text: str, name: str) -> tuple[Document, list[Problem]]:
@@ -225,171 +215,94 @@ def _kind(kind: Described, *, are_endpoints: bool) -> tuple[str | None, Describe
     return literal, Group(entries, kind.required)
 
 
-def _with_envelope(description: Group) -> Group:
-    envelope = {key: Leaf(key == "taskDef", None, text) for key, text in ENVELOPE.items()}
-    return Group({**description.entries, **{k: v for k, v in envelope.items() if k not in description.entries}}, True)
-
-
 def faults(description: Group, filled: Mapping[str, Json], *, reserved: Mapping[str, str] | None = None) -> list[Fault]:
-    """Return the faults of filled values: at most MOST, and one that counts the others."""
-    checker = _FilledChecker()
+    """Return the first faults of filled values: at most one more than a response lists."""
     refused = {key: reason for key, reason in (reserved or {}).items() if key in filled}
-    for key, reason in refused.items():
-        checker.add((key,), reason, at_key=True)
-    checker.check((), _with_envelope(description), {key: filled[key] for key in filled if key not in refused})
-    return checker.faults
+    found = itertools.chain(
+        (Fault((key,), reason, at_key=True) for key, reason in refused.items()),
+        _faults((), description, {key: filled[key] for key in filled if key not in refused}),
+    )
+    return list(itertools.islice(found, MOST + 1))
 
 
-class _FilledChecker:
-    """Compares filled values with their description, and collects the faults."""
-
-    def __init__(self) -> None:
-        self._faults: list[Fault] = []
-        self._more = 0
-
-    @property
-    def faults(self) -> list[Fault]:
-        """The first faults, and one that counts all others."""
-        more = [Fault((), "there are more problems", count=self._more)] if self._more else []
-        return [*self._faults, *more]
-
-    def add(self, here: Location, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
-        if len(self._faults) < MOST:
-            self._faults.append(Fault(here, message, hint, at_key=at_key))
-        else:
-            self._more += 1
-
-    def check(self, here: Location, described: Described, value: Json) -> None:
-        if isinstance(described, Items):
-            self._items(here, described, value)
-        elif isinstance(described, Leaf):
-            self._leaf(here, described, value)
-        elif not isinstance(value, dict):
-            self.add(here, f"expected a mapping, found {show(value)}")
-        elif isinstance(described, Group):
-            self._group(here, described.entries, value)
-
-    def _group(self, here: Location, entries: Mapping[str, Described], value: Mapping[str, Json]) -> None:
-        for key, item in value.items():
-            if key not in entries and len(self._faults) >= MOST:
-                self._more += 1  # without a search for similar keys, which is slow
-            elif key not in entries:
-                known = similar(key, entries) or (f"the keys are: {', '.join(entries)}" if entries else None)
-                self.add((*here, key), f"unknown key {show(key)}", known, at_key=True)
-            elif item is None and entries[key].required:
-                self._missing((*here, key), entries[key])
-            elif item is not None:
-                self.check((*here, key), entries[key], item)
-        for key, entry in entries.items():
-            if entry.required and key not in value:
-                self._missing((*here, key), entry)
-
-    def _missing(self, here: Location, described: Described) -> None:
-        """Report each missing leaf, also those in a missing mapping."""
-        if isinstance(described, Group):
-            self._group(here, described.entries, {})
-        elif isinstance(described, Items):
-            self._items(here, described, [])
-        else:
-            self.add(here, f"is missing: {described.text}" if isinstance(described, Leaf) else "is missing")
-
-    def _items(self, here: Location, described: Items, value: Json) -> None:
-        if not isinstance(value, list):
-            self.add(here, f"expected a list, found {show(value)}")
-            return
-        seen: set[int] = set()
-        for index, item in enumerate(value):
-            kind = described.kind_of(item)
-            if kind is not None:
-                seen.add(id(kind))
-                self.check((*here, index), kind, item)
-            elif len(self._faults) >= MOST:
-                self._more += 1  # without a message, which is long if there are many kinds
-            elif isinstance(item, dict):
-                given, literals = item.get("type"), [literal for literal in described.kinds if literal]
-                hint = similar(given, literals) if isinstance(given, str) else None
-                message = f"expected {' or '.join(literals)}, found {show(given)}"
-                self.add((*here, index, "type"), message, hint)
-            else:
-                self.add((*here, index), f"expected a mapping, found {show(item)}")
-        for literal, kind in described.kinds.items():
-            if kind.required and id(kind) not in seen:
-                self.add(here, f"needs an item of type {literal!r}" if literal else "needs an item")
-
-    def _leaf(self, here: Location, described: Leaf, value: Json) -> None:
-        if described.type == _HEADERS:
-            self.check(here, FreeMapping(), value)
-            for key, text in value.items() if isinstance(value, dict) else ():
-                if not isinstance(text, str):
-                    self.add((*here, key), f"expected text, found {show(text)}")
-        elif described.type == _EVENTS:
-            self._events(here, value)
-        elif described.type == SECRET and not isinstance(value, str):
-            self.add(here, "expected text")  # the found value is not shown
-        elif described.type != _LITERAL:  # else the kind was found by it
-            kind = _TYPES[described.type]
-            if isinstance(value, dict | list) or not kind.accepts(value):
-                self.add(here, f"expected {kind.noun}, found {show(value)}")
-
-    def _events(self, here: Location, value: Json) -> None:
-        if not isinstance(value, list) or not value:
-            self.add(here, f"expected a list of {', '.join(EVENTS)}, found {show(value)}")
-            return
-        for index, word in enumerate(value):
-            if word not in EVENTS or word in value[:index]:
-                hint = similar(word, EVENTS) if isinstance(word, str) and word not in EVENTS else None
-                self.add((*here, index), f"expected one of {', '.join(EVENTS)}, each once, found {show(word)}", hint)
+def _faults(here: Location, described: Described, value: Json) -> Iterator[Fault]:
+    """Yield the faults of a value that is described."""
+    if isinstance(described, Items):
+        yield from _of_items(here, described, value)
+    elif isinstance(described, Leaf):
+        yield from _of_leaf(here, described, value)
+    elif not isinstance(value, dict):
+        yield Fault(here, f"expected a mapping, found {show(value)}")
+    elif isinstance(described, Group):
+        yield from _of_group(here, described.entries, value)
 
 
-def json_schema(description: Group, example: Mapping[str, Json], title: str) -> dict[str, Json]:
-    """Return the JSON Schema (2020-12) of the described values."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": title,
-        **_schema(_with_envelope(description)),
-        **({"examples": [dict(example)]} if example else {}),
-    }
+def _of_group(here: Location, entries: Mapping[str, Described], value: Mapping[str, Json]) -> Iterator[Fault]:
+    for key, item in value.items():
+        if key not in entries:
+            known = similar(key, entries) or (f"the keys are: {', '.join(entries)}" if entries else None)
+            yield Fault((*here, key), f"unknown key {show(key)}", known, at_key=True)
+        elif item is not None:
+            yield from _faults((*here, key), entries[key], item)
+    for key, entry in entries.items():
+        if entry.required and value.get(key) is None:
+            yield from _missing((*here, key), entry)
 
 
-_ADDED: Mapping[str | None, dict[str, Json]] = {
-    _HEADERS: {"type": "object", "additionalProperties": {"type": "string"}},
-    _EVENTS: {"type": "array", "items": {"enum": [*EVENTS]}, "minItems": 1, "uniqueItems": True},
-}
-
-
-def _schema(described: Described, *, is_item: bool = False) -> dict[str, Json]:
-    """Return the JSON Schema of a value, which is null where the value may be left out and is not an item."""
-    nullable: list[Json] = [] if described.required or is_item else ["null"]
-    if isinstance(described, Leaf):
-        if described.type == _LITERAL:
-            return {"const": described.text}
-        if described.type in _ADDED:
-            return _ADDED[described.type]
-        schema = dict(_TYPES[described.type].schema)
-        types = schema["type"]
-        schema["type"] = [*(types if isinstance(types, list) else [types]), *nullable] if nullable else types
-        return {**schema, "description": described.text} if described.text else schema
-    if isinstance(described, FreeMapping):
-        return {"type": ["object", "null"]}
+def _missing(here: Location, described: Described) -> Iterator[Fault]:
+    """Yield a fault for each missing leaf, also those in a missing mapping."""
     if isinstance(described, Group):
-        required: list[Json] = [
-            key
-            for key, entry in described.entries.items()
-            if entry.required or (isinstance(entry, Leaf) and entry.type == _LITERAL)
-        ]
-        properties: dict[str, Json] = {key: _schema(entry) for key, entry in described.entries.items()}
-        needed: dict[str, Json] = {"required": required} if required else {}
-        kind: Json = ["object", *nullable] if nullable else "object"
-        return {"type": kind, "properties": properties, "additionalProperties": False, **needed}
-    kinds: list[Json] = [_schema(kind, is_item=True) for kind in described.kinds.values()]
-    contained: list[Json] = [
-        {"contains": _schema(kind, is_item=True)} for kind in described.kinds.values() if kind.required
-    ]
-    return {
-        "type": ["array", *nullable] if nullable else "array",
-        "items": kinds[0] if len(kinds) == 1 else {"oneOf": kinds},
-        **({"allOf": contained} if contained else {}),
-    }
+        yield from _of_group(here, described.entries, {})
+    elif isinstance(described, Items):
+        yield from _of_items(here, described, [])
+    else:
+        yield Fault(here, f"is missing: {described.text}" if isinstance(described, Leaf) else "is missing")
+
+
+def _of_items(here: Location, described: Items, value: Json) -> Iterator[Fault]:
+    if not isinstance(value, list):
+        yield Fault(here, f"expected a list, found {show(value)}")
+        return
+    kinds = [described.kind_of(item) for item in value]
+    for index, (item, kind) in enumerate(zip(value, kinds, strict=True)):
+        if kind is not None:
+            yield from _faults((*here, index), kind, item)
+        elif isinstance(item, dict):
+            given, literals = item.get("type"), [literal for literal in described.kinds if literal]
+            hint = similar(given, literals) if isinstance(given, str) else None
+            yield Fault((*here, index, "type"), f"expected {' or '.join(literals)}, found {show(given)}", hint)
+        else:
+            yield Fault((*here, index), f"expected a mapping, found {show(item)}")
+    seen = set(map(id, kinds))
+    for literal, required in described.kinds.items():
+        if required.required and id(required) not in seen:
+            yield Fault(here, f"needs an item of type {literal!r}" if literal else "needs an item")
+
+
+def _of_leaf(here: Location, described: Leaf, value: Json) -> Iterator[Fault]:
+    if described.type == _HEADERS:
+        yield from _faults(here, FreeMapping(), value)
+        for key, text in value.items() if isinstance(value, dict) else ():
+            if not isinstance(text, str):
+                yield Fault((*here, key), f"expected text, found {show(text)}")
+    elif described.type == _EVENTS:
+        yield from _of_events(here, value)
+    elif described.type == SECRET and not isinstance(value, str):
+        yield Fault(here, "expected text")  # the found value is not shown
+    elif described.type != _LITERAL:  # else the kind was found by it
+        noun, accepts = _TYPES[described.type]
+        if isinstance(value, dict | list) or not accepts(value):
+            yield Fault(here, f"expected {noun}, found {show(value)}")
+
+
+def _of_events(here: Location, value: Json) -> Iterator[Fault]:
+    if not isinstance(value, list) or not value:
+        yield Fault(here, f"expected a list of {', '.join(EVENTS)}, found {show(value)}")
+        return
+    for index, word in enumerate(value):
+        if word not in EVENTS or word in value[:index]:
+            hint = similar(word, EVENTS) if isinstance(word, str) and word not in EVENTS else None
+            yield Fault((*here, index), f"expected one of {', '.join(EVENTS)}, each once, found {show(word)}", hint)
 
 
 def secret_places(group: Group, here: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from packager.base.faults import Fault
-from packager.base.problems import similar
+from packager.base import units
+from packager.base.problems import Fault, similar
 from packager.base.values import Value, as_plain
-from packager.cluster.doctor import demand
 from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.kubernetes.podsecurity import Level
 from packager.service.failures import Complaint
-from packager.verify.judging import Task, judge, word_fault
+from packager.verify.judging import Task, judge, value_faults, word_fault
 from packager.workloads import structures
 from packager.workloads.kinds import kinds as workload_kinds
 
@@ -32,8 +34,6 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 """The labels that are added to each object."""
 
 MANAGER = "mlpack"
-
-_USER = 1000
 
 
 class Site(Value, frozen=True):
@@ -61,8 +61,13 @@ class Accepted(Value, frozen=True):
         return self.objects[-1]
 
 
-def accept(rendered: Sequence[Object], release: str, application: str, site: Site) -> Accepted:
-    """Return the objects of a job for the cluster, or the complaints for which the policy refuses them."""
+def accept(
+    rendered: Sequence[Object], release: str, application: str, site: Site, *, is_example: bool = False
+) -> Accepted:
+    """Return the objects of a job for the cluster, or the complaints for which the policy refuses them.
+
+    Only the objects of an example are judged for what the API server refuses itself: their author learns it at once.
+    """
     if complaints := dict.fromkeys(_of_objects(rendered, release)):
         return Accepted(complaints=tuple(complaints))
     copies: list[Object] = sorted(as_plain(rendered), key=_is_workload)
@@ -72,9 +77,10 @@ def accept(rendered: Sequence[Object], release: str, application: str, site: Sit
         _add_labels(item, release, application, site)
     own = frozenset(f"{release}-{role}" for role in OWN_SECRETS)
     task = Task(release, (*WORKLOADS, *COMPANIONS), own, site.allowed, site.level)
+    faults = itertools.chain(judge(rendered, copies, task), value_faults(copies) if is_example else ())
     complaints = dict.fromkeys(
         Complaint("", found.message, f'allow: ["{found.word}"] in server.yaml permits it' if found.word else found.hint)
-        for found in judge(rendered, copies, task)
+        for found in faults
     )
     return Accepted(complaints=tuple(complaints)) if complaints else Accepted(tuple(copies))
 
@@ -87,11 +93,12 @@ def with_secrets(
     The owner is an empty ConfigMap, which is created before the Secrets: each has its owner from the start, and need
     not be changed or deleted by the server. When the ConfigMap is deleted, the cluster deletes the Secrets.
     """
+    if not contents and all(item["kind"] != "Secret" for item in objects):
+        return list(objects)
     kinds: dict[str, Object] = {
-        role: {"kind": "Secret", "type": "Opaque", "stringData": dict(texts)} for role, texts in contents.items()
+        SECRETS_OWNER: {"kind": "ConfigMap"},
+        **{role: {"kind": "Secret", "type": "Opaque", "stringData": dict(texts)} for role, texts in contents.items()},
     }
-    if kinds or any(item["kind"] == "Secret" for item in objects):
-        kinds = {SECRETS_OWNER: {"kind": "ConfigMap"}, **kinds}
     application = str(mapping(objects[-1]["metadata"]["labels"]).get(APPLICATION) or "")
     added: list[Object] = [
         {"apiVersion": "v1", "metadata": {"name": f"{release}-{role}"}, **content} for role, content in kinds.items()
@@ -116,30 +123,32 @@ def _map_to_site(item: Object, site: Site) -> None:
             pods.spec["nodeSelector"] = mapped
 
 
+_POD: Object = {
+    "runAsNonRoot": True,
+    **dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), 1000),
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+_CONTAINER: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+"""The security contexts that the level "restricted" requires."""
+
+
 def _add_security(item: Object, level: Level) -> None:
     """Add the fields that Pod Security requires and the template does not set."""
+    is_restricted = level is Level.restricted
     for pods in _pods(item):
-        spec = pods.spec
-        if not spec:
-            continue
-        if item["kind"] in ("Job", "Pod"):
-            spec.setdefault("restartPolicy", "Never")
-        spec.setdefault("automountServiceAccountToken", False)
-        if level is not Level.restricted:
-            continue
-        of_pod = spec.setdefault("securityContext", {})
-        if isinstance(of_pod, dict):
-            of_pod.setdefault("runAsNonRoot", True)
-            for key in ("runAsUser", "runAsGroup", "fsGroup"):
-                of_pod.setdefault(key, _USER)
-            of_pod.setdefault("seccompProfile", {"type": "RuntimeDefault"})
-        for _, container in pods.containers():
-            context = container.setdefault("securityContext", {})
-            if isinstance(context, dict):
-                context.setdefault("allowPrivilegeEscalation", False)
-                capabilities = context.setdefault("capabilities", {})
-                if isinstance(capabilities, dict):
-                    capabilities.setdefault("drop", ["ALL"])
+        if item["kind"] in ("Job", "Pod") and pods.spec:
+            pods.spec.setdefault("restartPolicy", "Never")
+        _add(pods.spec, {"automountServiceAccountToken": False, **({"securityContext": _POD} if is_restricted else {})})
+        for _, container in pods.containers() if is_restricted else ():
+            _add(container, {"securityContext": _CONTAINER})
+
+
+def _add(holder: Object, fields: Object) -> None:
+    """Add the fields, and those below them, that a mapping does not have."""
+    for key, value in fields.items():
+        held = holder.setdefault(key, {} if isinstance(value, dict) else copy.copy(value))
+        if isinstance(value, dict) and isinstance(held, dict):
+            _add(held, value)
 
 
 def _add_labels(item: Object, release: str, application: str, site: Site) -> None:
@@ -204,19 +213,28 @@ def count_gpus(items: Iterable[Object], others: Collection[str] = ()) -> Gpus:
     """Return the GPUs that the pods of objects use."""
     count = 0
     uncounted: list[str] = []
-    for item in items:
-        for pods in _pods(item):
-            amounts = demand.of_pod(pods.spec, "requests")
-            limits = demand.of_pod(pods.spec, "limits")
-            for resource in dict.fromkeys((*amounts, *limits)):
-                if _GPUS.fullmatch(resource):
-                    most = max(amounts.get(resource, 0), limits.get(resource, 0))
-                    count += pods.count * max(math.ceil(most), 0)
-                elif resource not in others and not _OTHERS.fullmatch(resource):
+    for pods in (pods for item in items for pods in _pods(item)):
+        running: Counter[str] = Counter()
+        most: Counter[str] = Counter()  # init containers run one after the other, beside the sidecars before them
+        for location, container in pods.containers():
+            asked: Counter[str] = Counter()
+            resources = mapping(container.get("resources"))
+            for resource, amount in (mapping(resources.get("requests")) | mapping(resources.get("limits"))).items():
+                if not _GPUS.fullmatch(resource):
+                    uncounted += [] if resource in others or _OTHERS.fullmatch(resource) else [resource]
+                    continue
+                try:
+                    asked[resource] = math.ceil(units.parse_quantity(str(amount)))
+                except ValueError:
                     uncounted.append(resource)
-            # Device claims (dynamic resource allocation), whose device class decides the devices.
-            claims = (mapping(entry).get("name") for entry in listing(pods.spec.get("resourceClaims")))
-            uncounted += (f"the resource claim {claim}" for claim in claims)
+            if location[-2] == "initContainers" and container.get("restartPolicy") != "Always":
+                most |= running + asked
+            else:
+                running += asked
+        count += pods.count * (most | running).total()
+        # Device claims (dynamic resource allocation), whose device class decides the devices.
+        claims = (mapping(entry).get("name") for entry in listing(pods.spec.get("resourceClaims")))
+        uncounted += (f"the resource claim {claim}" for claim in claims)
     return Gpus(min(count, _MOST), tuple(dict.fromkeys(uncounted)))
 
 
@@ -289,7 +307,7 @@ def _of_metadata(manifest: Manifest, release: str) -> Iterator[str]:
     places += ["status"] if manifest.data.get("status") is not None else []
     yield from (f"{place}: a template must not set this field" for place in places)
     name = str(metadata.get("name"))
-    if name != release and not name.startswith(f"{release}-"):
+    if name != release and not re.fullmatch(f"{release}-[a-z0-9.-]*", name):  # it becomes a part of a path of the API
         yield f"metadata.name: expected the release {release!r}, or a name that begins with '{release}-'"
     own = {"Secret": OWN_SECRETS, "ConfigMap": (SECRETS_OWNER,)}.get(manifest.kind, ())
     if name in (f"{release}-{role}" for role in own):

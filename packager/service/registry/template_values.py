@@ -7,9 +7,8 @@ import secrets
 from typing import TYPE_CHECKING
 
 from packager.base import jsonio
-from packager.base.faults import Fault
 from packager.base.names import LETTER_FIRST, is_label_value
-from packager.base.problems import show
+from packager.base.problems import Fault, show
 from packager.base.values import Value
 from packager.kubernetes.manifest import listing, mapping
 

@@ -90,13 +90,6 @@ def _table(name: str, row: type[Value], keys: tuple[str, ...], *parts: SchemaIte
     return made
 
 
-class StoredSetting(Value, frozen=True, kw_only=True):
-    """A value of the server itself."""
-
-    key: str
-    value: str
-
-
 LONGEST_TITLE = 200
 """The greatest length of the title of a job."""
 
@@ -287,7 +280,6 @@ class RequestKey(Value, frozen=True):
 
 _BY_CREATION = ("created", "release")
 
-meta = _table("meta", StoredSetting, ("key",))
 tokens = _table("tokens", StoredToken, ("id",), UniqueConstraint("digest"))
 templates = _table("templates", StoredTemplate, ("name", "revision"))
 definitions = _table(

@@ -23,7 +23,6 @@ from packager.service.store.models import (
     events,
     jobs,
     logs,
-    meta,
     now,
     read,
     storable,
@@ -50,10 +49,6 @@ GOALS = ("cancel", "delete", "delete-storage")
 """The goals of a job, except `run`; each includes those before it."""
 
 _MOST_CHOICES = 200
-_PROBE = "probe"
-_PROBE_BYTES = 16 << 10
-"""The key and the size of the row that tests whether writes succeed: a full disk still accepts a few bytes."""
-
 _UNFINISHED = jobs.c.status.in_(ACTIVE) | jobs.c.goal.in_(GOALS)
 _NO_QUOTA = Quota()
 
@@ -131,11 +126,9 @@ class Store:
             return list(connection.execute(statement).scalars())
 
     def check_writable(self) -> None:
-        """Raise ToolError if the database does not accept writes, or its disk is full."""
+        """Raise ToolError if the database does not answer, or the disk of its file is full."""
         self.database.check_room()
-        with self._writing() as connection:
-            connection.execute(delete_from(meta).where(meta.c.key == _PROBE))
-            connection.execute(insert(meta).values(key=_PROBE, value="." * _PROBE_BYTES))
+        self.counts()
 
     def count_unfinished(self, project: str, owner: str) -> tuple[int, int]:
         """Return the number of jobs of an owner in a project that have not ended, and of all in the project."""

@@ -8,7 +8,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from packager.base import durations, jsonio
+from packager.base import jsonio, units
 from packager.base.problems import show
 from packager.base.values import replace
 from packager.kubernetes.manifest import mapping
@@ -193,7 +193,7 @@ def _without_project(filled: Mapping[str, Json]) -> dict[str, Json]:
 def _moment(key: str, text: str | None) -> str | None:
     """Return a time or a duration before now in the format of the database. Raises Failure."""
     try:
-        return None if text is None else as_text(durations.moment(text, datetime.now(UTC), zone=UTC))
+        return None if text is None else as_text(units.moment(text, datetime.now(UTC), zone=UTC))
     except ValueError as error:
         raise Failure("invalid-query", f"{key}: {error}") from None
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from packager.base import durations
+from packager.base import units
 from packager.base.errors import ClusterError, UnreachableError
 from packager.base.values import Value, replace
 from packager.service.access import permissions
@@ -187,7 +187,7 @@ class Logs:
 def _options(query: LogQuery) -> LogOptions:
     """Return the options of a query for the cluster. Raises Failure."""
     try:
-        begin = durations.moment(query.since, datetime.now(UTC)) if query.since else None
+        begin = units.moment(query.since, datetime.now(UTC)) if query.since else None
     except ValueError as error:
         raise Failure("invalid-query", f"since: {error}") from None
     return LogOptions(query.container, query.tail, begin, query.is_previous, query.is_following, query.has_times)

@@ -25,7 +25,7 @@ from packager.kubernetes.objects import (
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 from packager.workloads.controllers import generated_prefix
-from packager.workloads.workload import Role, ServingWorkload, is_seen, unready
+from packager.workloads.kinds import Role, ServingWorkload, is_seen, unready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

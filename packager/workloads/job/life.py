@@ -34,9 +34,9 @@ from packager.workloads.controllers import (
     suspended,
     unreported_job_end,
 )
-from packager.workloads.launchers import INDEX_ANNOTATION
+from packager.workloads.kinds import Role, Workload
+from packager.workloads.program import INDEX_ANNOTATION
 from packager.workloads.structures import is_suspended
-from packager.workloads.workload import Role, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -3,16 +3,15 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from packager.base.faults import Fault
 from packager.base.fields import Parameter, anchored
+from packager.base.problems import Fault
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
-from packager.kubernetes import mountpath
+from packager.kubernetes.containers import folder_complaint, normalized
 from packager.workloads import amounts
 from packager.workloads.amounts import Amount
-from packager.workloads.launchers import INDEX_VARIABLE
 from packager.workloads.overlay import ClaimName, Deadline, OverlaySpec, TimeToLive
-from packager.workloads.program import TORCHRUN_DEFAULTS, Run
+from packager.workloads.program import INDEX_VARIABLE, TORCHRUN_DEFAULTS, Run
 
 MAX_COMPLETIONS = 10_000
 
@@ -167,13 +166,9 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
         paths: dict[str, int] = {}
         for index, mount in enumerate(self.claims):
             place = ("claims", index)
-            if (
-                complaint := mountpath.complaint(mount.path)
-                if mount.path.startswith("/")
-                else "expected an absolute path"
-            ):
+            if complaint := folder_complaint(mount.path) if mount.path.startswith("/") else "expected an absolute path":
                 yield Fault((*place, "path"), complaint)
-            elif paths.setdefault(mountpath.normalized(mount.path), index) != index:
+            elif paths.setdefault(normalized(mount.path), index) != index:
                 yield Fault((*place, "path"), f"another claim is mounted at {mount.path}", "use another folder")
             if mount.sub_path is not None and ".." in mount.sub_path.split("/"):
                 yield Fault((*place, "sub_path"), f"expected a path without '..', found {mount.sub_path!r}")

@@ -29,12 +29,11 @@ from packager.kubernetes.objects import (
     status,
     uid,
 )
-from packager.kubernetes.pods import failure
+from packager.kubernetes.pods import DELETED, ended_at, failure, stop_requested_at, stopped
 from packager.kubernetes.remedy import RUN_AGAIN
-from packager.kubernetes.stopped import DELETED, ended_at, stop_requested_at, stopped
 from packager.kubernetes.verdict import Finding
 from packager.workloads.jobset.structure import OPTIONS
-from packager.workloads.launchers import INDEX_ANNOTATION
+from packager.workloads.program import INDEX_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

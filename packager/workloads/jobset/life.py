@@ -32,8 +32,8 @@ from packager.workloads.controllers import disrupted, is_disrupted
 from packager.workloads.jobset import attempts
 from packager.workloads.jobset.attempts import lost
 from packager.workloads.jobset.structure import least_nodes, replaces_single_pods
+from packager.workloads.kinds import Operator, Role, Workload
 from packager.workloads.pods import number_of_pods
-from packager.workloads.workload import Operator, Role, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -26,7 +26,7 @@ import json
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
-from packager.workloads.launchers import INDEX_ANNOTATION, INDEX_VARIABLE, PROCESSES, reserved_by
+from packager.workloads.program import INDEX_ANNOTATION, INDEX_VARIABLE, PROCESSES, reserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -7,13 +7,12 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base.faults import Fault
-from packager.base.problems import show
+from packager.base.problems import Fault, show
 from packager.kubernetes.manifest import INT32, at, integer, listing, mapping, text
 from packager.workloads.jobset.rendezvous import COUNTS, NAME, NODES, named
-from packager.workloads.launchers import PROCESSES, TORCHRUN, says_processes, torchrun_faults, without_meet
 from packager.workloads.pods import Pods, number_of_pods
-from packager.workloads.structure import POD_GROUPS, Structure
+from packager.workloads.program import PROCESSES, TORCHRUN, says_processes, torchrun_faults, without_meet
+from packager.workloads.structures import POD_GROUPS, Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

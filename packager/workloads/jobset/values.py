@@ -4,19 +4,29 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from packager.base.faults import Fault
 from packager.base.fields import Environment, Label, Parameter, RelativePath, Resources, Word, anchored, text
-from packager.base.problems import show, similar
+from packager.base.problems import Fault, show, similar
 from packager.base.values import Fields, Meta, replace
 from packager.base.yamlio import Location
-from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.containers import refusal_reason
 from packager.workloads import amounts
 from packager.workloads.amounts import PER_GPU, Amount
 from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
-from packager.workloads.launchers import MEET, PROCESSES, TORCHRUN, says_processes, without_meet
 from packager.workloads.overlay import Deadline, OverlaySpec, PrebuiltImage, TimeToLive
 from packager.workloads.pods import named
-from packager.workloads.program import TORCHRUN_DEFAULTS, Program, Run, Workdir, directory, of_script
+from packager.workloads.program import (
+    MEET,
+    PROCESSES,
+    TORCHRUN,
+    TORCHRUN_DEFAULTS,
+    Program,
+    Run,
+    Workdir,
+    directory,
+    of_script,
+    says_processes,
+    without_meet,
+)
 
 _TAKEN = ("identity", "init")
 """The prefix of the names of init containers."""
@@ -301,11 +311,6 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
     def pods(self) -> int:
         """The number of pods."""
         return sum(role.replicas for role in self.roles.values())
-
-    @property
-    def templates(self) -> int:
-        """The number of pod templates: one for each role."""
-        return len(self.roles)
 
     def environment_of(self, role: str, run: Run) -> Sequence[PodVariable]:
         """Return the variables that address the pods of other roles, and the role's own variables."""

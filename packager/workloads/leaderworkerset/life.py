@@ -21,8 +21,8 @@ from packager.kubernetes.objects import (
     true_condition,
 )
 from packager.kubernetes.verdict import Finding
+from packager.workloads.kinds import Operator, Role, ServingWorkload, is_seen, unready
 from packager.workloads.pods import number_of_pods
-from packager.workloads.workload import Operator, Role, ServingWorkload, is_seen, unready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from packager.kubernetes.manifest import INT32, at
 from packager.workloads.pods import Pods, number_of_pods
-from packager.workloads.structure import Structure
+from packager.workloads.structures import Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -3,14 +3,13 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Literal
 
-from packager.base.faults import Fault
 from packager.base.fields import RelativePath, Resources, Word
+from packager.base.problems import Fault
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.workloads import amounts
 from packager.workloads.amounts import Amount
-from packager.workloads.launchers import LWS_VARIABLES
-from packager.workloads.program import Program, Run, directory, of_script
+from packager.workloads.program import LWS_VARIABLES, Program, Run, directory, of_script
 from packager.workloads.serving import Serving
 
 ROLES = {"leader": "leaderTemplate", "worker": "workerTemplate"}
@@ -74,11 +73,6 @@ class LeaderWorkerSet(Serving, frozen=True, kw_only=True, tag="LeaderWorkerSet")
     def traits(self) -> frozenset[str]:
         """The traits of a workload that serves, and of pods on several nodes."""
         return super().traits | {"several"}
-
-    @property
-    def templates(self) -> int:
-        """The number of pod templates: of the leader and of the workers."""
-        return len(ROLES)
 
     def longest_name(self, workload: str) -> str:
         """Return the longest name that is made of the workload's, with the index of a group and a hash, in a label."""

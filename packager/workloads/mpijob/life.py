@@ -26,9 +26,9 @@ from packager.kubernetes.pods import killed_process, memory_limit
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads import controllers
+from packager.workloads.kinds import Operator, Role, Workload
 from packager.workloads.structures import is_suspended
 from packager.workloads.structures import pods as pods_of
-from packager.workloads.workload import Operator, Role, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,11 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from packager.base.faults import Fault
-from packager.base.problems import show
+from packager.base.problems import Fault, show
 from packager.kubernetes.manifest import INT32, at, integer, listing, mapping
 from packager.workloads.pods import Pods
-from packager.workloads.structure import POD_GROUPS, Structure
+from packager.workloads.structures import POD_GROUPS, Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

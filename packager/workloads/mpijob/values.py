@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from packager.base.faults import Fault
 from packager.base.fields import Resources
+from packager.base.problems import Fault
 from packager.base.values import Meta
 from packager.base.yamlio import Location
 from packager.workloads import amounts

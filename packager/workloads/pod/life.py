@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import status
 from packager.kubernetes.verdict import Phase, Verdict
-from packager.workloads.workload import Workload
+from packager.workloads.kinds import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

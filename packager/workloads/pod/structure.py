@@ -1,11 +1,11 @@
-"""Manifest of a Pod (v1). Tests: verify/test_podspec.py."""
+"""Manifest of a Pod (v1). Tests: verify/test_runnable.py."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from packager.workloads.pods import Pods
-from packager.workloads.structure import Structure
+from packager.workloads.structures import Structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ import yaml
 
 from packager.base import process
 from packager.base.errors import ClusterError, DeniedError, NotEvaluatedError, UnreachableError, UsageError
-from packager.base.runner import Runner
+from packager.base.process import Runner
 from packager.cli.host import Host
 from packager.kubernetes.kubectl import kustomize as kubectl
 from packager.kubernetes.kubectl.client import Kubectl

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from packager.base.process import Finished
-from packager.base.runner import Runner
+from packager.base.process import Finished, Runner
 from packager.cli.host import Host
-from packager.kubernetes.kubectl import connection as module
-from packager.kubernetes.kubectl.client import Kubectl
-from packager.kubernetes.kubectl.connection import Connection
+from packager.kubernetes.kubectl import client as module
+from packager.kubernetes.kubectl.client import Connection, Kubectl
 from tests import kubectls
 from tests.fake_cluster import item
 from tests.life import POD, at_a_terminal

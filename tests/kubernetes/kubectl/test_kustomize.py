@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import RenderError
-from packager.base.process import Finished
-from packager.base.runner import Runner
+from packager.base.process import Finished, Runner
 from packager.kubernetes.kubectl.kustomize import kustomize
 
 if TYPE_CHECKING:

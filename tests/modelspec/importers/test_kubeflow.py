@@ -109,6 +109,16 @@ def test_elastic_policy_is_an_option(tmp_path: Path) -> None:
     assert result.build[3:] == ["--with", "elastic", "--site=ELASTIC_MIN=2", "--site=ELASTIC_RESTARTS=5"]
 
 
+def test_hint_about_the_user_repeats_the_uid(tmp_path: Path) -> None:
+    value = mpi("mpirun", "python3", "train.py", runPolicy={"cleanPodPolicy": "Running"})
+    value["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["securityContext"] = {"runAsUser": 1000}
+    _, result = imported(tmp_path, value)
+    assert [str(finding).partition(".template.")[2] or finding.message for finding in result.findings] == [
+        "spec.securityContext.runAsUser is not carried over (mlpack configure --uid 1000)",
+        "spec.runPolicy.cleanPodPolicy is not carried over",
+    ]
+
+
 def test_tfjob_becomes_a_jobset_with_tf_config(tmp_path: Path, kubectl: Path) -> None:
     overlay, result = imported(tmp_path, tensorflow(Chief=1, Worker=2, PS=1))
     assert (overlay["kind"], overlay["rendezvous"], overlay["success"]) == ("JobSet", "tensorflow", ["chief"])

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from packager.base.errors import SpecError
-from packager.kubernetes.environment import Expander
-from packager.modelspec.importers.cubepaths import ROOT, WORKSPACE, CubeError, place
+from packager.modelspec.importers.cubepaths import PATHS, place
 from packager.modelspec.importers.mlcube import Choices
 from packager.modelspec.importing import ModelDestination, import_mlcube
 from packager.workloads.program import references
@@ -114,18 +113,14 @@ def test_dollars_of_an_entrypoint_reach_its_program(tmp_path: Path) -> None:
             path, ModelDestination(tmp_path / "models", force=True), choices({"image": "example/cube:1"})
         )
         args = _read_spec(result)["overlays"]["train"]["args"]
-        assert Expander({"MODEL_DIR": "/model", "date": "now"}).expand(args[1]) == word
+        assert args[1].replace("$$", "$") == word
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": "${workspace}"}, "${workspace} is a folder, which has no place here"),
+        ({"name": "${workspace}"}, "${workspace} is not a value of the file: it is a folder, which has no place here"),
         ({"tasks": {"a": {"entrypoint": "${nothing}/a"}}}, "${nothing} is not a value of the file"),
-        (
-            {"tasks": {"a": {"parameters": {"inputs": {"x": "${workspace}x"}}}}},
-            "expected a / after ${workspace}, found '${workspace}x'",
-        ),
     ],
 )
 def test_invalid_reference_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -272,7 +267,7 @@ def test_cube_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> Non
     assert import_mlcube(link, ModelDestination(tmp_path / "models"), choices({})).files
     link.unlink()
     link.symlink_to("mlcube.yaml")
-    with pytest.raises(SpecError, match="too many levels of symbolic links"):
+    with pytest.raises(SpecError, match="is not a path"):
         import_mlcube(tmp_path / "cube", ModelDestination(tmp_path / "models"), choices({}))
 
 
@@ -302,18 +297,12 @@ def test_place_returns_the_path_on_the_claim() -> None:
         ("$HOME/x", ".outside/HOME/x"),
         ("/abs/../../etc", ".outside/etc"),
         ("C:\\data\\", ".outside/C/data"),
-        (WORKSPACE, ""),
-        (f"{WORKSPACE}/../x", ".outside/x"),
-        (ROOT, ".outside"),
-        (f"{ROOT}/workspace/data", "data"),
+        (PATHS["workspace"], ""),
+        (f"{PATHS['workspace']}/../x", ".outside/x"),
+        (PATHS["runtime.root"], ".outside"),
+        (f"{PATHS['runtime.root']}/workspace/data", "data"),
     ):
         assert place(text).path == path
-
-
-def test_place_refuses_invalid_paths() -> None:
-    for text in (f"{WORKSPACE}data", f"a/{WORKSPACE}", ""):
-        with pytest.raises(CubeError, match=r"expected a|in the middle"):
-            place(text)
 
 
 def test_claims_of_parameters_give_the_layout_that_the_runner_documents(

@@ -93,6 +93,7 @@ def deep(folder: Path) -> None:
     (folder / "x" / ("y" * 200) / "z").touch()
 
 
+FORM = "expected letters, digits and - . _ + @ between the slashes, at most 194"
 ROOM = "inputs in a package take at most 200 KiB in 200 files"
 
 
@@ -101,12 +102,9 @@ ROOM = "inputs in a package take at most 200 KiB in 200 files"
     [
         (large, ROOM),
         (many, ROOM),
-        (deep, f"'workspace/raw/x/{'y' * 12}...{'y' * 26}/z' is longer than 194 characters"),
+        (deep, f"'workspace/raw/x/{'y' * 12}...{'y' * 26}/z': {FORM}"),
         (linked, "workspace/raw/secret is a link that leaves the folder"),
-        (
-            oddly_named,
-            "'workspace/raw/a b?[2J' has other characters than letters, digits and - . _ + @ between the slashes",
-        ),
+        (oddly_named, f"'workspace/raw/a b?[2J': {FORM}"),
     ],
 )
 def test_input_that_cannot_be_copied_is_reported(spoil: Any, reason: str, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from packager.service.api.limits import Door
 from packager.service.callbacks.courier import Reply
 from packager.service.config import CallbacksConfig, LimitsConfig, ServerConfig
 from packager.service.registry import rendering
-from packager.service.registry.helpers import Helpers
+from packager.service.registry.rendering import Helpers
 from packager.service.sealing import Sealer
 from packager.service.server import Server
 from packager.service.store.store import Store

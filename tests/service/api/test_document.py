@@ -70,8 +70,6 @@ STEPS: tuple[tuple[str, str, str | None, dict[str, Any], int], ...] = (
     ("GET", "/v1/definitions/nothing/revisions", "viewer", {}, 404),
     ("GET", "/v1/definitions/second/revisions/2", "viewer", {}, 200),
     ("GET", "/v1/definitions/second/revisions/3", "viewer", {}, 404),
-    ("GET", "/v1/definitions/second/schema", "viewer", {}, 200),
-    ("GET", "/v1/definitions/nothing/schema", "viewer", {}, 404),
     ("DELETE", "/v1/definitions/second", "developer", {}, 204),
     ("DELETE", "/v1/definitions/second", "developer", {}, 404),
     ("POST", "/v1/jobs", "user", {"json": FILLED}, 201),

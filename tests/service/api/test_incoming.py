@@ -112,9 +112,9 @@ def test_values_of_a_job_are_measured_before_they_are_parsed(shared: Service, mo
 def test_complaints_are_capped_and_counted(shared: Service) -> None:
     answer = shared.post("/v1/jobs", {"taskDef": "countdown", **{f"k{number}": 1 for number in range(5_000)}})
     problem = answer.json()
-    assert problem["detail"] == "5,001 problems in the filled values"
+    assert problem["detail"] == "more than 50 problems in the filled values"
     assert len(problem["errors"]) == 51
-    assert problem["errors"][-1] == {"pointer": "", "detail": "4,951 more problems are not listed"}
+    assert problem["errors"][-1] == {"pointer": "", "detail": "there are more problems"}
     assert len(answer.content) < 32_000
 
 

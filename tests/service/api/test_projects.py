@@ -116,7 +116,7 @@ def test_project_definition_is_used_and_changed_in_that_project_only(service: Pr
     made = service.post("/v1/definitions", {**COUNTDOWN, "name": "vision.own"}, "dev")
     assert (made.status_code, made.json()["project"]) == (201, "vision")
     assert service.get("/v1/definitions/vision.own", "eve").status_code == 200
-    for suffix in ("", "/schema", "/revisions", "/revisions/1"):
+    for suffix in ("", "/revisions", "/revisions/1"):
         assert service.get(f"/v1/definitions/vision.own{suffix}", "ada").status_code == 404
     assert [item["name"] for item in service.get("/v1/definitions", "ada").json()["items"]] == ["countdown"]
     assert service.job("vision", "eve", taskDef="vision.own").status_code == 201

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
-from packager.base.errors import ClusterError, UnreachableError
+from packager.base.errors import UnreachableError
 from packager.service.jobs.kube import Cluster, LogOptions, RefusedError
 from tests.service.apiserver import KUBECONFIG, ApiServer, served
-from tests.service.callbacks.receiver import certificates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,35 +95,3 @@ def test_log_raises_the_error_of_the_api_server(api: ApiServer) -> None:
     api.server_close()
     with pytest.raises(UnreachableError, match="the cluster does not answer"):
         log()
-
-
-@pytest.mark.parametrize("name", ["api.internal.example", "other.example"])
-def test_cluster_verifies_api_server_by_tls_server_name(api: ApiServer, tmp_path: Path, name: str | None) -> None:
-    names: list[str | None] = []
-    server, _ = certificates(tmp_path, "api.internal.example")
-    server.sni_callback = lambda _socket, asked, _context: names.append(asked)
-    api.socket = server.wrap_socket(api.socket, server_side=True)
-    config = yaml.safe_load((tmp_path / "kubeconfig").read_text(encoding="utf-8"))
-    authority = (tmp_path / "server.pem").read_bytes().partition(b"-----BEGIN EC")[0].partition(b"-----BEGIN PRIV")[0]
-    [entry] = config["clusters"]
-    entry["cluster"] = {
-        "server": f"https://127.0.0.1:{api.server_port}",
-        "certificate-authority-data": base64.b64encode(authority).decode(),
-    }
-    if name:
-        entry["cluster"]["tls-server-name"] = name
-    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config), encoding="utf-8")
-
-    async def run() -> int:
-        cluster = Cluster.connect()
-        try:
-            return len((await cluster.list("Pod", "jobs"))[0])
-        finally:
-            await cluster.close()
-
-    if name == "api.internal.example":
-        assert asyncio.run(run()) == 0
-    else:
-        with pytest.raises(ClusterError, match=r"(?i)certificate"):
-            asyncio.run(run())
-    assert names == [name]

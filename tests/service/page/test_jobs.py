@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from packager.service.page import html
 from tests.service import bodies
+from tests.service.api.conftest import FILLED
 from tests.service.page.conftest import Site, text_of
 
 
@@ -24,6 +26,25 @@ def test_job_view_begins_with_the_cause_of_a_failure(site: Site) -> None:
     assert "process.train.number 3" in text
     assert "kind: Job" in text
     assert "by admin" in text
+
+
+def test_job_that_the_cluster_refuses_after_its_dry_run_shows_the_message_everywhere(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota, a webhook or the rights of the server may have changed since."""
+    message = 'Job.batch "x" is invalid: resources.limits[memory]: Invalid value: "4Gb"'
+    apply = site.cluster.apply
+
+    async def changed(item: dict[str, Any], namespace: str, *, dry_run: bool = False) -> dict[str, Any]:
+        site.cluster.refused = {} if dry_run else {"Job": message}
+        return await apply(item, namespace, dry_run=dry_run)
+
+    monkeypatch.setattr(site.cluster, "apply", changed)
+    release = site.post("/v1/jobs", FILLED, "user").json()["release"]
+    job = site.status(release, "failed")
+    assert (job["reason"], job["message"]) == ("ClusterRefused", message)
+    for path in (f"/jobs/{release}", "/jobs"):
+        assert message in text_of(site.view(path)), path
 
 
 def test_job_view_lists_deleted_objects_and_cancels_the_job_once(digits: Site) -> None:

@@ -13,8 +13,7 @@ import uvicorn
 from playwright.sync_api import ViewportSize, expect
 
 from packager.service.access.issuer_tokens import Issuer
-from packager.service.access.sessions import Sessions
-from packager.service.access.sign_in import Client
+from packager.service.access.sign_in import Client, Sessions
 from packager.service.config import OidcConfig
 from packager.service.page import app, html
 from packager.service.page.html import visible

@@ -8,8 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from packager.service.access.issuer_tokens import Issuer
-from packager.service.access.sessions import Sessions
-from packager.service.access.sign_in import Client
+from packager.service.access.sign_in import Client, Sessions
 from packager.service.config import OidcConfig
 from packager.service.page.sign_in import own_path
 from packager.service.work import Owner
@@ -95,7 +94,7 @@ def test_session_ends_with_its_token(site: Site) -> None:
 
 def test_session_ends_after_its_time_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.sign_in("user")
-    monkeypatch.setattr("packager.service.access.sessions.time.time", lambda: 2e10)
+    monkeypatch.setattr("packager.service.access.sign_in.time.time", lambda: 2e10)
     assert site.view("/jobs", "user").headers["location"] == "/sign-in?then=/jobs"
 
 
@@ -383,7 +382,7 @@ def test_session_ends_with_the_id_token(visitor: Visitor, monkeypatch: pytest.Mo
     visitor.signs_in()
     assert visitor.get("/v1/whoami").json()["roles"] == {"*": "user"}
     later = time.time() + 301
-    monkeypatch.setattr("packager.service.access.sessions.time.time", lambda: later)
+    monkeypatch.setattr("packager.service.access.sign_in.time.time", lambda: later)
     assert visitor.get("/jobs").headers["location"] == "/sign-in?then=/jobs"
     assert visitor.get("/v1/whoami").status_code == 401
 

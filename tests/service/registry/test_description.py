@@ -3,11 +3,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 
 from packager.base import yamlio
-from packager.service.failures import of_fault
+from packager.service.failures import MOST, of_fault
 from packager.service.registry import description
 from tests.service import bodies
 
@@ -126,27 +125,13 @@ def test_faulty_description_is_refused_with_its_line(text: str, message: str) ->
     assert problems[0].line in (1, 2)
 
 
-def test_json_schema_accepts_the_same_values_as_the_description() -> None:
-    example = yamlio.load(bodies.EXAMPLE.encode(), "example")[0].data
-    schema: Any = description.json_schema(described(), example, "digits")
-    jsonschema.Draft202012Validator.check_schema(schema)
-    validator = jsonschema.Draft202012Validator(schema)
-    assert validator.is_valid(example)
-    assert validator.is_valid(bodies.filled())
-    for faulty in (bodies.filled(extra=1), bodies.filled(process={}), bodies.filled(endpoints=[])):
-        assert complaints(faulty) != []
-        assert not validator.is_valid(faulty)
-    assert schema["properties"]["process"]["properties"]["train"]["required"] == ["saveStep"]
-    assert schema["properties"]["resources"]["properties"]["cpu"]["description"] == "CPUs, `500m` by default"
-
-
 def test_items_of_many_kinds_are_checked_in_linear_time() -> None:
     group = described("items:\n" + "".join(f"- type: (Optional) k{number}\n" for number in range(2600)))
     filled: dict[str, Any] = {"taskDef": "a", "items": [{"type": "none"} for _ in range(4500)]}
     begun = time.process_time()
     faults = description.faults(group, filled)
     assert time.process_time() - begun < 2
-    assert sum(fault.count for fault in faults) == 4500
+    assert len(faults) == MOST + 1
 
 
 def test_only_items_of_the_list_endpoints_take_headers_and_events() -> None:
@@ -157,5 +142,3 @@ def test_only_items_of_the_list_endpoints_take_headers_and_events() -> None:
         ("/process/sources/0/headers", "unknown key 'headers'", hint),
         ("/process/sources/0/events", "unknown key 'events'", hint),
     ]
-    schema: Any = description.json_schema(described(text), {}, "digits")
-    assert set(schema["properties"]["process"]["properties"]["sources"]["items"]["properties"]) == {"endpoint", "type"}

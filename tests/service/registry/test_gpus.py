@@ -55,5 +55,18 @@ def test_request_without_a_limit_is_counted() -> None:
     assert count_gpus([item]).count == 3
 
 
+def test_init_containers_run_before_the_others_and_beside_the_sidecars_before_them() -> None:
+    def asking(count: str, **more: Any) -> dict[str, Any]:
+        return {"name": f"n{count}", "resources": {"limits": {"nvidia.com/gpu": count}}, **more}
+
+    first = [asking("1", restartPolicy="Always"), asking("6")]
+    assert count_gpus([job({"nvidia.com/gpu": "4"}, initContainers=first)]).count == 7
+    assert count_gpus([job({"nvidia.com/gpu": "8"}, initContainers=first)]).count == 9
+
+
+def test_quantity_that_is_none_is_uncounted() -> None:
+    assert count_gpus([job({"nvidia.com/gpu": "4x", "memory": "4Gb"})]) == Gpus(0, ("nvidia.com/gpu",))
+
+
 def test_gpu_count_is_capped_at_the_maximum_of_the_database() -> None:
     assert count_gpus([job({"nvidia.com/gpu": "9E"}, 9)]).count == 2**31 - 1

@@ -16,7 +16,7 @@ import yaml
 from packager.builder.plan import Options, plan
 from packager.builder.render import TEMPLATES, render
 from packager.modelspec.load import load
-from packager.workloads.launchers import MEET
+from packager.workloads.program import MEET
 from tests import demo
 
 if TYPE_CHECKING:

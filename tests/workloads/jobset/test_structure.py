@@ -9,7 +9,6 @@ import yaml
 from packager.builder.plan import Options, plan
 from packager.builder.render import render
 from packager.modelspec.load import load
-from packager.verify import names
 from packager.verify.objects import check_kinds
 from packager.workloads.structures import pods
 from tests import demo, written
@@ -116,13 +115,3 @@ def test_verify_refuses_replicas_of_a_job_in_a_rendezvous(tmp_path: Path) -> Non
         "replicas: expected 1, found 2",
         "edit parallelism and completions instead: each Job counts its pods from 0 on",
     )
-
-
-def test_verify_refuses_objects_that_jobset_creates() -> None:
-    service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n"
-    job = "---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a-worker-0}\n"
-    messages = [problem.message for problem in names.check(written.overlay(JOB_SET + service + job))]
-    assert messages == [
-        "Service a: metadata.name: JobSet creates a Service of this name for the JobSet",
-        "Job a-worker-0: metadata.name: JobSet creates a Job of this name for the JobSet",
-    ]

@@ -1,4 +1,4 @@
-"""Tests of `packager.configure.proposals`: which defaults of a site an overlay takes."""
+"""Tests of `packager.configure.configure`: which defaults of a site an overlay takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from packager.configure.assignments import Assignment
 from packager.configure.changes import Answers
-from packager.configure.proposals import site_answers
+from packager.configure.configure import site_answers
 from packager.configure.settings import Files
 from packager.package.opened import opened
 from packager.site.read import parsed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from packager.kubernetes.environment import refusal_reason
+from packager.kubernetes.containers import refusal_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable

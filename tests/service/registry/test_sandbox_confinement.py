@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 CONFINED = """\
 import array, ctypes, errno, json, mmap, os, resource, signal, socket, subprocess, sys, threading
-from packager.service.registry import confinement
-secret, lacking = sys.argv[1], confinement.confine()
+from packager.service.registry import sandbox
+secret, lacking = sys.argv[1], sandbox.confine()
 libc = ctypes.CDLL(None, use_errno=True)
 
 def raised(number):
@@ -85,7 +85,7 @@ def test_limits_hold_where_the_system_has_no_filter(tmp_path: Path) -> None:
     """The gap is reported, and no file can be opened."""
     secret = tmp_path / "secret"
     secret.write_text("secret", encoding="utf-8")
-    program = CONFINED.replace("secret, lacking", "confinement._keep_only = lambda _: 38\nsecret, lacking")
+    program = CONFINED.replace("secret, lacking", "sandbox._keep_only = lambda _: 38\nsecret, lacking")
     for attack in ("open(secret)", "socket.socket()", "os.pipe()"):
         argv = [sys.executable, "-c", program.format(attack=attack), str(secret)]
         done = subprocess.run(argv, capture_output=True, check=True, timeout=300)

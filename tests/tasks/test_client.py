@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base import rest
-from packager.base.errors import ClusterError, MlpackError, UnreachableError
+from packager.base.errors import ClusterError, UnreachableError
+from packager.base.process import Runner
 from packager.base.rest import Answer, RestServer
-from packager.base.runner import Runner
-from packager.tasks import jobs as task
+from packager.tasks import client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,87 +70,51 @@ def problem(status: int, **body: Any) -> Answer:
     return Answer(status, "application/problem+json", {"detail": "no", "errors": [], **body})
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        None,
-        {},
-        {**JOB, "release": 5},
-        {**JOB, "pods": "x"},
-        {**JOB, "release": "a\n; rm -rf x"},
-        {**JOB, "release": ""},
-    ],
-)
-def test_job_refuses_invalid_response(script: Script, answer: Any) -> None:
-    script.answers = [answer]
-    with pytest.raises(ClusterError, match="is not one of a task service"):
-        task.job(SERVER, "a-1")
+def test_answers_that_are_no_job_are_refused(script: Script) -> None:
+    for answer in ([JOB], {}, {"release": "a-1"}):
+        script.answers = [answer]
+        with pytest.raises(ClusterError, match="is not one of a task service"):
+            client.job(SERVER, "a-1")
 
 
-@pytest.mark.parametrize("page", [{}, {"items": 5, "next": None}, {"items": [], "next": 5}, {"items": [JOB] * 3}])
-def test_jobs_refuse_invalid_page(script: Script, page: Any) -> None:
-    script.answers = [page]
-    with pytest.raises(ClusterError, match="is not one of a task service"):
-        task.jobs(SERVER, 2)
-
-
-def test_jobs_stop_at_page_limit_or_repeated_cursor(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "_MAX_PAGES", 3)
-    script.answers = [{"items": [JOB], "next": str(number)} for number in range(4)]
-    jobs, are_all = task.jobs(SERVER, 0)
-    assert (len(jobs), are_all) == (3, False)
-    script.answers = [{"items": [JOB], "next": "same"}] * 3
-    assert len(task.jobs(SERVER, 0)[0]) == 2
+def test_jobs_of_all_pages_are_listed(script: Script) -> None:
+    script.answers = [{"items": [JOB], "next": "c"}, {"items": [JOB], "next": None}]
+    assert client.jobs(SERVER, 0) == ([JOB, JOB], True)
+    assert [where for _, where, _ in script.requests] == ["/v1/jobs?limit=100", "/v1/jobs?limit=100&cursor=c"]
 
 
 def test_jobs_send_filters_and_limit(script: Script) -> None:
     script.answers = [{"items": [JOB, JOB], "next": "c"}]
-    jobs, _ = task.jobs(SERVER, 2, status="failed", q="a&b", creator=None)
-    assert [job.answer for job in jobs] == [JOB, JOB]
+    assert client.jobs(SERVER, 2, status="failed", q="a&b", creator=None) == ([JOB, JOB], False)
     assert script.requests[0][1] == "/v1/jobs?status=failed&q=a%26b&limit=2"
-
-
-def test_create_limits_problems_of_server_in_number_and_length(script: Script) -> None:
-    errors = [{"pointer": f"/{number}", "detail": "x"} for number in range(1000)]
-    script.answers = [problem(422, errors=[5, *errors])]
-    with pytest.raises(ClusterError) as error:
-        task.create(SERVER, task.filled_values("d", None, []), RUNNER)
-    assert len(error.value.problems) < 300
-    assert str(error.value.problems[0]) == "values: /0: x"
-    endless = "y" * 1_000_000
-    script.answers = [problem(422, detail=endless, errors=[{"pointer": endless, "detail": endless, "hint": endless}])]
-    with pytest.raises(ClusterError) as error:
-        task.create(SERVER, task.filled_values("d", None, []), RUNNER)
-    [only] = error.value.problems
-    assert max(len(str(error.value)), len(str(only))) < 50_000
 
 
 def test_job_reports_status_of_proxy_response(script: Script) -> None:
     script.answers = [Answer(502, "text/html")]
     with pytest.raises(ClusterError, match=r"^https://h has answered with status 502 \(text/html\)$"):
-        task.job(SERVER, "a-1")
+        client.job(SERVER, "a-1")
     script.answers = [Answer(503, "application/problem+json", {"detail": "away"}, retry_after=5)]
     with pytest.raises(ClusterError, match="away") as error:
-        task.job(SERVER, "a-1")
+        client.job(SERVER, "a-1")
     assert error.value.hint == "try again after 5 s"
 
 
 def test_create_retries_lost_response_with_same_idempotency_key(script: Script) -> None:
     script.answers = [UnreachableError("cut"), UnreachableError("cut"), JOB]
-    assert task.create(SERVER, task.filled_values("d", None, []), RUNNER).release == "a-1"
+    assert client.post_once(SERVER, "/v1/jobs", RUNNER, {"taskDef": "d"}) == JOB
     assert len({headers["Idempotency-Key"] for _, _, headers in script.requests}) == 1
     script.answers = [UnreachableError("cut")] * 3
     with pytest.raises(UnreachableError):
-        task.create(SERVER, task.filled_values("d", None, []), RUNNER)
+        client.post_once(SERVER, "/v1/jobs", RUNNER)
 
 
 def test_follow_retries_unreachable_server(script: Script) -> None:
     script.answers = [JOB, UnreachableError("away"), UnreachableError("away"), JOB, {**JOB, "status": "succeeded"}]
-    statuses = [job.status for job in task.follow(SERVER, "a-1", RUNNER, None)]
+    statuses = [job["status"] for job in client.follow(SERVER, "a-1", RUNNER, None)]
     assert statuses == ["running", "succeeded"]
     script.answers = [UnreachableError("away")]
     with pytest.raises(UnreachableError):
-        next(task.follow(SERVER, "a-1", RUNNER, None))
+        next(client.follow(SERVER, "a-1", RUNNER, None))
 
 
 def test_log_follow_waits_for_container(script: Script) -> None:
@@ -158,7 +122,7 @@ def test_log_follow_waits_for_container(script: Script) -> None:
     creating = problem(409, type=NO_LOG, detail='container "x" in pod "y" is waiting to start: ContainerCreating')
     messages: list[str] = []
     script.answers = [JOB, no_pod, JOB, creating, JOB, creating, JOB, iter([b"a\n", b"b\n"])]
-    assert b"".join(task.log(SERVER, "a-1", RUNNER, messages.append, is_following=True)) == b"a\nb\n"
+    assert b"".join(client.log(SERVER, "a-1", RUNNER, messages.append, is_following=True)) == b"a\nb\n"
     assert messages == [f"waiting: {answer.body['detail']}" for answer in (no_pod, creating)]
 
 
@@ -173,32 +137,25 @@ def test_log_follow_waits_for_container(script: Script) -> None:
 def test_log_follow_fails_at_once_for_permanent_refusal(script: Script, answers: list[Any], message: str) -> None:
     script.answers = answers
     with pytest.raises(ClusterError, match=message):
-        list(task.log(SERVER, "a-1", RUNNER, print, is_following=True))
+        list(client.log(SERVER, "a-1", RUNNER, print, is_following=True))
 
 
-@pytest.mark.parametrize(
-    ("pointer", "place"),
-    [
-        ("/process/train/saveStep", "v.yaml:3:10"),
-        ("/endpoints/1/endpoint", "v.yaml:6:14"),
-        ("/endpoints/9/endpoint", "v.yaml:5:1"),
-        ("/a~1b~0c", "v.yaml:7:10"),
-        ("", "v.yaml:1:1"),
-        ("/name/x", "--set name"),
-    ],
-)
-def test_problem_converts_pointer_to_position_in_file(pointer: str, place: str) -> None:
+def test_problem_converts_pointer_to_position_in_file(script: Script) -> None:
     text = b'taskDef: d\nprocess:\n  train: {maxStep: 1}\nendpoints:\n- {endpoint: x}\n- {endpoint: y}\n"a/b~c": 1\n'
-    filled = task.filled_values(None, (text, "v.yaml"), ["name=x"])
-    assert str(filled.problem(pointer, "m", None)).startswith(f"{place}: ")
+    values, document = client.filled_values(None, (text, "v.yaml"), [])
+    places = {
+        "/process/train/saveStep": "v.yaml:3:10",
+        "/endpoints/1/endpoint": "v.yaml:6:14",
+        "/endpoints/9/endpoint": "v.yaml:5:1",
+        "/a~1b~0c": "v.yaml:7:10",
+        "": "v.yaml:1:1",
+    }
+    script.answers = [problem(422, errors=[{"pointer": pointer, "detail": "m"} for pointer in places])]
+    with pytest.raises(ClusterError) as refused:
+        client.request(SERVER, "POST", "/v1/jobs", values, document)
+    assert [str(found).partition(": ")[0] for found in refused.value.problems] == [*places.values()]
 
 
 def test_filled_values_parse_numbers_and_extend_lists() -> None:
-    filled = task.filled_values("d", None, ["a.b=5", "c.0.d=x", "c.1.d=true", r"e\.f=1.10"])
-    assert filled.values == {"taskDef": "d", "a": {"b": 5}, "c": [{"d": "x"}, {"d": True}], "e.f": "1.10"}
-
-
-@pytest.mark.parametrize("name", ["a/b", "x" * 64])
-def test_job_refuses_invalid_name(name: str) -> None:
-    with pytest.raises(MlpackError, match="invalid name"):
-        task.job(SERVER, name)
+    values, _ = client.filled_values("d", None, ["a.b=5", "c.0.d=x", "c.1.d=true", r"e\.f=1.10"])
+    assert values == {"taskDef": "d", "a": {"b": 5}, "c": [{"d": "x"}, {"d": True}], "e.f": "1.10"}

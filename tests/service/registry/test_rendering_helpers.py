@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from packager.base.errors import HungError, ToolError
-from packager.service.registry import helpers
+from packager.service.registry import rendering
 
 
-def helper(program: str) -> helpers.Helpers:
-    return helpers.Helpers((sys.executable, "-c", program))
+def helper(program: str) -> rendering.Helpers:
+    return rendering.Helpers((sys.executable, "-c", program))
 
 
 def test_helper_answers_line_by_line_without_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,9 +33,9 @@ def test_failed_helper_is_started_again() -> None:
 
 
 def test_silent_or_verbose_helper_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(helpers, "_START_SECONDS", 0.0)
+    monkeypatch.setattr(rendering, "_START_SECONDS", 0.0)
     with pytest.raises(HungError, match="did not answer within"):
         helper("import time; time.sleep(600)").ask(b"x", timeout=0.1)
-    monkeypatch.setattr(helpers, "_START_SECONDS", 300.0)
+    monkeypatch.setattr(rendering, "_START_SECONDS", 300.0)
     with pytest.raises(ToolError, match="answered more than 100 bytes"):
         helper("print('x' * 1000, flush=True); import time; time.sleep(600)").ask(b"x", timeout=300, max_bytes=100)
