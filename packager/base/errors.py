@@ -9,7 +9,6 @@
     │   ├── HungError      6  a program did not end in time
     │   └── EndedError     6  a program has ended without an answer
     ├── ClusterError       7  the cluster said no, or the job failed
-    │   ├── ConflictError          7  another field manager has set fields that would be set
     │   ├── DeniedError            7  the user lacks a permission
     │   ├── MissingNamespaceError  7  the namespace does not exist
     │   ├── NotServedError         7  the cluster does not serve this kind of object
@@ -102,14 +101,6 @@ class ClusterError(MlpackError):
     """The cluster refused a request, or the job failed."""
 
     exit_code = 7
-
-
-class ConflictError(ClusterError):
-    """Another field manager has set fields that would be set."""
-
-    def __init__(self, message: str, fields: frozenset[tuple[str, str]], *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.fields = fields
 
 
 class DeniedError(ClusterError):

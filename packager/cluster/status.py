@@ -184,31 +184,13 @@ def state_beside(item: Object | None) -> str:
     """Return the state of an object beside a workload in a few words; `item` is None for a missing object."""
     if item is None:
         return "not found"
-    spec, counts = mapping(item.get("spec")), status_of(item)
-    # The addresses at which a load balancer or a controller accepts requests.
-    entries = listing(mapping(counts.get("loadBalancer")).get("ingress"))
+    entries = listing(mapping(status_of(item).get("loadBalancer")).get("ingress"))
     addresses = ", ".join(str(entry.get("ip") or entry.get("hostname")) for entry in entries)
-    where = f"at {addresses}" if addresses else "no address yet"
-    match item["kind"]:
-        case "Service":
-            ports = []
-            for port in listing(spec.get("ports")):
-                text = f"{port.get('name', 'port')} {port.get('port')}"
-                ports.append(f"{text}, {port['nodePort']} of each node" if port.get("nodePort") else text)
-            kind = str(spec.get("type", "ClusterIP"))
-            return "; ".join([f"{kind}: {'; '.join(ports)}", *([where] if kind == "LoadBalancer" else [])])
-        case "Ingress":
-            hosts = [str(rule.get("host", "any host")) for rule in listing(spec.get("rules"))]
-            return f"{', '.join(hosts)}; class {spec.get('ingressClassName', 'by default')}; {where}"
-        case "HorizontalPodAutoscaler":
-            limits = f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')} pods"
-            abilities = [condition(item, kind) or {} for kind in ("AbleToScale", "ScalingActive")]
-            troubles = [sentence(ability) for ability in abilities if ability.get("status") == "False"]
-            return "; ".join([f"{limits}, {counts.get('desiredReplicas', 0)} are needed", *troubles])
-        case "PodDisruptionBudget":
-            count = counts.get("disruptionsAllowed", 0)
-            return f"{count} pod{'' if count == 1 else 's'} may be evicted now"
-    return str(counts.get("phase") or "exists")  # the phase of a PodGroup
+    if item["kind"] == "Ingress" or mapping(item.get("spec")).get("type") == "LoadBalancer":
+        return f"at {addresses}" if addresses else "no address yet"
+    abilities = [condition(item, kind) or {} for kind in ("AbleToScale", "ScalingActive")]  # of an autoscaler
+    troubles = [sentence(ability) for ability in abilities if ability.get("status") == "False"]
+    return "; ".join(troubles) or str(status_of(item).get("phase") or "exists")  # the phase of a PodGroup
 
 
 class Deployment(Value, frozen=True, rename="camel"):
