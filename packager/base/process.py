@@ -356,13 +356,13 @@ class Runner:
     run_in_terminal = staticmethod(run_in_terminal)
     clock = staticmethod(time.monotonic)  # the seconds since some moment in the past
 
-    def now(self) -> datetime:
-        """Return the time of day, in UTC."""
-        return datetime.now(UTC)
-
     def sleep(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)
+
+    def now(self) -> datetime:
+        """Return the time of day, in UTC."""
+        return datetime.now(UTC)
 
 
 SYSTEM = Runner()
