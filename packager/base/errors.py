@@ -9,7 +9,6 @@
     │   ├── HungError      6  a program did not end in time
     │   └── EndedError     6  a program has ended without an answer
     ├── ClusterError       7  the cluster said no, or the job failed
-    │   ├── ConflictError          7  another field manager has set fields that would be set
     │   ├── DeniedError            7  the user lacks a permission
     │   ├── MissingNamespaceError  7  the namespace does not exist
     │   ├── NotServedError         7  the cluster does not serve this kind of object
@@ -104,23 +103,10 @@ class ClusterError(MlpackError):
     exit_code = 7
 
 
-class ConflictError(ClusterError):
-    """Another field manager has set fields that would be set."""
-
-    def __init__(self, message: str, fields: frozenset[tuple[str, str]], *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.fields = fields
-
-
 class DeniedError(ClusterError):
-    """The user lacks a permission; refusals of admission, which are also called "forbidden", are not meant.
+    """The user lacks a permission: `verb` on `resource`, with its group (or a path), perhaps in all namespaces.
 
-    Args:
-        message: The server's message.
-        verb: The verb that the user may not use: `list`.
-        resource: The resource's name, with its group: `mpijobs.kubeflow.org`; empty if it is a path.
-        is_cluster_wide: Whether the permission would be one for all namespaces.
-        hint: The fix for the user.
+    Refusals of admission, which are also called "forbidden", are not meant.
     """
 
     def __init__(

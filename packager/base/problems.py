@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from packager.base.masking import bounded, shortened
+from packager.base.masking import shortened
 from packager.base.values import Value, as_dict, replace
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Problem(Value, frozen=True, order=True):
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding for `-o json`, without `kind` and `allow` if they are empty."""
-        return {key: bounded(value) for key, value in as_dict(self).items() if value or key not in ("kind", "allow")}
+        shown = self.with_texts(shortened)
+        return {key: value for key, value in as_dict(shown).items() if value or key not in ("kind", "allow")}
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:

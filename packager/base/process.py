@@ -113,29 +113,11 @@ def run(  # noqa: PLR0913 - an option each
         try:
             output = running.stdout.read(max_bytes + 1)
             if len(output) > max_bytes:
-                raise ToolError(f"{argv[0]} printed more than {_size(max_bytes)} and was stopped")
+                raise ToolError(f"{argv[0]} printed more than {max_bytes:,} bytes and was stopped")
             done = running.wait()
         except TimeoutError:
             raise HungError(f"{argv[0]} did not finish within {timeout:.3g} seconds") from None
     return done._replace(stdout=output.decode(errors="replace"))
-
-
-class _Tail:
-    """The end of a program's stderr."""
-
-    def __init__(self) -> None:
-        self.size = 0  # the bytes that it has written in total
-        self._kept = bytearray()
-
-    def add(self, chunk: bytes) -> None:
-        self.size += len(chunk)
-        self._kept += chunk
-        if len(self._kept) > 2 * _ERROR_BYTES:
-            del self._kept[:-_ERROR_BYTES]
-
-    def text(self) -> str:
-        end = self._kept[-_ERROR_BYTES:].decode(errors="replace")
-        return end if self.size <= _ERROR_BYTES else f"(the last {_size(_ERROR_BYTES)} of {self.size:,} bytes)\n{end}"
 
 
 TICK = 1.0
@@ -150,7 +132,7 @@ class Running:
         self._child = child
         self._idle = idle
         self._end = end  # the moment of `time.monotonic` after which TimeoutError is raised
-        self._errors = _Tail()
+        self._errors = b""  # the end of its stderr
         self._reader = threading.Thread(target=self._read_errors, daemon=True)
         self._reader.start()
         self._feeder: threading.Thread | None = None
@@ -171,7 +153,7 @@ class Running:
         """Wait for its end, and return its exit code and its stderr."""
         self._wait_for(self._has_ended)
         self._reader.join(_STOP_SECONDS)  # something that it has started may keep its stderr open
-        return Finished(self._child.wait(), "", self._errors.text())
+        return Finished(self._child.wait(), "", self._errors.decode(errors="replace"))
 
     def _has_ended(self, seconds: float) -> bool:
         with suppress(subprocess.TimeoutExpired):
@@ -246,7 +228,7 @@ class Running:
         assert self._child.stderr is not None
         with self._child.stderr as stream:
             while chunk := os.read(stream.fileno(), _CHUNK):
-                self._errors.add(chunk)
+                self._errors = (self._errors + chunk)[-_ERROR_BYTES:]
 
 
 class _Output(io.RawIOBase):
@@ -366,10 +348,6 @@ def _send(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
             child.send_signal(number)
 
 
-def _size(count: int) -> str:
-    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count:,} bytes"
-
-
 class Runner:
     """The runner of this system: it starts programs and really waits."""
 
@@ -378,13 +356,13 @@ class Runner:
     run_in_terminal = staticmethod(run_in_terminal)
     clock = staticmethod(time.monotonic)  # the seconds since some moment in the past
 
-    def now(self) -> datetime:
-        """Return the time of day, in UTC."""
-        return datetime.now(UTC)
-
     def sleep(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)
+
+    def now(self) -> datetime:
+        """Return the time of day, in UTC."""
+        return datetime.now(UTC)
 
 
 SYSTEM = Runner()

@@ -148,11 +148,7 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _answer(to: RestServer, response: Response) -> Answer:
-    content = bytearray()
-    for piece in response.pieces(_CHUNK):
-        content += piece
-        if len(content) > MAX_BYTES:
-            raise ClusterError(f"the answer of {to.url} has more than {MAX_BYTES >> 20} MiB")
+    content = response.read(MAX_BYTES, "the answer")
     kind, body = _kind(response), None
     if kind == "application/json" or kind.endswith("+json"):
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -217,7 +218,7 @@ def _indirections(source: str, name: str) -> Iterator[Problem]:
     if len(_DIRECTIVE.findall(source)) > _MAX_DIRECTIVES:
         return
     depth = 0
-    try:
+    with suppress(yaml.YAMLError):
         # A list or a mapping is one node and two events; the document itself has two more events.
         for event in islice(yaml.parse(source, Loader=_Parser), 4 * MAX_NODES):
             for message, hint in _indirection(event):
@@ -226,8 +227,6 @@ def _indirections(source: str, name: str) -> Iterator[Problem]:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
                 return
-    except yaml.YAMLError:
-        pass
 
 
 def _indirection(event: Any) -> Iterator[tuple[str, str]]:
@@ -388,9 +387,8 @@ class _Reader:
         """Return the next document and its problems."""
         self._problems, self._exhausted, self._nodes = [], False, 0
         data = self._value(root, 0) if root is not None else None
-        if self._exhausted:
-            return Document(self.name, None, None), self._problems
-        return Document(self.name, data, root), self._problems
+        read = (None, None) if self._exhausted else (data, root)
+        return Document(self.name, *read), self._problems
 
     def _value(self, node: yaml.Node, depth: int) -> Any:
         self._nodes += 1

@@ -1,4 +1,4 @@
-"""Builds packages from a model's spec."""
+"""Builds packages from a model's spec, whose downloads it fetches into a cache, by their digests."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base import atomic, paths
-from packager.base.errors import MlpackError, UsageError
+from packager.base import atomic, paths, yamlio
+from packager.base.errors import MlpackError, SpecError, ToolError, UsageError, reason
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import Value, as_dict, replace
 from packager.builder.plan import Options, check_options, choose, plan
 from packager.builder.render import render
 from packager.builder.selection import select
 from packager.modelspec import catalog
+from packager.modelspec.files import SourceFile
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.package import archive, layout, placement, tree
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from packager.base.fields import Download
     from packager.base.process import Progress, Tell
+    from packager.base.web import Progress as FileProgress
     from packager.builder.plan import Plan
     from packager.builder.selection import Selection
     from packager.modelspec.load import LoadedSpec
@@ -45,6 +49,9 @@ _FLAGS = {
     "site": "--site",
 }
 
+
+_DOWNLOADS = "downloads"
+"""The folder of downloads in the cache."""
 
 _LARGE = 32 << 20
 """The bytes of a package that take so long that their progress is shown."""
@@ -198,8 +205,6 @@ class _Writer:
             self._tell(f"note: {path.parent / omitted} {text}")
         if not loaded.spec.downloads:
             return loaded
-        from packager.builder.downloads import with_downloads
-
         return with_downloads(loaded, request.cache, self._progress)
 
     def _write(self, loaded: LoadedSpec, variant: Variant) -> Built:
@@ -245,6 +250,45 @@ class _Writer:
             shown(package.name, package.size, unit="bytes") as advance,
         ):
             return archive.write(package, stream, mtime=self._destination.mtime, advance=advance)
+
+
+def fetched(download: Download, cache: Path, progress: FileProgress) -> tuple[SourceFile, str]:
+    """Return a download as a file of the cache, and its digest; without one in the spec, it is fetched again."""
+    from packager.base import web
+
+    folder = cache / _DOWNLOADS
+    try:
+        paths.make_private(folder)
+        digest = download.sha256
+        kept = folder / f"{digest}"
+        if digest is None or kept.is_symlink() or not kept.is_file() or web.digest_of(kept) != digest:
+            part = folder / f"{digest or 'unknown'}.part"  # after an error, it stays for the next attempt
+            digest = web.download(download.url, part, digest, limit=DEFAULT_LIMITS.size, progress=progress)
+            part.replace(folder / digest)
+        file = folder / digest
+        return SourceFile(download.path, file, file.stat().st_size, executable=False), digest
+    except OSError as error:
+        raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
+
+
+def with_downloads(loaded: LoadedSpec, cache: Path, progress: Progress) -> LoadedSpec:
+    """Return the spec with its downloads among its assets. Raises SpecError for those without a digest, with theirs."""
+    document, _ = yamlio.load(loaded.text, str(loaded.path))
+
+    def show(url: str, total: int) -> object:
+        return progress(url, total, unit="bytes")
+
+    files, problems = [], []
+    for index, download in enumerate(loaded.spec.downloads):
+        file, digest = fetched(download, cache, show)  # type: ignore[arg-type]
+        files.append(file)
+        if download.sha256 is None:
+            hint = f"the file that was fetched has `sha256: {digest}`"
+            problems.append(document.problem(("downloads", index), "the key 'sha256' is missing", hint=hint))
+    if problems:
+        raise SpecError(f"{loaded.path}: a download has no digest", problems=problems)
+    assets = tuple(sorted((*loaded.sources.assets, *files), key=lambda file: file.name))
+    return replace(loaded, sources=replace(loaded.sources, assets=assets))
 
 
 def _notes(planned: Plan, loaded: LoadedSpec) -> Iterator[str]:

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from packager.workloads.program import Program
 
 
-_DESCRIBED = {"CHECKPOINT_DIR": "Where checkpoints go, as the container sees it."}
-
-
 class Options(Value, frozen=True):
     """The options of the command line that are added to a spec."""
 
@@ -57,14 +54,6 @@ class Options(Value, frozen=True):
     user: int | None = None  # the user that pods run as; None for the usual one, also below
     group: int | None = None  # the group that pods run as
     fs_group: int | None = None  # the group that volumes belong to
-
-
-class Ids(Value, frozen=True):
-    """The user and the groups of the workload until the patch is edited."""
-
-    user: int
-    group: int
-    fs_group: int
 
 
 class Variable(Value, frozen=True):
@@ -141,7 +130,7 @@ class Plan(Value, frozen=True):
     # files that are copied as they are: path in the package, file on disk, whether it is executable
     payload: tuple[tuple[str, SourceFile, bool], ...]
     site: Selection  # the components that are switched on, and values for them
-    ids: Ids  # the user and the groups of the workload
+    ids: dict[str, int]  # `user`, `group` and `fs_group` of the workload until the patch is edited
     documentation: tuple[ReadmeSection, ...]  # the sections at the end of the README
     text: bytes  # the spec file's bytes
     about: dict[str, Any]  # the entries of the inventory beside the digests
@@ -313,7 +302,10 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
         site=site,
-        ids=Ids(*(usual_id if own is None else own for own in (options.user, options.group, options.fs_group))),
+        ids={
+            name: usual_id if own is None else own
+            for name, own in (("user", options.user), ("group", options.group), ("fs_group", options.fs_group))
+        },
         documentation=loaded.documentation,
         text=loaded.text,
         about={
@@ -395,7 +387,8 @@ def _variables(
         description = f"The script that runs: {', '.join(run.scripts[:-1])} or {run.scripts[-1]}."
         entries[CHOICE] = Parameter(value=run.scripts[0], description=description)
     for key, entered in itertools.chain(*(environment.items() for environment in environments)):
-        described = entries[key].description if key in entries else _DESCRIBED.get(key, "")
+        usual = "Where checkpoints go, as the container sees it." if key == "CHECKPOINT_DIR" else ""
+        described = entries[key].description if key in entries else usual
         entry = entered if isinstance(entered, Parameter) else Parameter(value=entered)
         entries[key] = entry if entry.description else Parameter(value=entry.value, description=described)
     variables = []

@@ -19,6 +19,7 @@ from packager.base import envfile, workfolder, yamlio
 from packager.base.errors import MlpackError, RenderError, SpecError, UsageError
 from packager.base.problems import Problem
 from packager.base.values import replace
+from packager.builder.build import with_downloads
 from packager.builder.plan import CodeFile, CodePart, Options, check_options, choose, plan
 from packager.builder.render import Components, render
 from packager.builder.selection import Selection, select
@@ -134,8 +135,6 @@ def _load_again(spec: Path, settings: list[Setting], request: RebuildRequest) ->
         return loaded
     if own := [setting for setting in settings if setting.location[0] == "downloads"]:
         raise UsageError(f"the package changes a download of the spec: --set {own[0].argument}")
-    from packager.builder.downloads import with_downloads
-
     return with_downloads(loaded, request.cache, request.progress)
 
 

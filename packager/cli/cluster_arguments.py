@@ -103,9 +103,9 @@ def open_target(
     from packager.cluster import target
 
     package = local_package(package)
-    if to_delete:
-        return target.open_target_to_delete(package, overlay, kubectl, person=host().person, tell=say)
-    return target.open_target(package, overlay, kubectl, workload=workload, person=host().person, tell=say)
+    return target.open_target(
+        package, overlay, kubectl, workload=workload, to_delete=to_delete, person=host().person, tell=say
+    )
 
 
 class DeployOptions(AcceptOptions, frozen=True):

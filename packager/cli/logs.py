@@ -35,5 +35,5 @@ def logs(
     if worker is not None and all_pods:
         raise UsageError("--worker and --all cannot be combined")
     with open_target(package, overlay, at.client(), workload=workload) as target:
-        feed = use_case.Feed(target, use_case.PodSelection(worker, all_pods), tail)
+        feed = use_case.Feed(target, worker=worker, all_pods=all_pods, tail=tail)
         print_parts(use_case.follow(feed) if follow else use_case.logs(feed))

@@ -8,8 +8,7 @@ from packager.cli.console import emit_log, say, table
 from packager.cluster.deploy import Deployed
 from packager.cluster.logs import Part
 from packager.cluster.results import Results
-from packager.cluster.status import PodStatus
-from packager.diagnosis.curves.figure import number
+from packager.cluster.status import PodStatus, number
 from packager.kubernetes.verdict import Finding
 
 if TYPE_CHECKING:

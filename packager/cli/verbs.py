@@ -153,7 +153,7 @@ def _quiet() -> TyperOption:
     )
 
 
-TEXT = """
+EXAMPLES = """
 build: mlpack build llm-finetune  # the package of a bundled model, in this folder
 build: mlpack build ./my-model --format dir --set environment.STEPS=100  # of your own model, as a folder
 build: mlpack build --all --specs models -d packages  # of every model in a folder
@@ -237,7 +237,7 @@ completion: source <(mlpack completion bash)  # in ~/.bashrc
 
 def examples(name: str) -> list[tuple[str, str]]:
     """Return the examples of a command: command lines, each with what it is for."""
-    lines = [line.removeprefix(f"{name}: ") for line in TEXT.splitlines() if line.startswith(f"{name}: ")]
+    lines = [line.removeprefix(f"{name}: ") for line in EXAMPLES.splitlines() if line.startswith(f"{name}: ")]
     return [(command, purpose) for command, _, purpose in (line.rpartition("  # ") for line in lines)]
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from packager.base import workfolder
-from packager.base.errors import ConflictError, UnreachableError
+from packager.base.errors import UnreachableError
 from packager.base.process import Finished
 from packager.cluster.manifests import Manifests, as_list
 from packager.cluster.observe import if_allowed
@@ -34,9 +34,6 @@ _SURPLUS_SECONDS = 60
 
 _KEPT = f"{FIELD_MANAGER}-replicas"
 """The field manager of the number of replicas after a deploy adds an autoscaler, until the autoscaler sets it."""
-
-_SET_BY_AUTOSCALER = frozenset({("kube-controller-manager", ".spec.replicas"), (_KEPT, ".spec.replicas")})
-"""The managers and path of the field that an autoscaler sets, as the message of a conflict names them."""
 
 _AS_JSON = ("--output=json", "--show-managed-fields")
 
@@ -123,16 +120,13 @@ def apply(  # noqa: PLR0913 - an option of kubectl each, and the warnings
             arguments += ["--force-conflicts"] if force_conflicts else []
         arguments += [f"--dry-run={dry_run}"] if dry_run else []
         done = kubectl.run(*arguments, *flags)
-        unknown = NO_KIND.search(done.stderr) if done.returncode != 0 else None
-        if unknown and kubectl.serves(f"{unknown[1]}.{unknown[2].partition('/')[0]}"):
-            # an API server that is starting does not serve every kind at once
-            done = kubectl.run(*arguments, *flags)
     if done.returncode == 0:
         lines = [line for line in done.stderr.splitlines() if line.startswith("Warning: ")]
         if warnings is not None:
             warnings += [line.removeprefix("Warning: ") for line in lines]
         return str(done.stdout)
     error = kubectl.unready_or(explained_error(done.stderr))
+    unknown = NO_KIND.search(done.stderr)
     unserved = kinds().get(unknown[1]) if unknown else None
     if unserved and unserved.operator:
         error.hint = error.hint or unserved.operator.installation(kubectl.installer)
@@ -157,14 +151,7 @@ def apply_all(  # noqa: PLR0913 - the existing, the applied and the deleted obje
         The server's warnings.
     """
     # Without the dry run, a quota or a policy that refuses the last object would leave the others applied.
-    try:
-        objects = planned(kubectl, stamped, force_conflicts=force_conflicts)
-    except ConflictError as error:
-        is_autoscaled = any(item["kind"] == "HorizontalPodAutoscaler" for item in surplus)
-        if not is_autoscaled or not error.fields <= _SET_BY_AUTOSCALER:
-            raise
-        force_conflicts = True
-        objects = planned(kubectl, stamped, force_conflicts=True)
+    objects = planned(kubectl, stamped, force_conflicts=force_conflicts)
     refuse_foreign(foreign_objects(objects, live))
     if surplus:
         remove(kubectl, surplus, timeout=_SURPLUS_SECONDS)

@@ -5,7 +5,6 @@ digests, they are renamed.
 """
 
 import hashlib
-import os
 import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -85,14 +84,16 @@ def local_folder(folder: Path) -> LocalFolder:
     empty: list[str] = []
     problems: list[Problem] = []
     try:
-        for path, status in _walk(folder, ""):
-            source = folder / path
+        for source in sorted(folder.rglob("*")):
+            path, status = source.relative_to(folder).as_posix(), source.lstat()
+            if any(step.startswith(".mlpack-") for step in path.split("/")):
+                continue
             if complaint := _complaint(path, status.st_mode):
                 problems.append(Problem(str(source), 0, 0, complaint))
-            elif stat.S_ISDIR(status.st_mode):
-                empty.append(path)
-            else:
+            elif stat.S_ISREG(status.st_mode):
                 files.append(LocalFile(path, source, status.st_size, bool(status.st_mode & stat.S_IXUSR)))
+            elif not any(source.iterdir()):
+                empty.append(path)
             if len(files) > MAX_FILES:
                 raise UsageError(f"{folder} contains more than {MAX_FILES:,} files", hint="push an archive of them")
     except OSError as error:
@@ -100,15 +101,6 @@ def local_folder(folder: Path) -> LocalFolder:
     if problems:
         raise UsageError(f"{folder} cannot be pushed; nothing was sent", problems=problems[:MOST_PROBLEMS])
     return LocalFolder(tuple(files), tuple(empty))
-
-
-def _walk(folder: Path, path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the files and the empty folders below a folder, sorted by name, with their status."""
-    for name in sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith(".mlpack-")):
-        below = f"{path}/{name}" if path else name
-        status = (folder / name).lstat()
-        inner = list(_walk(folder / name, below)) if stat.S_ISDIR(status.st_mode) else []
-        yield from inner or [(below, status)]
 
 
 def _complaint(path: str, mode: int) -> str | None:

@@ -113,10 +113,9 @@ def delete(prepared: PreparedDelete, *, timeout: float | None) -> Deleted:
     # The workloads first: their pods must not lose their ConfigMaps while they run.
     for items in workloads, prepared.rest:
         remove(kubectl, items, timeout=timeout)
-    for workload in workloads:
-        if timeout is None:
-            break
-        await_stragglers(kubectl, kinds()[workload["kind"]], workload, timeout=timeout)
+    if timeout is not None:
+        for workload in workloads:
+            await_stragglers(kubectl, kinds()[workload["kind"]], workload, timeout=timeout)
     return replace(planned(prepared), is_gone=timeout is not None)
 
 

@@ -196,7 +196,7 @@ def with_retries(
     what: str,
     may_continue: Callable[[], bool] = lambda: True,
 ) -> Result:
-    """Return what `attempt` returns; call it again after a broken connection: what has arrived is not copied again.
+    """Return the result of `attempt`; call it again after a broken connection: what has arrived is not copied again.
 
     Raises:
         BrokenOffError: All TRIES attempts have broken off, or no other makes sense.

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from packager.base.errors import ClusterError, UnreachableError
 from packager.cluster.logreader import ContainerLog, LogPart, LogStreams, Prefixes, read_once
@@ -28,31 +27,25 @@ Part = bytes | str
 """Bytes of a log, or a remark for a person on what comes before or after them."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodSelection:
-    """The pods and containers whose logs are read."""
-
-    worker: int | None = None  # the index of the worker or pod; None for the main pod, or for all if there is none
-    all_pods: bool = False  # whether to read every pod; each line then begins with the name of its pod
-
-
-MAIN = PodSelection()
-
-
 class Feed:
-    """The new part of the logs of the selected pods.
+    """The new part of the logs of pods: of a worker, of all, or of the main one (of all if there is none).
 
-    `tail` is the number of last lines, of pods of the first reading; None for all. `also` receives the living pods that
-    the watch has seen.
+    Each line of several pods begins with the name of its pod. `tail` is the number of last lines, of pods of the first
+    reading; None for all. `also` receives the living pods that the watch has seen.
     """
 
     def __init__(
-        self, target: Target, selection: PodSelection = MAIN, tail: int | None = None, also: Begin | None = None
+        self,
+        target: Target,
+        *,
+        worker: int | None = None,
+        all_pods: bool = False,
+        tail: int | None = None,
+        also: Begin | None = None,
     ) -> None:
         self.has_written = False  # whether any byte has been read
         self.error: ClusterError | None = None  # the error of the last reading; None if everything could be read
         self.target = target
-        self.selection = selection
         self.tail = tail
         self.streams = LogStreams(target.kubectl)
         # sees pods that begin and end between two looks, for a follower of the workload
@@ -64,16 +57,17 @@ class Feed:
         self._failing_since = 0.0
         self._prefixes = Prefixes()
         has_indexes = bool(target.manifests.kind.indexes(target.manifests.workload))
-        self._is_of_all = selection.all_pods or (selection.worker is None and has_indexes)
+        self._worker = worker
+        self._is_of_all = all_pods or (worker is None and has_indexes)
 
     def select(self, snapshot: Snapshot) -> list[Object]:
         """Return the pods whose logs are read. Raises UsageError if there is no such worker."""
         self._workload = snapshot.workload
-        return self._selected(snapshot.workload, snapshot.pods, self.selection.worker)
+        return self._selected(snapshot.workload, snapshot.pods, self._worker)
 
     def _selected(self, workload: Object, pods: Sequence[Object], wanted: int | None = None) -> list[Object]:
         """Return those pods of an attempt whose logs are read, as far as they exist; `wanted` is required to exist."""
-        kind, worker = self.target.manifests.kind, self.selection.worker
+        kind, worker = self.target.manifests.kind, self._worker
         if self._is_of_all:
             return kind.listed(pods)
         pod = kind.main(pods) if worker is None else pods_by_index(kind, workload, pods, wanted).get(worker)
@@ -104,7 +98,7 @@ class Feed:
             refused = "you may not watch pods: logs of pods that are deleted within seconds may be missing"
             yield from self._say_once(refused)
         living = set(map(uid, snapshot.pods))
-        if self.selection.worker is None:
+        if self._worker is None:
             for pod in self.watch.pods_since(created(snapshot.workload)):
                 if uid(pod) not in living and self._selected(snapshot.workload, [pod]):
                     self.streams.follow(pod, None, self.tail, is_deleted=True)

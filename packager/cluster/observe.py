@@ -1,7 +1,7 @@
 """kubectl get -> Snapshot: reads a workload and its objects in two or three calls. Tests: cluster/test_status.py."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from packager.base.errors import ClusterError, DeniedError, NotServedError, UnreachableError
@@ -31,7 +31,7 @@ def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True)
     intermediates, unseen = _intermediates(kubectl, kind, workload)
     children += intermediates
     pods = [workload] if selector is None else kubectl.items("pods", selector_flag(selector))
-    namespace_events = events_of(kubectl) if events else Events()
+    namespace_events, unseen_events = events_of(kubectl) if events else ((), None)
     owner_uids = {uid(workload), *map(uid, children)}
     # The server's clock and ours may differ, so the age is at least 0.
     age = max(0.0, (kubectl.runner.now() - created(workload)).total_seconds())
@@ -41,9 +41,9 @@ def observe(kubectl: Kubectl, kind: Workload, name: str, *, events: bool = True)
         workload,
         children,
         own_pods,
-        namespace_events.items,
+        namespace_events,
         age,
-        "; ".join(reason for reason in (refusal, unseen, namespace_events.refusal) if reason) or None,
+        "; ".join(reason for reason in (refusal, unseen, unseen_events) if reason) or None,
         _namespace(kubectl, kind, workload, own_pods),
         _nodes(kubectl, own_pods),
         queueing=_queueing(kubectl, workload, own_pods),
@@ -116,20 +116,12 @@ def selector_flag(labels: Mapping[str, str]) -> str:
     return f"--selector={','.join(f'{key}={value}' for key, value in labels.items())}"
 
 
-@dataclass(frozen=True, slots=True)
-class Events:
-    """The events of a namespace; if the user may not see them, none and the refusal."""
-
-    items: tuple[Object, ...] = ()
-    refusal: str | None = None
-
-
-def events_of(kubectl: Kubectl) -> Events:
-    """Return the events of the namespace; none, with the refusal, if the user may not list them."""
+def events_of(kubectl: Kubectl) -> tuple[tuple[Object, ...], str | None]:
+    """Return the events of the namespace, or none and the refusal if the user may not list them."""
     try:
-        return Events(tuple(kubectl.items("events")))
+        return tuple(kubectl.items("events")), None
     except DeniedError as error:
-        return Events(refusal=str(error))
+        return (), str(error)
 
 
 def _namespace(kubectl: Kubectl, kind: Workload, workload: Object, pods: Sequence[Object]) -> Object | None:

@@ -81,12 +81,9 @@ def _is_renewed(kubectl: Kubectl, lease: Object, default: int) -> bool:
     if renewed and abs((kubectl.runner.now() - moment(renewed)).total_seconds()) <= seconds / 4:
         return True
     where = f"--namespace={lease['metadata']['namespace']}"
-    for _ in range(seconds):
-        kubectl.runner.sleep(1)
-        again = kubectl.items(f"leases.coordination.k8s.io/{name(lease)}", where)
-        if not again or _renew_time(again[0]) != renewed:
-            return bool(again)
-    return False
+    kubectl.runner.sleep(seconds)
+    again = kubectl.items(f"leases.coordination.k8s.io/{name(lease)}", where)
+    return bool(again) and _renew_time(again[0]) != renewed
 
 
 def _renew_time(lease: Object) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
-from typing import IO, Protocol, Self
+from typing import IO, Self
 
 from packager.base.errors import DeniedError, MlpackError
 from packager.base.process import Running  # noqa: TC001 - a block for one type would be longer
@@ -26,6 +26,9 @@ from packager.kubernetes.snapshot import PodLog, Snapshot
 from packager.workloads.kinds import Workload
 
 Begin = Callable[[Sequence[Object]], object]
+
+ReadSnapshot = Callable[..., Snapshot | None]
+"""Takes a snapshot, with `events` if that is true: a namespace may contain thousands; None without a workload."""
 
 
 _MOST_PODS = 1_000
@@ -135,21 +138,10 @@ def events(stream: IO[bytes]) -> Iterator[Object]:
             raise ValueError(f"an event has more than {_OBJECT_BYTES:,} bytes")
 
 
-class SnapshotReader(Protocol):
-    """A function that takes a snapshot."""
-
-    def __call__(self, *, events: bool) -> Snapshot | None:
-        """Return the workload and its objects; None if the workload does not exist.
-
-        Args:
-            events: Whether to read events too; a namespace may contain thousands.
-        """
-
-
 class LogKeeper:
     """Takes snapshots that include the last lines of pods that will be deleted because one of them has failed."""
 
-    def __init__(self, read: SnapshotReader, kubectl: Kubectl, kind: Workload, watch: PodWatch | None = None) -> None:
+    def __init__(self, read: ReadSnapshot, kubectl: Kubectl, kind: Workload, watch: PodWatch | None = None) -> None:
         self._read = read
         self._kubectl = kubectl
         self._kind = kind

@@ -166,8 +166,8 @@ class ResultsCopy:
             if ended := [str(index) for index, pod in pods.items() if has_ended(pod)]:
                 tell(f"no results of the indexes that have ended: {', '.join(ended)}")
             running = {index: pod for index, pod in pods.items() if is_running(pod)}
-            for index, pod in running.items():
-                yield self._copy(name(pod), container, output, self.folder / str(index))
+            for index, indexed in running.items():
+                yield self._copy(name(indexed), container, output, self.folder / str(index))
             if running:
                 return
         chosen = _running_pod(target, snapshot, output, worker) if snapshot else None

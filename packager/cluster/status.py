@@ -12,6 +12,7 @@ from packager.cluster.observe import absent, selector_flag
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION, key, look_up
 from packager.cluster.podwatch import LogKeeper
 from packager.cluster.target import Target
+from packager.diagnosis.curves.figure import number
 from packager.diagnosis.curves.points import Curve, added, lines_of
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.kubectl.client import Kubectl
@@ -34,6 +35,8 @@ from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
 from packager.workloads.kinds import Role, kinds
 from packager.workloads.structures import structures
+
+__all__ = ["Status", "number", "status"]
 
 _NOT_DEPLOYED = Verdict(Phase.ABSENT, "not found")
 
@@ -181,31 +184,13 @@ def state_beside(item: Object | None) -> str:
     """Return the state of an object beside a workload in a few words; `item` is None for a missing object."""
     if item is None:
         return "not found"
-    spec, counts = mapping(item.get("spec")), status_of(item)
-    # The addresses at which a load balancer or a controller accepts requests.
-    entries = listing(mapping(counts.get("loadBalancer")).get("ingress"))
+    entries = listing(mapping(status_of(item).get("loadBalancer")).get("ingress"))
     addresses = ", ".join(str(entry.get("ip") or entry.get("hostname")) for entry in entries)
-    where = f"at {addresses}" if addresses else "no address yet"
-    match item["kind"]:
-        case "Service":
-            ports = []
-            for port in listing(spec.get("ports")):
-                text = f"{port.get('name', 'port')} {port.get('port')}"
-                ports.append(f"{text}, {port['nodePort']} of each node" if port.get("nodePort") else text)
-            kind = str(spec.get("type", "ClusterIP"))
-            return "; ".join([f"{kind}: {'; '.join(ports)}", *([where] if kind == "LoadBalancer" else [])])
-        case "Ingress":
-            hosts = [str(rule.get("host", "any host")) for rule in listing(spec.get("rules"))]
-            return f"{', '.join(hosts)}; class {spec.get('ingressClassName', 'by default')}; {where}"
-        case "HorizontalPodAutoscaler":
-            limits = f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')} pods"
-            abilities = [condition(item, kind) or {} for kind in ("AbleToScale", "ScalingActive")]
-            troubles = [sentence(ability) for ability in abilities if ability.get("status") == "False"]
-            return "; ".join([f"{limits}, {counts.get('desiredReplicas', 0)} are needed", *troubles])
-        case "PodDisruptionBudget":
-            count = counts.get("disruptionsAllowed", 0)
-            return f"{count} pod{'' if count == 1 else 's'} may be evicted now"
-    return str(counts.get("phase") or "exists")  # the phase of a PodGroup
+    if item["kind"] == "Ingress" or mapping(item.get("spec")).get("type") == "LoadBalancer":
+        return f"at {addresses}" if addresses else "no address yet"
+    abilities = [condition(item, kind) or {} for kind in ("AbleToScale", "ScalingActive")]  # of an autoscaler
+    troubles = [sentence(ability) for ability in abilities if ability.get("status") == "False"]
+    return "; ".join(troubles) or str(status_of(item).get("phase") or "exists")  # the phase of a PodGroup
 
 
 class Deployment(Value, frozen=True, rename="camel"):

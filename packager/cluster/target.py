@@ -106,14 +106,39 @@ def reach(  # noqa: PLR0913 - an option each
 
 @contextmanager
 def open_target(  # noqa: PLR0913 - two of them say who works here, and where
-    path: Path, overlay: str | None, kubectl: Kubectl, *, workload: str | None = None, person: str, tell: Tell
+    path: Path,
+    overlay: str | None,
+    kubectl: Kubectl,
+    *,
+    workload: str | None = None,
+    to_delete: bool = False,
+    person: str,
+    tell: Tell,
 ) -> Iterator[Target]:
     """Open the package at `path` and render its overlay.
 
-    `workload` is the one to select, for commands that work on one; None for the main one.
+    Args:
+        path: The package.
+        overlay: The overlay; None for the default one.
+        kubectl: The user's kubectl.
+        workload: The workload to select, for commands that work on one; None for the main one.
+        to_delete: Whether the objects in the cluster take the place of an overlay that cannot be rendered.
+        person: The user, to record in the cluster.
+        tell: Receives warnings.
     """
     with opened(path) as package:
-        target = rendered_target(package, chosen_overlays(package, overlay)[0], kubectl, person=person, tell=tell)
+        chosen = chosen_overlays(package, overlay)[0]
+        try:
+            target = rendered_target(package, chosen, kubectl, person=person, tell=tell)
+        except (RenderError, VerificationError) as error:
+            instance = f"{package.name}-{chosen}"
+            labels = {MANAGED_BY: "mlpack", PACKAGE: package.name, _INSTANCE: instance}
+            items = _labelled(kubectl, labels) if to_delete else []
+            if not any(item["kind"] in kinds() for item in items):
+                raise
+            tell(f"{path}: the overlay {chosen} cannot be rendered, so its objects are found by their labels: {error}")
+            documents = "".join(f"---\n{json.dumps(item)}\n" for item in items)
+            target = Target(package, chosen, load(documents, instance), kubectl, None, person, "")
         yield replace(target, manifests=target.manifests.about(workload)) if workload else target
 
 
@@ -127,26 +152,6 @@ def rendered_target(package: Package, overlay: str, kubectl: Kubectl, *, person:
     manifests = load(rendered.manifests, f"{package.source}, {overlay}", f"{package.name}-{overlay}")
     render_digest = f"sha256:{hashlib.sha256(rendered.manifests.encode()).hexdigest()}"
     return Target(package, overlay, manifests, kubectl, sources, person, render_digest)
-
-
-@contextmanager
-def open_target_to_delete(
-    path: Path, overlay: str | None, kubectl: Kubectl, *, person: str, tell: Tell
-) -> Iterator[Target]:
-    """Open a package at `path`; if an overlay cannot be rendered, with the objects in the cluster, by their labels."""
-    with opened(path) as package:
-        chosen = chosen_overlays(package, overlay)[0]
-        try:
-            target = rendered_target(package, chosen, kubectl, person=person, tell=tell)
-        except (RenderError, VerificationError) as error:
-            instance = f"{package.name}-{chosen}"
-            items = _labelled(kubectl, {MANAGED_BY: "mlpack", PACKAGE: package.name, _INSTANCE: instance})
-            if not any(item["kind"] in kinds() for item in items):
-                raise
-            tell(f"{path}: the overlay {chosen} cannot be rendered, so its objects are found by their labels: {error}")
-            documents = "".join(f"---\n{json.dumps(item)}\n" for item in items)
-            target = Target(package, chosen, load(documents, instance), kubectl, None, person, "")
-        yield target
 
 
 def _labelled(kubectl: Kubectl, labels: Mapping[str, str]) -> list[Object]:

@@ -127,6 +127,6 @@ def _await_running(kubectl: Kubectl, words: str, pod_name: str) -> None:
         if kubectl.runner.clock() > deadline:
             break
         kubectl.runner.sleep(0.5)
-    finding = next(obstacles(pod, events_of(kubectl).items), None)
+    finding = next(obstacles(pod, events_of(kubectl)[0]), None)
     problem = finding.message if finding else "it does not start"
     raise TimedOutError(f"{words}: {problem}", hint=finding.hint if finding else None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from packager.base.errors import ClusterError, TimedOutError, UnreachableError
 from packager.cluster.observe import absent
 from packager.cluster.ownership import DEPLOYED_BY, RENDERED
-from packager.cluster.podwatch import LogKeeper, PodWatch, SnapshotReader
+from packager.cluster.podwatch import LogKeeper, PodWatch, ReadSnapshot
 from packager.cluster.target import Target
 from packager.diagnosis.diagnose import NOTICE, diagnose
 from packager.diagnosis.past import Memory, Past
@@ -61,7 +61,7 @@ _NOT_SEEN_YET = Update(Verdict(Phase.PENDING, "it has not been found yet"), None
 
 
 def poll(  # noqa: PLR0913 - two parameters are the time, which tests simulate
-    read: SnapshotReader,
+    read: ReadSnapshot,
     kind: Workload,
     *,
     rendered: str | None = None,

@@ -163,7 +163,7 @@ def ls(session: Session) -> Listed:
 
 
 def _in_pod(session: Session, work: Callable[[RemoteFolder], Result], *, writes: bool) -> Result:
-    """Return what `work` returns for the folder in a temporary pod; after a broken connection, in another pod."""
+    """Return the result of `work` for the folder in a temporary pod; after a broken connection, in another pod."""
     target, storage, tell = session.target, session.storage, session.tell
     pod_spec = target.manifests.kind.pod_template(target.manifests.workload)
     mount, volume = deepcopy(storage.mount), deepcopy(storage.volume)

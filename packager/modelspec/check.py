@@ -187,5 +187,3 @@ def _address(source: FetchedFile, place: Location) -> Iterator[Fault]:
     if source.sha256 is None and not _LISTED.fullmatch(source.address):
         kind = "a commit of 40 digits in `from`, or sha256" if source.address.startswith("hf://") else "sha256"
         yield Fault(place, f"the content of {source.address} may change", f"add {kind}")
-    if source.sha256 is not None and _SEVERAL.fullmatch(source.address):
-        yield Fault((*place, "sha256"), "a sha256 is that of one file, and `from` has several", "leave it out")

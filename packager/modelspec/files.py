@@ -104,7 +104,7 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
     files: list[SourceFile] = []
     for place, names in spec.code_lists():
         named = [_named(root, name, (*place, index), left_out_code) for index, name in enumerate(names)]
-        files += _read(usable(itertools.chain(*named)), contents)
+        files += read_code(usable(itertools.chain(*named)), contents)
     dockerfile = [one(spec.image.dockerfile, ("image", "dockerfile"))] if spec.image.dockerfile else []
     pages = [one(entry.file, ("documentation", index, "file")) for index, entry in enumerate(spec.documentation)]
     assets = [
@@ -140,7 +140,7 @@ def _named(root: Path, name: str, location: Location, left_out: set[str]) -> Ite
         yield Fault(location, source, hint) if isinstance(source, str) else replace(source, place=location)
 
 
-def _read(found: Iterable[SourceFile], contents: dict[str, tuple[bytes, int]]) -> Iterable[SourceFile]:
+def read_code(found: Iterable[SourceFile], contents: dict[str, tuple[bytes, int]]) -> Iterable[SourceFile]:
     """Return the code of one list, in its order, each file once, and read unless it is too much anyway."""
     files: dict[str, SourceFile] = {}
     remaining = configmap.CODE_PARTS * configmap.CODE_BYTES

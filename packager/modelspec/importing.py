@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -149,14 +148,10 @@ def write(draft: Draft, destination: ModelDestination) -> Imported:
         for file in draft.files:
             target = work / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(file.content, bytes):
-                target.write_bytes(file.content)
-            else:
-                with (
-                    paths.open_below(file.content.parent, file.content.name) as source,
-                    target.open("wb") as stream,
-                ):
-                    shutil.copyfileobj(source, stream)
+            content = file.content
+            if not isinstance(content, bytes):
+                content = read_bytes(content, file.path, content.stat().st_size)
+            target.write_bytes(content)
             target.chmod(0o755 if file.executable else 0o644)
         _check(work, draft, text)
         work.chmod(0o755)
@@ -175,11 +170,7 @@ def write(draft: Draft, destination: ModelDestination) -> Imported:
 
 def _check_replaced(folder: Path, new: set[Path]) -> None:
     """Raise UsageError if a folder is not an imported model, or has files that the new one lacks."""
-    try:
-        is_imported = (folder / SPEC).read_bytes().startswith(_MARK)
-    except OSError:
-        is_imported = False
-    if not is_imported:
+    if not paths.is_file(folder / SPEC) or not (folder / SPEC).read_bytes().startswith(_MARK):
         raise UsageError(f"{folder} already exists and was left unchanged", hint="it is not an imported model")
     others = sorted(path for path in folder.rglob("*") if path not in new and (path.is_symlink() or not path.is_dir()))
     if others:

@@ -70,34 +70,30 @@ def _choices(spec: Spec) -> Iterator[Fault]:
             yield from (fault.below(place) for fault in overlay.program_faults(run))
 
 
+def _holders(spec: Spec) -> dict[Location, Variant | AnyOverlay]:
+    """Return the variants and the overlays by their locations."""
+    holders: dict[Location, Variant | AnyOverlay] = {
+        ("variants", index): variant for index, variant in enumerate(spec.variants)
+    }
+    return holders | {("overlays", name): overlay for name, overlay in spec.overlays.items()}
+
+
 def _scripts(spec: Spec) -> Iterator[Fault]:
-    """Check that each variant and overlay names its scripts once, and that arguments are for one."""
+    """Check that each variant and overlay names its scripts in one way, and that arguments are for one."""
+    for place, holder in _holders(spec).items():
+        if holder.script is not None and holder.scripts is not None:
+            yield Fault((*place, "scripts"), "expected either `script` or `scripts`, found both", at_key=True)
+        if holder.init is not None:
+            yield from (fault.below((*place, "init")) for fault in holder.init.faults())
     for index, variant in enumerate(spec.variants):
-        yield from _names(variant, ("variants", index))
-        yield from _init(variant.init, ("variants", index, "init"))
         runs = [spec.overlays[name].run(variant.run) for number, name in spec.pairs() if number == index]
         if variant.args is not None and not any(run.scripts for run in runs):
             message = "there is no script that the arguments are for"
             yield Fault(("variants", index, "args"), message, "set `script`, or `args` in the overlay", at_key=True)
     for name, overlay in spec.overlays.items():
-        yield from _names(overlay, ("overlays", name))
-        yield from _init(overlay.init, ("overlays", name, "init"))
         if overlay.command is not None and (overlay.script or overlay.scripts):
             message = "the overlay runs a script already"
             yield Fault(("overlays", name, "command"), message, "remove one of them", at_key=True)
-
-
-def _init(init: Init | None, place: Location) -> Iterator[Fault]:
-    if init is not None:
-        yield from (fault.below(place) for fault in init.faults())
-
-
-def _names(holder: Variant | AnyOverlay, place: Location) -> Iterator[Fault]:
-    if holder.script is not None and holder.scripts is not None:
-        yield Fault((*place, "scripts"), "expected either `script` or `scripts`, found both", at_key=True)
-    for position, script in enumerate(holder.scripts or ()):
-        if script in (holder.scripts or ())[:position]:
-            yield Fault((*place, "scripts", position), f"duplicate entry {script!r}", "remove one of them")
 
 
 def _words(spec: Spec) -> Iterator[Fault]:
@@ -115,11 +111,10 @@ def _lists(spec: Spec) -> Iterator[tuple[Location, Sequence[str]]]:
     """Yield each list of words of the spec, and its location."""
     for index, variant in enumerate(spec.variants):
         yield ("variants", index, "args"), variant.args or ()
-        yield from ((("variants", index, *location), words) for location, words in _of_init(variant.init))
     for name, overlay in spec.overlays.items():
-        for location, words, _ in overlay.words():
-            yield ("overlays", name, *location), words
-        yield from ((("overlays", name, *location), words) for location, words in _of_init(overlay.init))
+        yield from ((("overlays", name, *location), words) for location, words, _ in overlay.words())
+    for place, holder in _holders(spec).items():
+        yield from (((*place, *location), words) for location, words in _of_init(holder.init))
 
 
 def _of_init(init: Init | None) -> Iterator[tuple[Location, Sequence[str]]]:

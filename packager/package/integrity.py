@@ -32,9 +32,6 @@ _ENV_BYTES = 1 << 20
 _ADDED_BYTES = 64 << 10
 """The most bytes of a file of a component that a site adds: more than people write, or read."""
 
-_INCLUDED = (f"{layout.SCRIPTS}/", layout.COMMON[: layout.COMMON.index("*")], f"{layout.ADDED}/")
-"""The folders in `quickstart` with kustomizations that overlays include, or may include as options."""
-
 _KUSTOMIZATIONS = frozenset(name.casefold() for name in layout.KUSTOMIZATIONS)
 
 
@@ -199,8 +196,10 @@ def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry], edits: 
 
 def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:
     """Yield a finding for each folder that kubectl accepts as an overlay and no check would look at."""
+    # The folders in `quickstart` with kustomizations that overlays include, or may include as options.
+    included = (f"{layout.SCRIPTS}/", layout.COMMON.partition("*")[0], f"{layout.ADDED}/")
     for path in sorted(path for path in entries if layout.overlay_of(path) is None):
-        is_included = not path.startswith(f"{layout.QUICKSTART}/") or path.startswith(_INCLUDED)
+        is_included = not path.startswith(f"{layout.QUICKSTART}/") or path.startswith(included)
         if path.rpartition("/")[2].casefold() in _KUSTOMIZATIONS and not is_included:
             message = "kubectl would use this as an overlay, but it is not one of the package's"
             hint = f"an overlay is {layout.kustomization('NAME')}"

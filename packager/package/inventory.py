@@ -1,11 +1,12 @@
 """Reads and validates a package's inventory, which `packager.package.tree.seal` makes. Tests: test_hostile.py."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from packager.base import paths
-from packager.base.errors import VerificationError, unreadable
+from packager.base.errors import VerificationError
 from packager.base.masking import shortened
 from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH, VERSION, VERSION_LENGTH, is_label
 from packager.base.values import Fields, FieldsError, Meta, convert, field
@@ -62,14 +63,9 @@ def read(folder: Path) -> dict[str, Any]:
 
 def content(folder: Path) -> bytes:
     """Return the inventory of the package in `folder`."""
-    path = folder / INVENTORY
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        raise VerificationError(f"{folder} is not a package: it contains no {INVENTORY}") from None
-    except OSError as error:
-        raise unreadable(path, error) from None
-    return paths.read(folder, INVENTORY, str(path), MAX_BYTES)
+    if not os.path.lexists(folder / INVENTORY):
+        raise VerificationError(f"{folder} is not a package: it contains no {INVENTORY}")
+    return paths.read(folder, INVENTORY, str(folder / INVENTORY), MAX_BYTES)
 
 
 def parsed(content: bytes, folder: Path) -> dict[str, Any]:

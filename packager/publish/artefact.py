@@ -47,7 +47,6 @@ _TITLE = "org.opencontainers.image.title"
 _DESCRIPTION = "org.opencontainers.image.description"
 _VERSION = "org.opencontainers.image.version"
 CREATED = "org.opencontainers.image.created"
-_OF_PACKAGE = (_TITLE, _DESCRIPTION, _VERSION, CREATED)
 
 _PACKAGE = "mlpack.package"
 _DIGEST = "mlpack.digest"
@@ -295,41 +294,25 @@ def compose(  # noqa: PLR0913 - what the publisher chooses
         **dict(sorted((annotations or {}).items())),
     }
     written = jsonio.compact_bytes(config)
-    content = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": _entry(CONFIG, descriptor(written)),
-        "layers": [_entry(LAYER, layer.blob) | {"annotations": {_TITLE: layer.name}}],
-        "annotations": {key: text for key, text in texts.items() if text is not None},
-    }
-    return Artefact(jsonio.compact_bytes(content), written, layer)
+    manifest = _manifest(
+        _entry(CONFIG, descriptor(written)),
+        _entry(LAYER, layer.blob) | {"annotations": {_TITLE: layer.name}},
+        annotations=texts,
+    )
+    return Artefact(manifest, written, layer)
 
 
 def of_tar(layer: Descriptor) -> tuple[bytes, bytes]:
     """Return the config and the manifest of an image whose only layer is this tar."""
     rootfs = {"type": "layers", "diff_ids": [layer.digest]}
     config = jsonio.compact_bytes({"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs})
-    content = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": _entry(CONFIG, descriptor(config)),
-        "layers": [_entry(TAR, layer)],
-    }
-    return config, jsonio.compact_bytes(content)
+    return config, _manifest(_entry(CONFIG, descriptor(config)), _entry(TAR, layer))
 
 
 def referring(kind: str, content: bytes, subject: Descriptor, annotations: Mapping[str, str]) -> bytes:
     """Return a manifest that refers to `subject`, with the config `EMPTY`; `kind` is its type and that of its layer."""
-    manifest_content = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "artifactType": kind,
-        "config": _entry(EMPTY_CONFIG, descriptor(EMPTY)),
-        "layers": [_entry(kind, descriptor(content))],
-        "subject": _entry(MANIFEST, subject),
-        "annotations": dict(annotations),
-    }
-    return jsonio.compact_bytes(manifest_content)
+    config, layer = _entry(EMPTY_CONFIG, descriptor(EMPTY)), _entry(kind, descriptor(content))
+    return _manifest(config, layer, kind, _entry(MANIFEST, subject), annotations)
 
 
 def only_layer(found: Manifest, shown: str, kind: str | None = None) -> Entry:
@@ -390,6 +373,25 @@ def time_text(seconds: int) -> str:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def _manifest(
+    config: dict[str, Any],
+    layer: dict[str, Any],
+    kind: str | None = None,
+    subject: dict[str, Any] | None = None,
+    annotations: Mapping[str, str | None] | None = None,
+) -> bytes:
+    content = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": kind,
+        "config": config,
+        "layers": [layer],
+        "subject": subject,
+        "annotations": annotations and {key: text for key, text in annotations.items() if text is not None},
+    }
+    return jsonio.compact_bytes({key: part for key, part in content.items() if part is not None})
+
+
 def _entry(kind: str, blob: Descriptor) -> dict[str, Any]:
     return {"mediaType": kind, "digest": blob.digest, "size": blob.size}
 
@@ -401,7 +403,5 @@ def chosen_annotations(pairs: Sequence[str]) -> dict[str, str]:
         key, equals, text = pair.partition("=")
         if not key or not equals or key in texts:
             raise UsageError(f"--annotation {pair}: expected KEY=VALUE, each key once")
-        if key in _OF_PACKAGE or key.startswith("mlpack."):
-            raise UsageError(f"--annotation {key}: this annotation comes from the package")
         texts[key] = text
     return texts

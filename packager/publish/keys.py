@@ -27,7 +27,6 @@ from cryptography.hazmat.primitives.serialization import (
 
 from packager.base import atomic
 from packager.base.errors import UsageError, unreadable
-from packager.base.paths import exists
 from packager.base.values import Value
 
 if TYPE_CHECKING:
@@ -135,17 +134,14 @@ class NewKey(Value, frozen=True):
 def new_key(path: Path, password: Callable[[], bytes | None]) -> NewKey:
     """Write a new key pair, PATH.key and PATH.pub; `password` returns None to leave the private key unencrypted."""
     private_file, public_file = (path.with_name(f"{path.name}{ending}") for ending in (".key", ".pub"))
-    for file in (private_file, public_file):
-        if exists(file):
-            raise UsageError(f"{file} already exists and was left unchanged", hint=_EXISTS)
-    secret = password()
-    if secret == b"":
-        raise UsageError("the password is empty", hint="--no-password leaves the key unencrypted")
-    pair = Signer(ec.generate_private_key(ec.SECP256R1()), path.name)
     with (
         atomic.file(public_file, exists_hint=_EXISTS) as public_stream,
         atomic.file(private_file, exists_hint=_EXISTS) as private_stream,
     ):
+        secret = password()
+        if secret == b"":
+            raise UsageError("the password is empty", hint="--no-password leaves the key unencrypted")
+        pair = Signer(ec.generate_private_key(ec.SECP256R1()), path.name)
         public_stream.write(pair.public.pem.encode())
         os.fchmod(private_stream.fileno(), 0o600)
         private_stream.write(pair.pem(secret))

@@ -159,29 +159,21 @@ def local(  # noqa: PLR0913 - an option each
     progress: Progress,
     trust: Trust | None = None,
 ) -> Path:
-    """Return the file in the cache with a package of a registry, which is pulled unless it is there."""
+    """Return the file in the cache with a package of a registry, which is pulled unless it is there, as it was."""
     with Repository(reference, access) as registry:
         remote = registry.stored(reference.version, str(reference))
         if trust is not None and trust.is_asked:
             trust.require(find(registry, remote.digest, trust.keys), str(reference), tell)
-        path = _cached(registry, reference, remote, cache, progress)
+        folder = cache / "packages" / dashed(remote.layer.digest)
+        path = folder / file_name(remote, reference.repository.rpartition("/")[2])
+        try:
+            paths.make_private(folder)
+            if not path.is_file() or f"sha256:{digest_of(path)}" != remote.layer.digest:
+                with atomic.file(path) as stream:
+                    _download(registry, remote, stream, path.name, progress)
+        except OSError as error:
+            raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
     warn_of_version(reference, remote, remote.facts.version if remote.facts else None, tell)
     if reference.digest is None:
         tell(f"{reference} is {reference.pinned(remote.digest)}")
-    return path
-
-
-def _cached(registry: Source, reference: PackageReference, remote: Stored, cache: Path, progress: Progress) -> Path:
-    """Return the file in the cache with the layer of an artefact; what is there is checked again."""
-    layer = remote.layer
-    folder = cache / "packages" / dashed(layer.digest)
-    path = folder / file_name(remote, reference.repository.rpartition("/")[2])
-    try:
-        paths.make_private(folder)
-        if path.is_file() and f"sha256:{digest_of(path)}" == layer.digest:
-            return path
-        with atomic.file(path) as stream:
-            _download(registry, remote, stream, path.name, progress)
-    except OSError as error:
-        raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
     return path

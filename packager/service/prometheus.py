@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 """The format of the metrics, which every version of Prometheus reads."""
 
-PATH = "/metrics"
-
 NO_ROUTE = "none"
 """The route of a request with a path or a method that does not exist."""
 
@@ -82,13 +80,13 @@ class Figures:
 
     # reporting
 
-    async def text(self, read: Callable[[], Load]) -> bytes:
+    async def text(self, read: Callable[[], Load]) -> str:
         """Return the metrics in the format of Prometheus; `read` returns the content of the database."""
         self._stored.load = None
         with suppress(AwayError, TimeoutError):
             async with asyncio.timeout(_READ_SECONDS):
                 self._stored.load = await asyncio.to_thread(read)
-        return await asyncio.to_thread(generate_latest, self._registry)
+        return (await asyncio.to_thread(generate_latest, self._registry)).decode()
 
 
 class _DatabaseFigures:

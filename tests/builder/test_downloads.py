@@ -122,7 +122,7 @@ def test_build_refuses_and_lint_warns_about_download_without_digest(
 ) -> None:
     path = demo.write(tmp_path / "demo", spec(server, "  - url: URL", "    path: w"))
     done = mlpack("build", path)
-    seen = f"(the file that is there now has `sha256: {DIGEST}`)"
+    seen = f"(the file that was fetched has `sha256: {DIGEST}`)"
     assert (done.code, done.stderr.splitlines()[0]) == (3, f"{path}:12:5: the key 'sha256' is missing {seen}")
     hint = "(`mlpack build` prints the digest of what is there now)"
     done = mlpack("lint", path)

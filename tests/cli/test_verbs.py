@@ -16,7 +16,7 @@ from typer.main import get_command
 
 import packager.cli
 from packager.cli import verbs
-from packager.cli.verbs import TEXT, examples
+from packager.cli.verbs import EXAMPLES, examples
 from tests.conftest import Mlpack
 
 
@@ -88,7 +88,7 @@ def test_deploy_takes_dry_run_without_a_side_as_client(words: list[str], expecte
 COMMANDS = {name: command for verb in verbs.VERBS for name, command in verbs.leaves(verb, verbs.load(verb))}
 
 
-NAMES = {line.partition(": ")[0] for line in TEXT.splitlines() if line}
+NAMES = {line.partition(": ")[0] for line in EXAMPLES.splitlines() if line}
 
 
 def test_every_command_has_an_example() -> None:

@@ -73,7 +73,7 @@ def test_config_of_other_programs_has_no_facts() -> None:
         assert artefact.read_facts(content, "x") is None
 
 
-@pytest.mark.parametrize("pair", ["mlpack.digest=x", "org.opencontainers.image.title=x", "a", "=x"])
+@pytest.mark.parametrize("pair", ["a", "=x"])
 def test_annotations_that_are_not_valid_are_refused(pair: str) -> None:
-    with pytest.raises(UsageError, match=r"expected KEY=VALUE|comes from the package"):
+    with pytest.raises(UsageError, match="expected KEY=VALUE"):
         artefact.chosen_annotations([pair])

@@ -56,9 +56,9 @@ def test_read_reports_all_problems_of_a_configuration(tmp_path: Path) -> None:
         "9:14: expected 'admin', 'developer', 'user' or 'viewer' or a mapping, found 'king'",
         "9:49: expected admin, developer, user or viewer, found 'admn' (did you mean 'admin'?)",
     ]
-    text = "listen: 0.0.0.0:x\noidc: {issuer: 'http://sso.example.com', audience: mlpack, roles: {a: user}}\n"
+    text = "retention: {logs: soon}\noidc: {issuer: 'http://sso.example.com', audience: mlpack, roles: {a: user}}\n"
     assert problems_of(tmp_path, text) == [
-        "1:9: invalid address '0.0.0.0:x': expected HOST:PORT, such as 127.0.0.1:8080",
+        "1:19: expected a duration such as 90s, 1h30m or 7d, found 'soon'",
         "2:16: expected an address with https, such as https://sso.example.com, found 'http://sso.example.com'",
     ]
     assert problems_of(tmp_path, "oidc: {issuer: https://sso.example.com}\n") == [

@@ -7,7 +7,6 @@ from shlex import quote
 
 from packager.base.errors import (
     ClusterError,
-    ConflictError,
     DeniedError,
     MissingNamespaceError,
     MlpackError,
@@ -105,13 +104,11 @@ def explained_error(stderr: str) -> MlpackError:
     answer = " ".join(stderr.split())
     conflicts = messages.CONFLICT.findall(stderr)
     if conflicts:
-        fields = [(manager, paths.replace("- ", " ").split()) for manager, paths in conflicts]
-        changes = "; ".join(f"{manager} has set {', '.join(paths)}" for manager, paths in fields)
-        return ConflictError(
-            f"the object was changed by another field manager: {changes}",
-            frozenset((manager, path) for manager, paths in fields for path in paths),
-            hint="--force-conflicts sets these fields as the package says",
+        changes = "; ".join(
+            f"{manager} has set {', '.join(paths.replace('- ', ' ').split())}" for manager, paths in conflicts
         )
+        message = f"the object was changed by another field manager: {changes}"
+        return ClusterError(message, hint="--force-conflicts sets these fields as the package says")
     if isinstance(error := error_from(stderr), UnreachableError):
         return error  # a starting API server refuses everything
     if finding := refusal("", answer):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from packager.base.problems import show
 from packager.base.values import Value
 from packager.modelspec.importers import pods
-from packager.modelspec.importers.source import Given, Rule, decided
+from packager.modelspec.importers.source import Given, Rule
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
 from packager.workloads.program import references, reserved_by
 
@@ -50,7 +50,7 @@ FIELDS: Rules = MappingProxyType(
         "sshAuthMountPath": Rule("is not carried over: the package mounts the keys itself"),
     }
 )
-"""What becomes of the fields of jobs and their pods that no spec has; some are read first."""
+"""The reports about the fields of jobs and their pods that no spec has; some are read first."""
 
 
 class Role(Value, frozen=True):
@@ -84,36 +84,6 @@ class JobImport:
     def variables(self) -> set[str]:
         """The names of the variables and the secrets of all pods."""
         return {*self.overlay.get("environment", ()), *self.draft.data.get("secrets", ())}
-
-    def read_role(  # noqa: PLR0913, PLR0917 - what kinds of jobs differ in
-        self,
-        name: str,
-        entry: ForeignValue,
-        template: ForeignValue | None,
-        count: Given | None,
-        container: str = "",
-        port: str = "",
-        *,
-        is_required: bool = False,
-    ) -> Role | None:
-        """Return a role; None, with a problem, if it is not valid, and without one if it has no pods.
-
-        Args:
-            name: The name of the role.
-            entry: The role in the job.
-            template: The template of its pods.
-            count: The number of its pods; None for a number that is not valid.
-            container: The name of the container that computes; the first one if no container has it.
-            port: The name of the port on which the pods find each other.
-            is_required: Whether a container has to have this name.
-        """
-        if template is None:
-            entry.refuse("the key 'template' is missing", at_key=True)
-            return None
-        read = pods.read(template, container, self.draft, port, is_required=is_required)
-        if read is None or count is None or count.value == 0:
-            return None
-        return Role(name, count, entry, template, read, read.port or Given(None, decided("the operator's default")))
 
     def put(self, location: Location, value: Any, origin: Any) -> None:
         """Put a value into the overlay."""

@@ -29,8 +29,6 @@ from packager.workloads.jobset.rendezvous import RENDEZVOUS
 from packager.workloads.program import reserved_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from packager.base.yamlio import Document, Location
 
 _VERBS = {
@@ -171,10 +169,7 @@ class _JobImport(JobImport):
         if self.operator.refused:
             root.refuse(self.operator.refused)
             return
-        if any(isinstance(value, str) and "$" in value for value in _values(root.value, ("replicas", "image"))):
-            root.refuse("this is a template: $NAME stands for values", "fill it in first: envsubst")
-            return
-        roles = [str(one.get("name")) for one in _values(root.value, ("replicatedJobs",)) if isinstance(one, dict)]
+        roles = [job.string("name") for job in root.items("spec", "replicatedJobs")]
         longest = self.operator.longest - max((len(role) - len("evaluator") for role in roles), default=0)
         is_mx = self.operator.verb == "mxjob"
         framework = "an MxJob is for MXNet" if is_mx else f"what runs in {self.found.kind}s"
@@ -197,7 +192,7 @@ class _JobImport(JobImport):
         }
         put[self.found.kind](spec)
 
-    def read_roles(self, spec: ForeignValue, *, is_required: bool = False) -> list[Role]:
+    def read_roles(self, spec: ForeignValue) -> list[Role]:
         """Return the roles of a job of an operator that have pods, in the order of the operator."""
         # The operators take the names of roles in any case; those of the oldest one are in a list.
         names = {name.lower(): name for name in self.operator.roles}
@@ -214,13 +209,25 @@ class _JobImport(JobImport):
                 entry.refuse(f"the role {name!r} occurs twice")
             else:
                 entries[name] = entry
-        container, port = self.operator.container, self.operator.port
         for name in [name for name in self.operator.roles if name in entries]:
             entry = entries[name]
-            count, pod = _count(entry.child("replicas"), "the operator's default"), entry.at("template")
-            if role := self.read_role(name.lower(), entry, pod, count, container, port, is_required=is_required):
+            count = _count(entry.child("replicas"), "the operator's default")
+            if role := self.read_role(name.lower(), entry, entry.at("template"), count):
                 self.every.append(role)
         return self.every
+
+    def read_role(
+        self, name: str, entry: ForeignValue, template: ForeignValue | None, count: Given | None
+    ) -> Role | None:
+        """Return a role; None, with a problem, if it is not valid, and without one if it has no pods."""
+        if template is None:
+            entry.refuse("the key 'template' is missing", at_key=True)
+            return None
+        container, port, is_required = self.operator.container, self.operator.port, self.operator.verb == "mxjob"
+        read = pods.read(template, container, self.draft, port, is_required=is_required)
+        if read is None or count is None or count.value == 0:
+            return None
+        return Role(name, count, entry, template, read, read.port or Given(None, decided("the operator's default")))
 
     def _holders(self, spec: ForeignValue) -> list[ForeignValue]:
         return [holder for holder in (spec.at("runPolicy"), spec) if holder]
@@ -516,14 +523,6 @@ def _is_runtime(data: Any, name: str) -> bool:
     return isinstance(data, dict) and data.get("kind") in kinds and (data.get("metadata") or {}).get("name") == name
 
 
-def _values(data: Any, keys: Sequence[str]) -> Iterator[Any]:
-    """Yield each value under one of the keys, at any depth."""
-    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
-        if key in keys:
-            yield from value if isinstance(value, list) else (value,)
-        yield from _values(value, keys)
-
-
 _MODES = {"": "", "local": "local", "dist": "dist", "MXTrain": "dist", "MXTune": "tune"}
 _ROLES_OF = {
     "dist": ("scheduler", "server", "worker"),
@@ -540,9 +539,7 @@ class MxImport(_JobImport):
         """Put the pods of a job, and its policies."""
         is_old = self.root.value["apiVersion"] in OLD_MX
         self.operator = OPERATORS["MxJob" if is_old else "MXJob"]
-        roles = [
-            replace(role, port=self._port(role, is_old=is_old)) for role in self.read_roles(spec, is_required=True)
-        ]
+        roles = [replace(role, port=self._port(role, is_old=is_old)) for role in self.read_roles(spec)]
         mode = self._mode_of(spec, roles, is_old=is_old)
         if self.draft.problems or mode is None:
             return

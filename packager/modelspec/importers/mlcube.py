@@ -46,6 +46,7 @@ from packager.modelspec.importers.source import (
     printable,
     read_bytes,
 )
+from packager.modelspec.settings import parse_setting, put
 from packager.package.layout import SCRIPTS, WORKSPACE
 from packager.package.options import KEYS
 
@@ -166,18 +167,11 @@ def _check_format(document: Document, name: str) -> None:
 
 def _with_settings(data: Any, settings: Sequence[str]) -> Any:
     """Return the cube with other values for some keys."""
-    data = deepcopy(data) if settings else data
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        steps = key.split(".")
-        if not equals or not all(steps):
-            raise UsageError(f"-P {setting}: expected KEY=VALUE, such as docker.image=example/image:1")
-        node = data
-        for step in steps[:-1]:
-            node = node.setdefault(step, {})
-            if not isinstance(node, dict):
-                raise UsageError(f"-P {setting}: {step!r} is not a mapping")
-        node[steps[-1]] = yamlio.scalar(value)
+    data = deepcopy(data)
+    for argument in settings:
+        setting = parse_setting(argument, "docker.image=example/image:1", option="-P")
+        if problems := put(data, setting, yamlio.scalar(setting.value), root="the cube"):
+            raise UsageError(str(problems[0]))
     return data
 
 

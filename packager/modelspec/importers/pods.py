@@ -55,7 +55,7 @@ FIELDS: Rules = MappingProxyType(
         "lifecycle": Rule(hint="do it in the program"),
     }
 )
-"""What becomes of the fields of pods and of containers that no spec has."""
+"""The reports about the fields of pods and of containers that no spec has."""
 
 
 class ForeignGpus(Value, frozen=True):
@@ -127,7 +127,7 @@ def read(
 
 
 def read_container(entry: ForeignValue, draft: Draft, lost: Mapping[str, str] = MappingProxyType({})) -> Container:
-    """Return what a container has beside its mounts and ports; `lost` has the folders of volumes that it lacks."""
+    """Return a container without its mounts and ports; `lost` has the folders of volumes that it lacks."""
     directory = entry.child("workingDir")
     folder = (directory.text() or "") if directory else ""
     if directory and not re.fullmatch(_FOLDER, folder):

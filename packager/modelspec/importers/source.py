@@ -58,7 +58,7 @@ class Given(Value, frozen=True):
 
 
 class Ledger:
-    """What an import notes beside the values."""
+    """The problems, findings and options of an import."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []  # that prevent the import
@@ -77,7 +77,7 @@ class Ledger:
 
 
 class Rule(Value, frozen=True):
-    """What is reported of a key that nothing has read."""
+    """The report about a key that nothing has read."""
 
     message: str = LOST  # empty if it needs no report
     hint: str | None = None  # with `{}` in place of the value
@@ -268,7 +268,8 @@ class ForeignValue:
             number = int(number)
         if isinstance(number, int) and not isinstance(number, bool):
             return number
-        self.refuse(f"expected a whole number, found {show(self.value)}")
+        hint = "fill the template in first: envsubst" if "$" in str(number) else None
+        self.refuse(f"expected a whole number, found {show(self.value)}", hint)
         return None
 
     def words(self) -> list[str] | None:

@@ -7,7 +7,6 @@ the same checkout is followed, except to files that a package leaves out, such a
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from types import MappingProxyType
@@ -19,8 +18,8 @@ from packager.base.fields import anchored
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import Problem, show
 from packager.base.values import Value
-from packager.kubernetes import configmap
-from packager.modelspec.files import SourceFile, source_file, walk
+from packager.modelspec.code import fits
+from packager.modelspec.files import SourceFile, read_code, source_file, walk
 from packager.modelspec.importers import manifests
 from packager.modelspec.importers.draft import LONGEST_NAME, Draft, DraftFile, named, one_line
 from packager.modelspec.importers.source import (
@@ -36,7 +35,7 @@ from packager.modelspec.load import HEADING, section
 from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from packager.base.yamlio import Document
@@ -323,7 +322,7 @@ class _PackageImport:
         origin = listed.origin if listed else "the files of its slices"
         code = [path for path in files if not path.startswith("licenses/")]
         assets, tops = _tops(files), _tops(code)
-        if _fits([files[path] for path in code]):
+        if fits([*read_code([files[path] for path in code], {})]):
             assets = [top for top in assets if top not in tops]
         else:
             tops = []
@@ -467,13 +466,3 @@ def _relative(entry: ForeignValue | None) -> str | None:
     elif entry:
         return path
     return None
-
-
-def _fits(files: Sequence[SourceFile]) -> bool:
-    """Whether files fit into the ConfigMaps of a package; this is an estimate, the build counts exactly."""
-    if sum(file.size for file in files) > configmap.CODE_PARTS * configmap.CODE_BYTES * 0.9:
-        return False
-    large = [file.path.read_bytes().decode("utf-8", "replace") for file in files if file.size > _LARGE]
-    return all(file.size <= configmap.CODE_BYTES for file in files) and all(
-        len(json.dumps(text)) <= configmap.BYTES for text in large
-    )

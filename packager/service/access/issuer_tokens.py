@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import jwt
 
 from packager.base import rest
-from packager.base.errors import MlpackError, UsageError
+from packager.base.errors import MlpackError
 from packager.base.names import is_label_value
 from packager.base.problems import show
 from packager.base.values import Value
+from packager.kubernetes.manifest import text
 from packager.service.access.tokens import EVERY, ROLES, Caller, Person, key_of_person
 from packager.service.failures import Failure
 
@@ -45,8 +46,8 @@ _LEAST_RSA_BITS = 2048
 class Provider(Value, frozen=True):
     """The metadata of an issuer (OpenID Connect Discovery 1.0, section 3), and its keys."""
 
-    authorization: str | None  # where people sign in
-    token: str | None  # where codes are exchanged for tokens
+    authorization: str  # where people sign in
+    token: str  # where codes are exchanged for tokens
     takes_basic: bool  # whether clients send their secret in the header Authorization; otherwise, in the form
     keys: tuple[jwt.PyJWK, ...]
 
@@ -173,8 +174,8 @@ class Issuer:
             raise MlpackError(f"the issuer has no key for {' or '.join(_ALGORITHMS)}")
         methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         return Provider(
-            authorization=_endpoint(document, "authorization_endpoint"),
-            token=_endpoint(document, "token_endpoint"),
+            authorization=text(document.get("authorization_endpoint")),
+            token=text(document.get("token_endpoint")),
             takes_basic=isinstance(methods, list) and "client_secret_basic" in methods,
             keys=tuple(keys),
         )
@@ -184,18 +185,6 @@ def _is_usable(key: jwt.PyJWK) -> bool:
     """Whether a key signs with one of the accepted algorithms, and is long enough."""
     is_weak = key.key_type == "RSA" and key.key.key_size < _LEAST_RSA_BITS
     return key.algorithm_name in _ALGORITHMS and key.public_key_use in ("sig", None) and not is_weak
-
-
-def _endpoint(document: dict[str, Json], key: str) -> str | None:
-    """Return an address in the metadata, which may have a query; None if the address is missing or not one of https."""
-    url = document.get(key)
-    if not isinstance(url, str) or not (url.isascii() and url.isprintable()) or {" ", "#", "\\", '"'} & {*url}:
-        return None
-    try:
-        rest.server(url.partition("?")[0], None)
-    except UsageError:
-        return None
-    return url
 
 
 def _json(url: str) -> dict[str, Json]:

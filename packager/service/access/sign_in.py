@@ -93,7 +93,7 @@ class Client:
     async def begin(self, then: str) -> tuple[str, Attempt]:
         """Return the address at which people sign in, and the attempt for their browser to keep. Raises Failure."""
         endpoint = (await self._issuer.provider()).authorization
-        if endpoint is None:
+        if not endpoint:
             raise Failure("issuer-unreachable", f"{self.label} names no address at which people sign in")
         attempt = Attempt(
             state=secrets.token_urlsafe(32),
@@ -163,8 +163,6 @@ class Client:
     async def _ask(self, form: Mapping[str, str], run: Run) -> Mapping[str, Json]:
         """Return the tokens for a code. Raises Failure."""
         provider = await self._issuer.provider()
-        if provider.token is None:
-            raise Failure("issuer-unreachable", f"{self.label} names no address that gives tokens")
         place, _, query = provider.token.partition("?")
         headers: dict[str, str] = {}
         if self._secret is None:
@@ -173,10 +171,9 @@ class Client:
             headers["Authorization"] = rest.basic(self._name, self._secret)
         else:
             form = {**form, "client_id": self._name, "client_secret": self._secret}
-        where = f"?{query}" if query else ""
-        ask = partial(rest.post_form, rest.server(place, None), where, form, headers=headers, seconds=_ANSWER_SECONDS)
         try:
-            answer = await run(ask)
+            ask = partial(rest.post_form, rest.server(place, None), f"?{query}" if query else "", form, headers=headers)
+            answer = await run(partial(ask, seconds=_ANSWER_SECONDS))
         except Failure:
             raise
         except MlpackError as error:

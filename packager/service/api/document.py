@@ -13,8 +13,6 @@ from packager.kubernetes.manifest import listing
 from packager.service.failures import TITLES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from litestar import Litestar
 
 PROBLEM = "application/problem+json"
@@ -77,7 +75,9 @@ def document(app: Litestar, root: str = "") -> dict[str, object]:
                 if status != "503" or status not in described:  # readyz describes this answer itself
                     described[status] = {"description": titles[status], "content": {PROBLEM: {"schema": _PROBLEM}}}
             for parameter in operation.get("parameters", ()):
-                parameter["schema"] = _without_null(parameter["schema"])
+                # a parameter that is sent is never null
+                kinds = [kind for kind in listing(parameter["schema"].get("oneOf")) if kind != {"type": "null"}]
+                parameter["schema"] = kinds[0] if len(kinds) == 1 else parameter["schema"]
             operation["security"] = [] if path in _OPEN else [{"token": []}, {"key": []}]
     return content
 
@@ -86,12 +86,6 @@ def document(app: Litestar, root: str = "") -> dict[str, object]:
 def content(app: Litestar, root: str) -> bytes:
     """Return the OpenAPI document of an application, whose paths are below `root`, as JSON."""
     return jsonio.compact(document(app, root)).encode()
-
-
-def _without_null(schema: Mapping[str, object]) -> object:
-    """Return the schema of an optional parameter without null: a parameter that is sent is never null."""
-    kinds = [kind for kind in listing(schema.get("oneOf")) if kind != {"type": "null"}]
-    return kinds[0] if len(kinds) == 1 else schema
 
 
 def _statuses(path: str, method: str) -> list[str]:

@@ -92,20 +92,15 @@ class Transport:
                         if size >= _MOST_BYTES:
                             break
                     self._http.cookies.clear()
-                    return Reply(
-                        response.status_code, retry_after=_retry_after(response.headers.get("retry-after", ""))
-                    )
+                    wish = response.headers.get("retry-after", "")  # a date, which it may be, too, is not heeded
+                    seconds = float(wish) if wish.isascii() and wish.isdecimal() and len(wish) < 10 else None
+                    return Reply(response.status_code, retry_after=seconds)
         except InvalidAddressError as error:
             return Reply(error=str(error))
         except TimeoutError:
             return Reply(error=f"no answer in {self._seconds:g} s")
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
             return Reply(error=str(error)[:300] or type(error).__name__)
-
-
-def _retry_after(text: str) -> float | None:
-    """Return the seconds in a header Retry-After; None for another text, such as a date."""
-    return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 class Courier:
@@ -132,12 +127,15 @@ class Courier:
         self._clock = clock
         self._part = part
         self._wake = asyncio.Event()
+        self._known = 0
         self._under_way: dict[tuple[str, int], str] = {}  # the host of the callback to each endpoint of a job
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
-        """Query the outbox now."""
-        self._wake.set()
+        """Query the outbox now, if it has new callbacks."""
+        if self._outbox.written != self._known:
+            self._known = self._outbox.written
+            self._wake.set()
 
     async def run(self) -> None:
         """Send callbacks until cancelled; current requests then have 10 s to end."""
@@ -193,7 +191,7 @@ class Courier:
             await asyncio.sleep(_LOOK_SECONDS)
         finally:
             self._under_way.pop((delivery.release, delivery.endpoint), None)
-            self.wake()
+            self._wake.set()
 
     def _request(self, delivery: Delivery) -> tuple[dict[str, str], bytes]:
         """Return the headers and the body of a callback. Raises ToolError if the headers cannot be decrypted."""

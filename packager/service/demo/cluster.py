@@ -11,6 +11,7 @@ import asyncio
 import copy
 import itertools
 import math
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ _TICK = 0.1
 
 _PULLING_TICKS = 20
 _MOST_STEPS = 3600
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _DIVERGES = 1.0
 """The learning rate above which a simulated program fails."""
 
@@ -241,17 +243,12 @@ def _line(step: int, rate: float, *, fails: bool) -> str:
 
 
 def _environment(pods: Sequence[Object]) -> dict[str, float]:
-    """Return the variables of the first containers whose values are numbers."""
+    """Return the variables of the first container whose values are numbers."""
     values: dict[str, float] = {}
-    for pod in pods[:1]:
-        for container in listing(pod["spec"].get("containers"))[:1]:
-            for entry in map(mapping, listing(mapping(container).get("env"))):
-                try:
-                    number = float(str(entry.get("value")))
-                except ValueError:
-                    continue
-                if math.isfinite(number) and number > 0:
-                    values[str(entry.get("name"))] = number
+    for container in listing(pods[0]["spec"].get("containers"))[:1]:
+        for entry in map(mapping, listing(mapping(container).get("env"))):
+            if _NUMBER.fullmatch(str(entry.get("value"))):
+                values[str(entry.get("name"))] = float(str(entry["value"]))
     return values
 
 

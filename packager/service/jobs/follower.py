@@ -141,7 +141,12 @@ class Follower:
             for job in await asyncio.to_thread(self._store.unfinished):
                 if self._waits_for_room(job):
                     waiting[job.project] = job
-                elif is_new or not _is_well(job) or (sum(job.release.encode()) + turn) % _SELDOM == 0:
+                # the watches report every change of a job that runs without a finding
+                elif (
+                    is_new
+                    or (job.status, job.applied, job.goal, job.reason) != _WELL
+                    or (sum(job.release.encode()) + turn) % _SELDOM == 0
+                ):
                     self.look_at(job.release, job.namespace, is_news=False)
             for job in waiting.values():
                 await self._admit(job)
@@ -299,10 +304,7 @@ class Follower:
         self._logs.forget(release)
 
 
-def _is_well(job: StoredStatus) -> bool:
-    """Whether a job runs without a finding, so that the watches report every change."""
-    return job.status == "running" and job.applied and job.goal == "run" and job.reason is None
-
+_WELL = ("running", True, "run", None)
 
 _STATUSES = {
     Phase.SUCCEEDED: "succeeded",

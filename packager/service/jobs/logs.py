@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from packager.base import jsonio
 from packager.base.errors import ClusterError
 from packager.base.values import Fields, FieldsError, Value, as_plain, convert, from_json
-from packager.diagnosis.curves.points import STEP, Curve, Point, added
+from packager.diagnosis.curves.points import STEP, Curve, added
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs.kube import LogOptions, pods_of
@@ -74,17 +74,6 @@ class Measurements(Fields, frozen=True, kw_only=True):
 
     places: dict[str, Place] = {}
     curves: list[Curve] = []
-
-
-class _LastValue(Value, frozen=True):
-    name: str
-    last: Point | None = None
-
-
-class _LastValues(Value, frozen=True):
-    """The part of `Measurements` that a list of jobs shows."""
-
-    curves: list[_LastValue] = []
 
 
 class Instance(Value, frozen=True):
@@ -217,7 +206,7 @@ class LogReader:
 
         def read() -> dict[str, dict[str, float | None]]:
             curves = {
-                release: from_json(body, _LastValues).curves
+                release: from_json(body, Measurements).curves
                 for release, body in self._store.measured.of_jobs(releases).items()
             }
             return {
@@ -252,7 +241,9 @@ class LogReader:
         """Add the new lines of a pod's log to its curves. Raises ClusterError or TimeoutError."""
         last = reader.place[0]
         since = datetime.fromisoformat(f"{last.partition('.')[0]}+00:00") if last else None
-        options = LogOptions(_first_container(pod), since=since, has_times=True)
+        containers = listing(mapping(pod.get("spec")).get("containers"))
+        first = next((mapping(container).get("name") for container in containers), None)
+        options = LogOptions(first, since=since, has_times=True)
         owner, lines, total = Owner(job.project), bytearray(), 0
         try:
             async with asyncio.timeout(_LOG_SECONDS):
@@ -358,23 +349,20 @@ class LogReader:
             self._log(f"{job.release}: the log of {run.pod}, {run.container} cannot be kept: {reason}")
             return
         size, content = await self._work.run(Owner(job.project), partial(_packed, end, room))
-        kept = StoredLog(
-            release=job.release,
-            pod=run.pod,
-            container=run.container,
-            instance=key[2],
-            place=run.place,
-            size=size,
-            content=content,
-            time=now(),
+        await asyncio.to_thread(
+            self._store.logs.keep,
+            StoredLog(
+                release=job.release,
+                pod=run.pod,
+                container=run.container,
+                instance=key[2],
+                place=run.place,
+                size=size,
+                content=content,
+                time=now(),
+            ),
         )
-        await asyncio.to_thread(self._store.logs.keep, kept)
         earlier[key] = size
-
-
-def _first_container(pod: Object) -> str | None:
-    containers = listing(mapping(pod.get("spec")).get("containers"))
-    return mapping(containers[0]).get("name") if containers else None
 
 
 def _packed(text: bytes, room: int) -> tuple[int, bytes]:
@@ -395,17 +383,8 @@ def kept_lines(content: bytes, *, tail: int | None, since: datetime | None, has_
     is_late = since is None
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         match = _TIME.match(line)
-        time = _moment(match[1] + match[3]) if match else None
-        if time and since is not None:
-            is_late = time >= since.replace(microsecond=0)
+        if match and since is not None and (time := _time_of(match)):
+            is_late = time >= since.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
         if is_late:
             lines.append(line[match.end() :] if match and not has_times else line)
     return lines if tail is None else lines[max(len(lines) - tail, 0) :]
-
-
-def _moment(text: str) -> datetime | None:
-    """Return a time; None for another text: the beginning of a kept log may be cut within a program's line."""
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None

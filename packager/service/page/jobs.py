@@ -99,7 +99,7 @@ async def _log(request: HttpRequest, server: ServerDependency, release: str, pod
     try:
         async with asyncio.timeout(_LOG_SECONDS):
             log = await server.logs.open(partial(caller_of, request), release, pod, LogOptions(tail=_LOG_LINES))
-            async for chunk in log.lines:
+            async for chunk in log:
                 text = (text + chunk)[-_LOG_CHARACTERS:]
     except (Failure, ClusterError) as error:
         problem = str(error)

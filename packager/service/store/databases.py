@@ -192,14 +192,9 @@ class Sqlite(Database):
             descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ToolError(f"{path} cannot be opened: {reason(error)}") from None
-        is_locked = lock(descriptor)
-        if not is_locked:
+        if not lock(descriptor):
             os.close(descriptor)
-            raise (
-                _in_use(self.shown)
-                if is_locked is False
-                else ToolError(f"{path} cannot be locked: its file system has no locks")
-            )
+            raise _in_use(self.shown)
         self._claim = descriptor
 
     def close(self) -> None:

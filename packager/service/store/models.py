@@ -26,35 +26,21 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
 )
-from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from packager.base.values import Value, from_json, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Dialect, Executable
+    from sqlalchemy import Connection, Executable
     from sqlalchemy.schema import SchemaItem
 
     from packager.base.values import Json
     from packager.kubernetes.objects import Object
 
 
-class Flag(TypeDecorator[bool]):
-    """A boolean; an integer in SQLite, whose STRICT tables have no boolean type."""
-
-    impl = Boolean
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[bool] | TypeEngine[int]:
-        """Return the type of the column in a dialect."""
-        kind: TypeEngine[int] | TypeEngine[bool] = Integer() if dialect.name == "sqlite" else Boolean()
-        return dialect.type_descriptor(kind)  # type: ignore[misc]  # one of two types
-
-    def process_result_value(self, value: object, dialect: Dialect) -> bool | None:  # noqa: ARG002 - the signature of `TypeDecorator`
-        """Return a value from the database as a boolean."""
-        return None if value is None else bool(value)
-
+Flag = Boolean().with_variant(Integer(), "sqlite")
+"""A boolean; 0 or 1 in SQLite, whose STRICT tables have no boolean type."""
 
 Number = BigInteger().with_variant(Integer, "sqlite")
 """A 64-bit integer."""

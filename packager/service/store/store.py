@@ -162,12 +162,13 @@ class Store:
                     job = self._queued(connection, job, limits)
                 connection.execute(insert(jobs).values(as_dict(job)))
                 first = NewEvent(release=job.release, sequence=1, status=job.status, reason="Created", actor=actor)
-                outbox.announce(connection, job, _add_event(connection, first), None)
-                return job
+                told = outbox.announce(connection, job, _add_event(connection, first), None)
         except IntegrityError:
             if self.job(new.release) or (new.request_key and self.job_of_request(new.request_key)):
                 raise SameNameError(f"the job {new.release!r} exists") from None
             raise
+        self.outbox.written += told
+        return job
 
     def _queued(self, connection: Connection, job: StoredJob, limits: Quota) -> StoredJob:
         """Return a new job, with the status `queued` if there is no room for it. Raises Failure."""
@@ -341,8 +342,9 @@ class Store:
             if (after.status, after.reason) == (before.status, before.reason):
                 return False
             event = NewEvent(release=after.release, status=after.status, reason=after.reason, message=after.message)
-            outbox.announce(connection, after, _add_event(connection, event), before.status)
-            return True
+            told = outbox.announce(connection, after, _add_event(connection, event), before.status)
+        self.outbox.written += told
+        return True
 
     def settle(self, release: str) -> bool:
         """Record that a cancelled job needs no more work; return False if it has got another goal."""

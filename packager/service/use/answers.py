@@ -225,38 +225,6 @@ class Metric(Fields, frozen=True, kw_only=True):
     highest: float | None
 
 
-class TemplateList(Page[RegisteredTemplate], frozen=True, kw_only=True):
-    """A page of templates."""
-
-
-class DefinitionList(Page[RegisteredDefinition], frozen=True, kw_only=True):
-    """A page of definitions."""
-
-
-class JobList(Page[Job], frozen=True, kw_only=True):
-    """A page of jobs."""
-
-
-class EventList(Page[JobEvent], frozen=True, kw_only=True):
-    """A page of events."""
-
-
-class CallbackList(Page[Callback], frozen=True, kw_only=True):
-    """A page of callbacks."""
-
-
-class MetricList(Page[Metric], frozen=True, kw_only=True):
-    """A page of numbers."""
-
-
-class TokenList(Page[Token], frozen=True, kw_only=True):
-    """A page of tokens."""
-
-
-class ProjectList(Page[ProjectLimits], frozen=True, kw_only=True):
-    """A page of projects."""
-
-
 _MADE = {"place", "definition", "template", "values", "workload", "pods", "findings"}
 _COPIED = tuple(key for key in Job.__struct_fields__ if key not in _MADE)
 """The keys of an answer that are made from columns of a job, and those that are columns."""
@@ -297,8 +265,7 @@ def copied(kind: type[FieldsType], row: Delivery | StoredToken) -> FieldsType:
 
 def metric(curve: Curve) -> Metric:
     """Return the answer for a curve."""
-    points = list(curve.drawn)
-    return Metric(name=curve.name, pod=curve.pod, points=points, lowest=curve.lowest, highest=curve.highest)
+    return Metric(name=curve.name, pod=curve.pod, points=list(curve.drawn), lowest=curve.lowest, highest=curve.highest)
 
 
 def project(project: Project) -> ProjectLimits:

@@ -38,13 +38,6 @@ _POLL_SECONDS = 2.0
 _FIRST_LINE_SECONDS = 1.0
 
 
-class JobLog(Value, frozen=True):
-    """The log of a job, in chunks of whole lines."""
-
-    lines: Chunks
-    is_archived: bool = False  # whether the log was kept, and the pods were deleted
-
-
 class _Source(Value, frozen=True):
     """The source of the requested logs of a job: the cluster for existing pods, and the database."""
 
@@ -55,24 +48,21 @@ class _Source(Value, frozen=True):
     kept: Sequence[StoredLog]  # without their content
     live: AbstractSet[str]  # the names of the existing pods
 
-    async def opened(self, pod: str) -> tuple[Chunks, bool]:
-        """Return the log of a pod, whose first lines are read, and whether it is the kept one.
-
-        Raises Failure or ClusterError.
-        """
+    async def opened(self, pod: str) -> Chunks:
+        """Return the log of a pod, whose first lines are read. Raises Failure or ClusterError."""
         if pod not in self.live:
-            return await self._from_kept(pod), True
+            return await self._from_kept(pod)
         stream = self.cluster.log(pod, self.job.namespace, self.options)
         try:
-            return _after(await anext(stream, b""), stream), False
+            return _after(await anext(stream, b""), stream)
         except ClusterError as error:
             if any(entry.pod == pod for entry in self.kept):
-                return await self._from_kept(pod), True
+                return await self._from_kept(pod)
             if isinstance(error, RefusedError):
                 raise Failure("no-log" if error.is_about_start else "conflict", str(error)) from None
             raise
 
-    async def started(self, pod: str) -> tuple[Chunks, bool]:
+    async def started(self, pod: str) -> Chunks:
         """Return the log of a pod after waiting for its container to start. Raises as `opened`."""
         while True:
             try:
@@ -126,7 +116,7 @@ class Logs:
         self._cluster = cluster
         self._server = server
 
-    async def open(self, authenticate: Authenticate, release: str, pod: str | None, options: LogOptions) -> JobLog:
+    async def open(self, authenticate: Authenticate, release: str, pod: str | None, options: LogOptions) -> Chunks:
         """Return the log of a job that the caller owns, or in whose project they act for others.
 
         Without a pod, it is that of all pods: with several, each line begins with the name of its pod, and following
@@ -153,7 +143,7 @@ class Logs:
         pods = _chosen({*live, *(entry.pod for entry in kept)}, pod, options)
         source = _Source(self._store, self._cluster, job, options, kept, live)
         if options.is_following:
-            begun: dict[str, tuple[Chunks, bool]] = {}
+            begun: dict[str, Chunks] = {}
             if len(pods) == 1:
                 # An error becomes the status of the answer. But a kubelet does not answer before the first line, for
                 # which the request must not wait in the place of others.
@@ -161,12 +151,8 @@ class Logs:
                     async with asyncio.timeout(_FIRST_LINE_SECONDS):
                         begun[pods[0]] = await source.opened(pods[0])
             is_growing = pod is None and not options.is_previous and job.status not in FINAL
-            lines = guarded(_Followed(source, pods, begun).lines(is_growing=is_growing), check)
-        else:
-            begun = {pods[0]: await source.opened(pods[0])}  # an error becomes the status of the answer
-            lines = _in_turn(source, pods, begun[pods[0]][0])
-        is_kept = any(is_kept for _, is_kept in begun.values())
-        return JobLog(lines, is_kept and not set(pods) & live)
+            return guarded(_Followed(source, pods, begun).lines(is_growing=is_growing), check)
+        return _in_turn(source, pods, await source.opened(pods[0]))  # an error becomes the status of the answer
 
 
 def moment(since: str | None) -> datetime | None:
@@ -193,7 +179,7 @@ async def _in_turn(source: _Source, pods: Sequence[str], first: Chunks) -> Async
     """Yield the log of the first pod, which is open, and then those of the other pods."""
     for pod in pods:
         try:
-            chunks = first if pod == pods[0] else (await source.opened(pod))[0]
+            chunks = first if pod == pods[0] else await source.opened(pod)
             async for chunk in chunks:
                 yield _named(pod, chunk) if len(pods) > 1 else chunk
         except (ClusterError, Failure) as error:
@@ -203,7 +189,7 @@ async def _in_turn(source: _Source, pods: Sequence[str], first: Chunks) -> Async
 class _Followed:
     """The logs of pods, merged as lines are written; with several pods, each line begins with the name of its pod."""
 
-    def __init__(self, source: _Source, pods: Sequence[str], begun: dict[str, tuple[Chunks, bool]]) -> None:
+    def __init__(self, source: _Source, pods: Sequence[str], begun: dict[str, Chunks]) -> None:
         self._source = source
         self._pods = pods
         self._opened = begun
@@ -258,7 +244,7 @@ class _Followed:
     async def _read(self, pod: str, source: _Source) -> None:
         """Put the chunks of a log into the queue, and None at its end."""
         try:
-            chunks, _ = self._opened.get(pod) or await source.started(pod)
+            chunks = self._opened.get(pod) or await source.started(pod)
             async for chunk in chunks:
                 await self._chunks.put((pod, chunk))
         except (ClusterError, Failure) as error:

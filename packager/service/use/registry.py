@@ -25,13 +25,12 @@ from packager.service.use.answers import (
     NewToken,
     Outcome,
     Page,
-    ProjectList,
+    ProjectLimits,
     ProjectUse,
     RegisteredDefinition,
     RegisteredTemplate,
     TemplateTrial,
     Token,
-    TokenList,
 )
 from packager.service.work import Owner
 
@@ -42,10 +41,8 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.jobs.make import Tasks
     from packager.service.registry.bodies import TokenBody
-    from packager.service.registry.catalog import Catalog
     from packager.service.registry.definitions import Definition
     from packager.service.store.store import Store
-    from packager.service.work import Work
 
 
 Body = TypeVar("Body", TemplateBody, DefinitionBody)
@@ -62,12 +59,10 @@ class Registry(ABC, Generic[Body, Row, Answer]):
     row: type[Row]
     answer: type[Answer]
 
-    def __init__(self, catalog: Catalog, tasks: Tasks, projects: Mapping[str, Project], work: Work) -> None:
-        self._catalog = catalog
-        self._revisions = catalog.revisions
+    def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._projects = projects
-        self._work = work
+        self._catalog = tasks.catalog
+        self._revisions = tasks.catalog.revisions
 
     @abstractmethod
     def check_change(self, caller: Caller, row: Row | None = None) -> None:
@@ -89,7 +84,7 @@ class Registry(ABC, Generic[Body, Row, Answer]):
         def page() -> Page[Answer]:  # many of them take long to parse
             return Page(items=[self._answer(row) for row in self._revisions.current(self.row, projects)])
 
-        return await self._work.run(Owner(caller.key), page)
+        return await self._tasks.work.run(Owner(caller.key), page)
 
     async def get(self, caller: Caller, name: str, revision: int | None = None) -> Answer:
         """Return a revision of an object, or the current one."""
@@ -127,7 +122,7 @@ class Registry(ABC, Generic[Body, Row, Answer]):
             row, warnings = self._checked(body, caller.name)
             return self._answer(store(row), warnings)
 
-        return await self._work.run(Owner(caller.key), register)
+        return await self._tasks.work.run(Owner(caller.key), register)
 
     async def _visible(self, caller: Caller, name: str, revision: int | None = None) -> Row:
         permissions.check_role(caller, "viewer")
@@ -179,7 +174,7 @@ class TaskTemplates(Registry[TemplateBody, StoredTemplate, RegisteredTemplate]):
             outcome = self._outcome(self._catalog.template(body, ""))
             return TemplateTrial(outcome=outcome, definitions=self._catalog.users(body))
 
-        return await self._work.run(Owner(caller.key), tried)
+        return await self._tasks.work.run(Owner(caller.key), tried)
 
 
 class TaskDefinitions(Registry[DefinitionBody, StoredDefinition, RegisteredDefinition]):
@@ -213,7 +208,7 @@ class TaskDefinitions(Registry[DefinitionBody, StoredDefinition, RegisteredDefin
             manifests, warnings = apply.redacted(accepted.objects), self._tasks.warnings(row, accepted)
             return DefinitionTrial(outcome=self._outcome(row), manifests=manifests, warnings=warnings)
 
-        return await self._work.run(Owner(caller.key), tried)
+        return await self._tasks.work.run(Owner(caller.key), tried)
 
     def _checked(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, list[str]]:
         row, accepted = self._catalog.definition(body, author)
@@ -223,7 +218,7 @@ class TaskDefinitions(Registry[DefinitionBody, StoredDefinition, RegisteredDefin
         """Return a definition with its project, which must have room for it, and with its final name."""
         body = await self._named(caller, body, body.project or (before.project if before else None))
         if body.project is not None:
-            await self._tasks.room.check_size(body.project)
+            await self._tasks.check_size(body.project)
         return body if before else replace(body, name=final_name(body))
 
     async def _named(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:
@@ -231,13 +226,13 @@ class TaskDefinitions(Registry[DefinitionBody, StoredDefinition, RegisteredDefin
 
         So a taken name does not reveal definitions of other projects.
         """
-        body = replace(body, project=permissions.project_of_definition(caller, project, self._projects))
+        body = replace(body, project=permissions.project_of_definition(caller, project, self._tasks.projects))
         if body.project is None or body.name.startswith(f"{body.project}."):
             return body
         expected = f"expected a name that begins with '{body.project}.', as the definition belongs to that project"
         complaints = [Complaint("/name", expected, f"name: {body.project}.{body.name}")]
         try:
-            await self._work.run(Owner(caller.key), lambda: self._catalog.definition(body, caller.name))
+            await self._tasks.work.run(Owner(caller.key), lambda: self._catalog.definition(body, caller.name))
         except Failure as failure:
             if failure.kind not in ("invalid-body", "invalid-definition"):
                 raise
@@ -264,9 +259,9 @@ class Projects:
         self._store = store
         self._projects = projects
 
-    def read(self, caller: Caller) -> ProjectList:
+    def read(self, caller: Caller) -> Page[ProjectLimits]:
         """Return the projects in which the caller has a role."""
-        return ProjectList(items=[answers.project(self._projects[name]) for name in self.names(caller, "viewer")])
+        return Page(items=[answers.project(self._projects[name]) for name in self.names(caller, "viewer")])
 
     def names(self, caller: Caller, role: str) -> list[str]:
         """Return the names of the projects in which the caller has a role."""
@@ -303,11 +298,11 @@ class Tokens:
         self._projects = projects
         self._most = most
 
-    async def read(self, caller: Caller) -> TokenList:
+    async def read(self, caller: Caller) -> Page[Token]:
         """Return the tokens, without their texts."""
         permissions.check_role(caller, "admin")
         rows = await asyncio.to_thread(self._store.tokens.all, permissions.projects_of(caller, "admin"))
-        return TokenList(items=[answers.copied(Token, row) for row in rows])
+        return Page(items=[answers.copied(Token, row) for row in rows])
 
     async def add(self, caller: Caller, body: TokenBody) -> NewToken:
         """Create a token; its text is returned once."""

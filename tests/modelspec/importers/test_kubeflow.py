@@ -217,7 +217,7 @@ def master_differs() -> dict[str, Any]:
         (job("PaddleJob", {}), "jobs of this kind are not imported: write a spec with rendezvous none"),
         (master_differs(), "the master has another program than the workers"),
         (mpi("bash", "run.sh"), "the launcher does not start mpirun itself"),
-        (pytorch(workers="$NODES"), "this is a template: $NAME stands for values"),  # type: ignore[arg-type]
+        (pytorch(workers="$NODES"), "expected a whole number, found '$NODES'"),  # type: ignore[arg-type]
     ],
 )
 def test_job_that_cannot_run_is_refused(tmp_path: Path, value: dict[str, Any], message: str) -> None:
