@@ -59,10 +59,10 @@ tools: setup ## as root on Debian, install the programs that `make test-all` nee
 	@python -m tests.tools install
 
 # A folder that is ignored is not even imported.
-PYTEST := python -m pytest -p tests.progress --no-header --ignore tests/e2e --numprocesses auto
+PYTEST := python -m pytest -q --no-header --ignore tests/e2e --numprocesses auto
 
 test: setup ## run the tests that need nothing else: about 3 minutes on two cores
-	@echo "make test: about 3 minutes on two cores; its number of tests follows in seconds" >&2
+	@echo "make test: about 3 minutes on two cores" >&2
 	@$(WITH_KUBECTL) tools/in-memory $(PYTEST) -m "not thorough and not matrix and not release"
 
 test-all: setup ## run all tests that need no cluster: about 8 minutes on two cores
@@ -129,9 +129,8 @@ e2e: setup ## run packages of each kind on the cluster of `make cluster`, or on 
 e2e-all: AND_NOT :=
 e2e-all: e2e ## run all tests there, with every model and option: before a release, or when the code that reads a cluster changes
 
-registries: setup ## test with real registries, cosign and Argo CD, which are built from their Go modules and cached
-	@$(WITH_KUBECTL) python -m tests.registries && python -m tests.cosign && \
-	python -m tests.argocd
+registries: setup ## test with real registries and cosign, which are built from their Go modules and cached
+	@$(WITH_KUBECTL) python -m tests.registries && python -m tests.cosign
 
 bench: setup ## measure the time and memory of builds
 	python -m benchmarks
@@ -170,7 +169,7 @@ fixtures: setup ## keep packages and a database of this version in tests/release
 	python -m tests.released
 
 lock: setup ## update the lock files of the checkout and of the images; UPGRADE=--upgrade upgrades all dependencies
-	uv --no-config pip compile pyproject.toml --group dev --extra fast --extra sign --extra service --extra oidc --extra postgres \
+	uv --no-config pip compile pyproject.toml --group dev --extra sign --extra service --extra oidc --extra postgres \
 		--universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE) \
 		--quiet --output-file requirements-dev.lock
@@ -182,7 +181,7 @@ lock: setup ## update the lock files of the checkout and of the images; UPGRADE=
 		--universal --python-version 3.11 --constraint requirements-dev.lock \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" \
 		--quiet --output-file deploy/server/requirements.txt
-	uv --no-config pip compile pyproject.toml --extra sign --extra fast \
+	uv --no-config pip compile pyproject.toml --extra sign \
 		--universal --python-version 3.11 --constraint requirements-dev.lock \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" \
 		--quiet --output-file deploy/cli/requirements.txt

@@ -35,7 +35,7 @@ from packager.publish.client import Access
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
 from packager.base.web import Network
-from packager.publish.manifest import Descriptor
+from packager.publish.artefact import Descriptor
 verb, name, path, digest, size = sys.argv[1:]
 with Repository(parse(name), Access(Network()), may_push=verb == "push") as registry:
     if verb == "push":

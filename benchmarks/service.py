@@ -18,7 +18,7 @@ from litestar.testing import TestClient
 from sqlalchemy import insert
 
 from benchmarks.measure import IMPORT_TYPER, Result, cpu_seconds, run
-from packager.base.values import convert, replace
+from packager.base.values import as_dict, convert, replace
 from packager.service.access.tokens import EVERY, Caller
 from packager.service.config import ServerConfig
 from packager.service.jobs.make import Filled
@@ -26,7 +26,7 @@ from packager.service.page import app
 from packager.service.registry.bodies import DefinitionBody
 from packager.service.sealing import Sealer
 from packager.service.server import Server
-from packager.service.store.models import columns, jobs
+from packager.service.store.models import jobs
 from packager.service.store.store import JobQuery, Store
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _fill(store: Store) -> None:
     with store.database.writing() as connection:
         for start in range(0, LISTED, 5_000):
             copies = [
-                columns(
+                as_dict(
                     replace(job, release=f"copy-{number:06x}", creator=f"c{number % 100}", project=f"p{number % 5}")
                 )
                 for number in range(start, start + 5_000)

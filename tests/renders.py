@@ -1,8 +1,7 @@
 """Caches the output of the tests' kubectls, so that they render the same files only once.
 
-kubectl's rendering depends only on files. So a result is stored under a digest of the files that the overlay may be
-rendered from, the kubectls and the rendered folder, in the user's cache, beside the kubectls. To render everything
-again, delete the folder.
+kubectl's rendering depends only on files. So a result is stored under a digest of these files, the kubectls and the
+rendered folder, in the user's cache, beside the kubectls. To render everything again, delete the folder.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from packager.base.process import Finished
 from packager.package.layout import KUSTOMIZATIONS, OVERLAYS
 from tests import kubectls
@@ -29,7 +26,10 @@ if TYPE_CHECKING:
 CACHE = kubectls.CACHE.parent / "renders"
 _UNUSED_DAYS = 30
 
-_MANIFESTS = (".yaml", ".yml", ".json")
+_INSIDE = re.compile(rb"\.\./\.\./\.\./(common|scripts|site)/")
+"""The paths outside of its own folder that an overlay of ours names."""
+
+_OUTSIDE = re.compile(rb"\.\.|[-:] ?[\"']?/")
 
 
 def digest(kustomization: Path, inputs: Sequence[Path], versions: Sequence[str]) -> str:
@@ -40,14 +40,17 @@ def digest(kustomization: Path, inputs: Sequence[Path], versions: Sequence[str])
         inputs: The folders with every file that may be read for it; all have the same parent.
         versions: The versions of the kubectls.
     """
-    files = []
-    for folder in {kustomization, *inputs}:
-        assert folder.parent == kustomization.parent
-        for path in folder.rglob("*"):
-            assert not path.is_symlink()
-            if not path.is_dir():
-                files.append(path)
+    folders = {kustomization, *inputs}
+    assert {folder.parent for folder in folders} == {kustomization.parent}
+    files = _files(folders)
+    assert files is not None
     return _hashed([kustomization.name.encode(), *map(_kubectl, versions)], kustomization.parent, files)
+
+
+def _files(folders: Iterable[Path]) -> list[Path] | None:
+    """Return all files in folders; None if there is a link."""
+    paths = [path for folder in folders for path in folder.rglob("*")]
+    return None if any(path.is_symlink() for path in paths) else [path for path in paths if not path.is_dir()]
 
 
 def _kubectl(version: str) -> bytes:
@@ -58,10 +61,7 @@ def _hashed(parts: list[bytes], root: Path, files: Iterable[Path]) -> str:
     """Return a digest of parts, and of the paths below `root` and the contents of files."""
     for path in sorted(files):
         parts += [path.relative_to(root).as_posix().encode(), path.read_bytes()]
-    whole = hashlib.sha256()
-    for part in parts:
-        whole.update(b"%d:" % len(part) + part)
-    return whole.hexdigest()
+    return hashlib.sha256(b"".join(b"%d:" % len(part) + part for part in parts)).hexdigest()
 
 
 def kept(name: str) -> str | None:
@@ -90,10 +90,10 @@ def prune() -> None:
 
 
 def remembering(run: Callable[..., Finished]) -> Callable[..., Finished]:
-    """Return `Runner.run`, which starts one of the tests' kubectls only if it has not yet rendered the same package.
+    """Return `Runner.run`, which starts one of the tests' kubectls only if it has not yet rendered the same overlay.
 
-    Output is not cached if kubectl warns or fails, for folders that are not overlays of a package, and for overlays
-    that refer to files outside of the package.
+    Output is not cached if kubectl warns or fails, nor for a folder that is not an overlay of a package or names others
+    than those that all overlays share.
     """
 
     @functools.wraps(run)
@@ -112,98 +112,18 @@ def remembering(run: Callable[..., Finished]) -> Callable[..., Finished]:
 
 def _render(argv: Sequence[str]) -> str | None:
     """Return a digest for `kubectl kustomize FOLDER`; None for another command or if it may read other files."""
-    match argv:
-        case [program, "kustomize", folder]:
-            overlay = Path(folder).absolute()
-        case _:
-            return None
-    version = _version(program)
+    if len(argv) != 3 or argv[1] != "kustomize":
+        return None
+    version, overlay = _version(argv[0]), Path(argv[2]).absolute()
     top, *steps = OVERLAYS.split("/")
     root = overlay.parents[len(steps)]
     if version is None or overlay.parent != root.joinpath(*steps) or root.name != top or not overlay.is_dir():
         return None
-    below = paths_below(root)
-    files = None if below is None else reached(root, overlay, below)
-    return None if files is None else _hashed([overlay.name.encode(), _kubectl(version)], root, files)
-
-
-def reached(root: Path, overlay: Path, below: set[str]) -> set[Path] | None:
-    """Return the files that an overlay may be rendered from, among the paths `below` the root.
-
-    None if the overlay may need other files. Each text in a reached kustomization or manifest counts as a reference if
-    such a file or folder exists. A manifest names files of the kustomization that includes it, and no folders.
-    """
-    files: set[Path] = set()
-    folders = {overlay}
-    waiting = [overlay]
-    while waiting:
-        folder = waiting.pop()
-        kustomizations = {folder / name for name in KUSTOMIZATIONS if (folder / name).is_file()}
-        unread = set(kustomizations or filter(Path.is_file, folder.rglob("*")))
-        while unread:
-            path = unread.pop()
-            files.add(path)
-            if path not in kustomizations and path.suffix not in _MANIFESTS:
-                continue
-            references = _references(path, folder, below)
-            if references is None:
-                return None
-            for reference in references:
-                if reference.is_file() and reference.is_relative_to(root):
-                    unread |= {reference} - files
-                elif path in kustomizations:
-                    if not reference.is_relative_to(root):
-                        return None
-                    if reference.is_dir() and reference not in folders:
-                        waiting.append(reference)
-                        folders.add(reference)
-    return files
-
-
-def paths_below(root: Path) -> set[str] | None:
-    """Return the paths of `root` and of all files and folders below it; None if one is a symlink."""
-    paths = {str(root)}
-    waiting = [str(root)]
-    while waiting:
-        with os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    return None
-                paths.add(entry.path)
-                if entry.is_dir():
-                    waiting.append(entry.path)
-    return paths
-
-
-def _references(path: Path, folder: Path, below: set[str]) -> set[Path] | None:
-    """Return the paths in a YAML file that exist, contain `..` or are absolute and exist; None if it is not YAML."""
-    names = _names(path.read_bytes())
-    if names is None:
+    files = _files((overlay, *(root / name for name in ("common", "scripts", "site"))))
+    own = [path for path in files or () if path.name in KUSTOMIZATIONS and path.is_relative_to(overlay)]
+    if files is None or any(_OUTSIDE.search(_INSIDE.sub(b"", path.read_bytes())) for path in own):
         return None
-    inside = {f"{folder}/{name}" for name in names} & below
-    others = {name: os.path.normpath(folder / name) for name in names if _is_unusual(name)}
-    return {Path(path) for path in inside} | {
-        Path(path) for name, path in others.items() if ".." in name or os.path.lexists(path)
-    }
-
-
-def _is_unusual(name: str) -> bool:
-    """Whether a path is absolute, or may be written in a shorter way."""
-    return name[0] == "/" or name[-1] in "/." or "./" in name or "//" in name
-
-
-@functools.lru_cache(1_000)
-def _names(text: bytes) -> frozenset[str] | None:
-    """Return the texts in a YAML file that may be paths; None if it is not YAML."""
-    names = set()
-    try:
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-            if isinstance(event, yaml.ScalarEvent):
-                parts = event.value.split("=")  # `key=path` in a generator
-                names |= {"=".join(parts[start:]) for start in range(len(parts))}
-    except yaml.YAMLError:
-        return None
-    return frozenset(names - {""})
+    return _hashed([overlay.name.encode(), _kubectl(version)], root, files)
 
 
 @functools.cache

@@ -36,7 +36,6 @@ OWNERS = {
     "gzip": {"package/archive.py"},
     "http": {"base/web.py"},
     "httpx2": {"service/callbacks/courier.py", "service/jobs/kube.py"},  # lightkube raises its errors
-    "isal": {"package/archive.py"},
     # Our own templates, of packages and of the page; those of others, in a sandbox.
     "jwt": {"service/access/issuer_tokens.py"},
     "jinja2": {"builder/templating.py", "service/page/html.py", "service/registry/sandbox.py"},
@@ -48,7 +47,7 @@ OWNERS = {
     "rich": {"cli/console.py", "cli/drawing.py"},
     "ruamel": {"modelspec/importers/specfile.py"},
     "select": {"base/process.py"},
-    "selectors": {"base/process.py", "service/registry/rendering.py"},
+    "selectors": {"service/registry/rendering.py"},
     "sqlalchemy": {"service/store/"},
     "subprocess": {"base/process.py", "service/registry/rendering.py"},
     "tarfile": {

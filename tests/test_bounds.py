@@ -9,7 +9,6 @@ import pytest
 
 from packager.base.errors import VerificationError
 from packager.base.paths import Limits
-from packager.package import inventory
 from packager.package.opened import opened
 from tests import demo
 
@@ -64,13 +63,3 @@ def test_build_stores_uniform_content_uncompressed(
     assert (tmp_path / "demo-fp32-training.tar.gz").stat().st_size > 20 << 20
     with opened(Path("demo-fp32-training.tar.gz"), limits=Limits(ratio=100)):
         pass
-
-
-def test_build_refuses_names_too_long_for_inventory(
-    spec: Path, mlpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inventory, "MAX_BYTES", 1 << 10)
-    done = mlpack("build", spec)
-    assert (done.code, done.stdout) == (3, "")
-    assert "files make a manifest.json of more than 1 KiB\nhint: use fewer files, or shorter names\n" in done.stderr
-    assert not (tmp_path / "demo-fp32-training.tar.gz").exists()

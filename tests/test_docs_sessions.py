@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from packager.base.web import Network
+from packager.publish.artefact import MANIFEST, descriptor
 from packager.publish.client import Access
-from packager.publish.manifest import MANIFEST, descriptor
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
 from tests import demo, kubectls

@@ -40,7 +40,6 @@ def test_package_of_an_earlier_version_is_verified_configured_and_upgraded(
     done = mlpack("configure", package, "--registry", "registry.example.com/team", "--uid", "1234", "-d", "new.tar.gz")
     assert (done.code, done.stdout) == (0, "new.tar.gz\n"), done.stderr
     assert mlpack("verify", "new.tar.gz", "--kubectl", kubectl).code == 0
-    assert "registry.example.com/team" in mlpack("render", "new.tar.gz", "single-node", "--kubectl", kubectl).stdout
     name = package.name.removesuffix(".tar.gz")
     subprocess.run(["tar", "xzf", package, "-C", tmp_path], check=True)
     spec = json.loads((tmp_path / name / "manifest.json").read_text())["spec"]

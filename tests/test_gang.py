@@ -118,11 +118,3 @@ def test_gang_follows_the_prefix_of_an_outer_overlay(build: Any, tmp_path: Path)
     rendered = kustomize(tmp_path, program=str(kubectls.kubectl())).manifests
     for overlay in ("servers", "multi-node"):
         assert f"scheduling.k8s.io/group-name: alice-hello-mpi-{overlay}\n" in rendered
-
-
-def test_pod_group_that_waits_for_another_number_is_a_fault(build: Any) -> None:
-    workload, [group] = objects(build("coscheduling"), "multi-node")
-    assert list(structures.companion_faults(group, [workload])) == []
-    group.data["spec"]["minMember"] = 3
-    [fault] = structures.companion_faults(group, [workload])
-    assert fault.message == "expected 2, the number of pods that compute, found the number 3"

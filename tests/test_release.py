@@ -11,6 +11,7 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from packager import __version__
 from packager.builder import templating
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EPOCH = 1_700_000_000
-KEY = keys.new("release")
+KEY = keys.Signer(ec.generate_private_key(ec.SECP256R1()), "release")
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,12 @@
 """Reads and edits env files by kustomize's rules (kustomize, api/kv/kv.go), and finds misleading lines.
 
 A line is left-trimmed; one that then begins with `#` is a comment; the key ends at the first `=`, and the value is
-the rest of the line. At a line of 64 KiB, kustomize stops reading without a
-message: it ignores this line and all below.
+the rest of the line.
 """
 
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from packager.base.errors import UsageError
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 LINE_BYTES = (64 << 10) - 1
-"""The longest line that is read. bufio.MaxScanTokenSize: the scanner's buffer holds a line and its end."""
+"""The longest line that kustomize reads (bufio.MaxScanTokenSize): it ignores a longer one, and all below."""
 
 VALUE = r"[^\x00-\x08\x0a-\x1f\x7f-\x9f\ufffe\uffff]*"
 """The form of a value: one line, without control characters except tabs; quotes, blanks and '#' are part of it."""
@@ -37,22 +35,9 @@ class Line(NamedTuple):
     value: str
 
 
-class Weight(Enum):
-    """The severity of a problem of an env file."""
-
-    REFUSED = auto()
-    """kustomize refuses the file for it."""
-
-    MISREAD = auto()
-    """kustomize reads something else than is written."""
-
-    DOUBT = auto()
-    """A problem unless the value is meant exactly as it is written: blanks, a '#'."""
-
-
 def lines(text: bytes) -> Iterator[Line]:
     """Yield the assignments of an env file as kustomize reads them."""
-    for number, raw in _until_too_long(text):
+    for number, raw in _rows(text):
         line = raw.decode("utf-8", "replace").lstrip()
         if line and not line.startswith("#"):
             key, _, value = line.partition("=")
@@ -106,11 +91,7 @@ def assign(text: bytes, key: str, value: str, name: str) -> bytes:
         before = line.removesuffix(b"\r").partition(b"=")[0] if places else key.encode()
         mark = _BYTE_ORDER_MARK if not places and line.startswith(_BYTE_ORDER_MARK) else b""
         rows[place] = mark + before + b"=" + value.encode() + (b"\r" if line.endswith(b"\r") else b"")
-    edited = b"\n".join(rows)
-    if [line.value for line in lines(edited) if line.key == key] != [value]:
-        message = f"{name}: kustomize would not read {key} there, nor anything else below a line of 64 KiB"
-        raise UsageError(message, hint="shorten that line")
-    return edited
+    return b"\n".join(rows)
 
 
 def is_quoted(value: str) -> bool:
@@ -118,41 +99,25 @@ def is_quoted(value: str) -> bool:
     return len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
 
 
-def problems(text: bytes, name: str, intended: Collection[tuple[str, str]] = ()) -> Iterator[tuple[Weight, Problem]]:
-    """Yield the problems of an env file, and the lines that may be misleading."""
-    readable = list(_until_too_long(text))
-    rows = text.removesuffix(b"\n").split(b"\n")
-    if len(readable) < len(rows):
-        number = len(readable) + 1
-        lost = len(rows) - number
-        message = f"the line is {len(rows[number - 1]) / 1024:.0f} KiB long: kustomize ignores it"
-        message += " and everything below it, without a message" if lost else ", without a message"
-        yield Weight.MISREAD, Problem(name, number, 1, message, "put the value into a file")
-    first: dict[str, int] = {}
-    for number, raw in readable:
-        try:
-            line = raw.decode()
-        except UnicodeDecodeError as error:
-            message = "expected UTF-8 text, found other bytes"
-            yield Weight.REFUSED, Problem(name, number, error.start + 1, message)
-            continue
+def problems(text: bytes, name: str, intended: Collection[tuple[str, str]] = ()) -> Iterator[tuple[bool, Problem]]:
+    """Yield lines that may be misleading: whether it is only a doubt, unless the value is meant so, and the problem.
+
+    What makes kustomize refuse the file, it says itself.
+    """
+    for number, raw in _rows(text):
+        line = raw.decode("utf-8", "replace")
         stripped = line.lstrip()
         if not stripped or stripped.startswith("#"):
             continue
         column = len(line) - len(stripped) + 1
         key, equals, value = stripped.partition("=")
-        if key in first:
-            message = f"duplicate key {key}, first set in line {first[key]}: kustomize rejects the file"
-            yield Weight.REFUSED, Problem(name, number, column, message, "keep one of them")
-        first.setdefault(key, number)
         is_intended = (key, value) in intended
-        for message, hint, offset in _misread(key, equals, value):
-            yield Weight.MISREAD, Problem(name, number, column + offset, message, hint)
+        found = [(False, *misread) for misread in _misread(key, equals, value)]
         if is_quoted(value) and not is_intended:
-            message, hint = f"the quotes are part of {key}'s value", f"write {key}={value[1:-1]}"
-            yield Weight.MISREAD, Problem(name, number, column + len(key) + 1, message, hint)
-        for message, hint, offset in () if is_intended else _doubts(key, value):
-            yield Weight.DOUBT, Problem(name, number, column + offset, message, hint)
+            found.append((False, f"the quotes are part of {key}'s value", f"write {key}={value[1:-1]}", len(key) + 1))
+        found += [] if is_intended else [(True, *doubt) for doubt in _doubts(key, value)]
+        for is_doubt, message, hint, offset in found:
+            yield is_doubt, Problem(name, number, column + offset, message, hint)
 
 
 def _misread(key: str, equals: str, value: str) -> Iterator[tuple[str, str | None, int]]:
@@ -181,9 +146,7 @@ def _doubts(key: str, value: str) -> Iterator[tuple[str, str, int]]:
         yield message, "put the comment on its own line", start + at + 1
 
 
-def _until_too_long(text: bytes) -> Iterator[tuple[int, bytes]]:
+def _rows(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines, with their numbers."""
     body = text.removeprefix(_BYTE_ORDER_MARK).removesuffix(b"\n")
-    for number, line in enumerate(body.split(b"\n"), start=1):
-        if len(line) > LINE_BYTES:
-            return
-        yield number, line.removesuffix(b"\r")
+    return ((number, line.removesuffix(b"\r")) for number, line in enumerate(body.split(b"\n"), start=1))

@@ -104,14 +104,9 @@ class ClusterError(MlpackError):
 
 
 class DeniedError(ClusterError):
-    """The user lacks a permission; refusals of admission, which are also called "forbidden", are not meant.
+    """The user lacks a permission: `verb` on `resource`, with its group (or a path), perhaps in all namespaces.
 
-    Args:
-        message: The server's message.
-        verb: The verb that the user may not use: `list`.
-        resource: The resource's name, with its group: `mpijobs.kubeflow.org`; empty if it is a path.
-        is_cluster_wide: Whether the permission would be one for all namespaces.
-        hint: The fix for the user.
+    Refusals of admission, which are also called "forbidden", are not meant.
     """
 
     def __init__(

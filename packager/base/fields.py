@@ -191,7 +191,7 @@ class Download(Fields, frozen=True):
     path: Annotated[RelativePath, Meta(description="Where it is in the package, below `assets`.")]
     sha256: Annotated[
         Sha256 | None,
-        Meta(description="The digest of the file. A build refuses a download without one; with --record, it adds it."),
+        Meta(description="The digest of the file. A build refuses a download without one, and prints it."),
     ] = None
 
 

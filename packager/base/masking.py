@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 MASK = "***"
 
@@ -69,12 +68,3 @@ def shortened(text: str, longest: int = _LONGEST) -> str:
     """Return a text, without its middle if it has more than `longest` characters."""
     half = (longest - 3) // 2
     return text if len(text) <= longest else f"{text[:half]}...{text[-half:]}"
-
-
-def bounded(value: Any) -> Any:
-    """Return a value for `-o json` in which each text is as short as a message."""
-    if isinstance(value, dict):
-        return {bounded(key): bounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [bounded(item) for item in value]
-    return shortened(value) if isinstance(value, str) else value

@@ -6,7 +6,6 @@ apimachinery, pkg/util/validation/validation.go; distribution/reference, referen
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 """A DNS label (RFC 1123), the form of most names in Kubernetes."""
@@ -69,11 +68,6 @@ def is_label(text: str) -> bool:
     return len(text) <= LABEL_LENGTH and re.fullmatch(LABEL, text) is not None
 
 
-def is_subdomain(text: str) -> bool:
-    """Whether `text` is DNS labels with dots between them, of no more characters than they may have."""
-    return len(text) <= SUBDOMAIN_LENGTH and re.fullmatch(SUBDOMAIN, text) is not None
-
-
 def is_label_value(text: str) -> bool:
     """Whether `text` can be the value of a label."""
     return text == "" or (len(text) <= LABEL_LENGTH and re.fullmatch(LABEL_VALUE, text) is not None)
@@ -81,13 +75,9 @@ def is_label_value(text: str) -> bool:
 
 def is_key(text: str) -> bool:
     """Whether `text` can be the key of a label, or the name of a resource."""
-    return len(text) <= SUBDOMAIN_LENGTH + 1 + LABEL_LENGTH and _is_key(text)
-
-
-@lru_cache(maxsize=512)
-def _is_key(text: str) -> bool:
     domain, slash, name = text.rpartition("/")
-    return name != "" and is_label_value(name) and (not slash or is_subdomain(domain))
+    is_domain = len(domain) <= SUBDOMAIN_LENGTH and re.fullmatch(SUBDOMAIN, domain)
+    return name != "" and is_label_value(name) and (not slash or bool(is_domain))
 
 
 def is_other_version(tag: str | None, version: str | None) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
-from packager.base.masking import bounded, shortened
+from packager.base.masking import shortened
 from packager.base.values import Value, as_dict, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 MAX_PROBLEMS = 100
@@ -47,7 +47,8 @@ class Problem(Value, frozen=True, order=True):
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding for `-o json`, without `kind` and `allow` if they are empty."""
-        return {key: bounded(value) for key, value in as_dict(self).items() if value or key not in ("kind", "allow")}
+        shown = self.with_texts(shortened)
+        return {key: value for key, value in as_dict(shown).items() if value or key not in ("kind", "allow")}
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
@@ -62,22 +63,17 @@ def ordered(problems: Iterable[Problem]) -> list[Problem]:
 
 def listed(problems: Sequence[Problem]) -> list[Problem]:
     """Return the first problems of each file, in the same order, each file's followed by the number of its others."""
-    listed_problems = [
-        problem for _, group in groupby(problems, key=lambda problem: problem.file) for problem in _first(group)
-    ]
-    if len(listed_problems) <= _MAX_ALL_PROBLEMS:
-        return listed_problems
-    rest = listed_problems[_MAX_ALL_PROBLEMS:]
-    message = f"{len(rest):,} more problems, from this file on, are not listed"
-    return [*listed_problems[:_MAX_ALL_PROBLEMS], Problem(rest[0].file, 0, 0, message)]
-
-
-def _first(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Yield the first problems of a file, and a problem with the number of its others."""
-    of_file = list(problems)
-    yield from of_file[:MAX_PROBLEMS]
-    if rest := of_file[MAX_PROBLEMS:]:
-        yield Problem(rest[0].file, rest[0].line, rest[0].column, f"{len(rest):,} more problems are not listed")
+    found: list[Problem] = []
+    for _, group in groupby(problems, key=lambda problem: problem.file):
+        of_file = list(group)
+        found += of_file[:MAX_PROBLEMS]
+        if others := of_file[MAX_PROBLEMS:]:
+            message = f"{len(others):,} more problems are not listed"
+            found.append(Problem(others[0].file, others[0].line, others[0].column, message))
+    if others := found[_MAX_ALL_PROBLEMS:]:
+        message = f"{len(others):,} more problems, from this file on, are not listed"
+        return [*found[:_MAX_ALL_PROBLEMS], Problem(others[0].file, 0, 0, message)]
+    return found
 
 
 def similar(word: str, words: Iterable[str]) -> str | None:

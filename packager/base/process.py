@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import select
-import selectors
 import shutil
 import signal
 import subprocess
@@ -14,13 +14,18 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from packager.base.errors import HungError, ToolError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+
+T = TypeVar("T")
+Tell: TypeAlias = "Callable[[str], object]"
+"""Receives a line of text for the user."""
 
 MAX_BYTES = 64 << 20
 """The bytes that a program may print to stdout before it is stopped; the answer of a large cluster takes a few MiB."""
@@ -90,84 +95,29 @@ def run(  # noqa: PLR0913 - an option each
         stdin: The bytes for its standard input; None for none.
         variables: Environment variables in addition to those of this process.
     """
-    output, errors = bytearray(), _Tail()
-    with _started(
-        argv,
-        _kill,
-        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, **(variables or {})},
-        start_new_session=True,
-    ) as child:
+    pipe = subprocess.PIPE
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL if stdin is None else pipe, "stdout": pipe, "stderr": pipe}
+    env = {**os.environ, **(variables or {})}
+    begin = partial(Running, idle=lambda _waited: None, end=end)
+    with _started(argv, _kill, begin, env=env, start_new_session=True, **options) as running:
         if memory is not None and sys.platform == "linux":
-            import resource  # noqa: PLC0415 - Windows has no such module
+            running.limit(memory)
 
-            with suppress(OSError, ValueError):  # a lower limit is there already, or the program runs as another user
-                resource.prlimit(child.pid, resource.RLIMIT_DATA, (memory, memory))
+        def content() -> Iterator[bytes]:
+            yield stdin or b""
+            running.close_input()
+
         if stdin is not None:
-            threading.Thread(target=_write, args=(child, stdin), daemon=True).start()
+            running.feed(content())
         try:
-            for name, chunk in _chunks(child, timeout):
-                if name == "stdout":
-                    output += chunk
-                else:
-                    errors.add(chunk)
-                if max(len(output), errors.size) > max_bytes:
-                    raise ToolError(f"{argv[0]} printed more than {_size(max_bytes)} and was stopped")
-            returncode = child.wait()
+            output = running.stdout.read(max_bytes + 1)
+            if len(output) > max_bytes:
+                raise ToolError(f"{argv[0]} printed more than {max_bytes:,} bytes and was stopped")
+            done = running.wait()
         except TimeoutError:
             raise HungError(f"{argv[0]} did not finish within {timeout:.3g} seconds") from None
-    return Finished(returncode, output.decode(errors="replace"), errors.text())
-
-
-def _write(child: subprocess.Popen[bytes], content: bytes) -> None:
-    """Write the input of a program, and close it."""
-    if child.stdin is not None:
-        with suppress(OSError):  # it has ended, or reads no more of it
-            child.stdin.write(content)
-        with suppress(OSError):
-            child.stdin.close()
-
-
-def _chunks(child: subprocess.Popen[bytes], timeout: float | None) -> Iterator[tuple[str, bytes]]:
-    """Yield the output of a program as it comes, with the name of the stream, until both are closed."""
-    end = None if timeout is None else time.monotonic() + timeout
-    with selectors.DefaultSelector() as selector:
-        for name in ("stdout", "stderr"):
-            selector.register(getattr(child, name), selectors.EVENT_READ, name)
-        while selector.get_map():
-            left = None if end is None else end - time.monotonic()
-            ready = selector.select(left) if left is None or left > 0 else []
-            if not ready:
-                raise TimeoutError
-            for key, _ in ready:
-                if chunk := os.read(key.fd, _CHUNK):
-                    yield key.data, chunk
-                else:
-                    selector.unregister(key.fileobj)
-        try:
-            child.wait(None if end is None else max(0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise TimeoutError from None
-
-
-class _Tail:
-    """The end of a program's stderr."""
-
-    def __init__(self) -> None:
-        self.size = 0  # the bytes that it has written in total
-        self._kept = bytearray()
-
-    def add(self, chunk: bytes) -> None:
-        self.size += len(chunk)
-        self._kept += chunk
-        if len(self._kept) > 2 * _ERROR_BYTES:
-            del self._kept[:-_ERROR_BYTES]
-
-    def text(self) -> str:
-        end = self._kept[-_ERROR_BYTES:].decode(errors="replace")
-        return end if self.size <= _ERROR_BYTES else f"(the last {_size(_ERROR_BYTES)} of {self.size:,} bytes)\n{end}"
+    return done._replace(stdout=output.decode(errors="replace"))
 
 
 TICK = 1.0
@@ -177,29 +127,47 @@ TICK = 1.0
 class Running:
     """A running program."""
 
-    def __init__(self, child: subprocess.Popen[bytes], idle: Callable[[float], object]) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], idle: Callable[[float], object], end: float = math.inf) -> None:
         assert child.stdout is not None
         self._child = child
         self._idle = idle
-        self._errors = _Tail()
+        self._end = end  # the moment of `time.monotonic` after which TimeoutError is raised
+        self._errors = b""  # the end of its stderr
         self._reader = threading.Thread(target=self._read_errors, daemon=True)
         self._reader.start()
         self._feeder: threading.Thread | None = None
         self._feed_error: Exception | None = None
         self.fed = 0  # the number of bytes that it has read, or that a pipe holds for it
-        self.stdout = io.BufferedReader(_Output(child.stdout.fileno(), idle), _CHUNK)  # the output, as it comes
+        self.stdout = io.BufferedReader(
+            _Output(child.stdout.fileno(), self._wait_for), _CHUNK
+        )  # the output, as it comes
+
+    def limit(self, memory: int) -> None:
+        """Limit the bytes of memory that it may write to."""
+        import resource  # noqa: PLC0415 - Windows has no such module
+
+        with suppress(OSError, ValueError):  # a lower limit is there already, or the program runs as another user
+            resource.prlimit(self._child.pid, resource.RLIMIT_DATA, (memory, memory))
 
     def wait(self) -> Finished:
         """Wait for its end, and return its exit code and its stderr."""
-        waited = 0.0
-        while (returncode := self._child.poll()) is None:
-            try:
-                self._child.wait(TICK)
-            except subprocess.TimeoutExpired:
-                waited += TICK
-                self._idle(waited)
+        self._wait_for(self._has_ended)
         self._reader.join(_STOP_SECONDS)  # something that it has started may keep its stderr open
-        return Finished(returncode, "", self._errors.text())
+        return Finished(self._child.wait(), "", self._errors.decode(errors="replace"))
+
+    def _has_ended(self, seconds: float) -> bool:
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(seconds)
+        return self._child.poll() is not None
+
+    def _wait_for(self, is_ready: Callable[[float], object]) -> None:
+        """Call a function, which waits for some seconds, until it returns something; `idle` in between."""
+        waited = 0.0
+        while not is_ready(pause := min(TICK, max(0.0, self._end - time.monotonic()))):
+            if time.monotonic() >= self._end:
+                raise TimeoutError
+            waited += pause
+            self._idle(waited)
 
     def stop(self) -> None:
         """Ask it to end, from any thread; its output then ends."""
@@ -260,15 +228,15 @@ class Running:
         assert self._child.stderr is not None
         with self._child.stderr as stream:
             while chunk := os.read(stream.fileno(), _CHUNK):
-                self._errors.add(chunk)
+                self._errors = (self._errors + chunk)[-_ERROR_BYTES:]
 
 
 class _Output(io.RawIOBase):
-    """A pipe that reports each TICK without output to its reader."""
+    """A pipe that is read with `wait_for`."""
 
-    def __init__(self, descriptor: int, idle: Callable[[float], object]) -> None:
+    def __init__(self, descriptor: int, wait_for: Callable[[Callable[[float], object]], None]) -> None:
         self._descriptor = descriptor
-        self._idle = idle
+        self._wait_for = wait_for
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
 
@@ -276,10 +244,7 @@ class _Output(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        waited = 0.0
-        while not self._poll.poll(TICK * 1000):
-            waited += TICK
-            self._idle(waited)
+        self._wait_for(lambda seconds: self._poll.poll(seconds * 1000))
         data = os.read(self._descriptor, len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -300,9 +265,9 @@ def stream(
     """
     stdin = subprocess.PIPE if keep_stdin_open else subprocess.DEVNULL
     env = {**os.environ, **(variables or {})}
-    pipe = subprocess.PIPE
-    with _started(argv, _stop, stdin=stdin, stdout=pipe, stderr=pipe, env=env, start_new_session=True) as child:
-        yield Running(child, idle)
+    options: dict[str, Any] = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with _started(argv, _stop, partial(Running, idle=idle), env=env, start_new_session=True, **options) as running:
+        yield running
 
 
 def run_in_terminal(
@@ -314,15 +279,18 @@ def run_in_terminal(
 ) -> int:
     """Run a program on the user's own terminal, and return its exit code; `quiet` drops its stdout."""
     stdout = subprocess.DEVNULL if quiet else 2 if stdout_to_stderr else None
-    with _started(argv, _kill, stdout=stdout, env={**os.environ, **(variables or {})}) as child:
+    with _started(argv, _kill, lambda child: child, stdout=stdout, env={**os.environ, **(variables or {})}) as child:
         return child.wait()
 
 
 @contextmanager
 def _started(
-    argv: Sequence[str], stop: Callable[[subprocess.Popen[bytes]], None], **options: Any
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a program, and stop it when the block ends before it does.
+    argv: Sequence[str],
+    stop: Callable[[subprocess.Popen[bytes]], None],
+    begin: Callable[[subprocess.Popen[bytes]], T],
+    **options: Any,
+) -> Iterator[T]:
+    """Start a program, yield what `begin` returns for it, and stop it when the block ends before it does.
 
     No signal handler raises while it is started or stopped: see `is_blocked`.
     """
@@ -338,10 +306,11 @@ def _started(
         except OSError as error:
             raise ToolError(f"{argv[0]} could not be started: {reason(error)}") from None
         try:
+            begun = begin(child)
             if is_main:
                 is_blocked = False
                 run_postponed()
-            yield child
+            yield begun
         finally:
             if is_main:
                 is_blocked = True
@@ -352,21 +321,16 @@ def _started(
             run_postponed()
 
 
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    _send(child, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):  # it may take no notice
+        child.wait(_STOP_SECONDS)
+    _kill(child)
+
+
 def _kill(child: subprocess.Popen[bytes]) -> None:
     _send(child, signal.SIGKILL)
     child.wait()
-    for pipe in (child.stdout, child.stderr):
-        if pipe is not None:
-            pipe.close()
-
-
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    _send(child, signal.SIGTERM)
-    try:
-        child.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:  # it takes no notice
-        _send(child, signal.SIGKILL)
-        child.wait()
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:
             with suppress(OSError):
@@ -384,10 +348,6 @@ def _send(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
             child.send_signal(number)
 
 
-def _size(count: int) -> str:
-    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count:,} bytes"
-
-
 class Runner:
     """The runner of this system: it starts programs and really waits."""
 
@@ -396,23 +356,16 @@ class Runner:
     run_in_terminal = staticmethod(run_in_terminal)
     clock = staticmethod(time.monotonic)  # the seconds since some moment in the past
 
-    def now(self) -> datetime:
-        """Return the time of day, in UTC."""
-        return datetime.now(UTC)
-
     def sleep(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)
 
+    def now(self) -> datetime:
+        """Return the time of day, in UTC."""
+        return datetime.now(UTC)
+
 
 SYSTEM = Runner()
-
-
-class Tell(Protocol):
-    """Receives a line of text for the user."""
-
-    def __call__(self, text: str, /) -> None:
-        """Receive the line."""
 
 
 class Progress(Protocol):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, ToolError, UnreachableError, UsageError
+from packager.base.masking import masked_urls
 from packager.base.problems import show
 from packager.base.values import Value
 from packager.base.web import Content, HttpError, HttpTransport, Network, address
@@ -63,10 +64,14 @@ class Answer(Value, frozen=True):
 
 def server(url: str, token: str | None, *, is_insecure: bool = False) -> RestServer:
     """Return the server at `url`: https, or http on this machine, or with `is_insecure` on others too."""
-    parts = _parts(url)
-    if parts is None:
-        raise UsageError(f"invalid server {show(_without_password(url))}: expected an address, such as https://host")
-    if parts.scheme == "http" and not is_insecure and not is_loopback(parts.hostname or ""):
+    try:
+        place = None if {"?", "#", "@", "\\"} & {*url} else address(url)
+    except ToolError:
+        place = None
+    if place is None:
+        expected = "expected an address, such as https://host"
+        raise UsageError(f"invalid server {show(masked_urls(url))}: {expected}")
+    if place.scheme == "http" and not is_insecure and not is_loopback(place.host):
         raise UsageError(
             f"{url} sends the token, and all values, without encryption",
             hint="use https, or --insecure where the network is your own",
@@ -74,21 +79,6 @@ def server(url: str, token: str | None, *, is_insecure: bool = False) -> RestSer
     if token is not None and not (token.isascii() and token.isprintable() and 0 < len(token) <= _MAX_TOKEN):
         raise UsageError(f"the token is not valid: expected one line of at most {_MAX_TOKEN} ASCII characters")
     return RestServer(url.rstrip("/"), token)
-
-
-def _parts(url: str) -> urllib.parse.SplitResult | None:
-    """Return the parts of an address that has a host, perhaps a port and a path, and nothing else."""
-    try:
-        parts = urllib.parse.urlsplit(url)
-        has_port = parts.port != 0
-    except ValueError:
-        return None
-    is_plain = url.isascii() and url.isprintable() and " " not in url and not {"?", "#", "@", "\\"} & {*url}
-    return parts if is_plain and has_port and parts.scheme in ("http", "https") and parts.hostname else None
-
-
-def _without_password(url: str) -> str:
-    return f"...@{url.rpartition('@')[2]}" if "@" in url else url
 
 
 def is_loopback(host: str) -> bool:
@@ -158,11 +148,7 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _answer(to: RestServer, response: Response) -> Answer:
-    content = bytearray()
-    for piece in response.pieces(_CHUNK):
-        content += piece
-        if len(content) > MAX_BYTES:
-            raise ClusterError(f"the answer of {to.url} has more than {MAX_BYTES >> 20} MiB")
+    content = response.read(MAX_BYTES, "the answer")
     kind, body = _kind(response), None
     if kind == "application/json" or kind.endswith("+json"):
         try:

@@ -8,7 +8,7 @@ Tests: modelspec/test_load.py.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -63,21 +63,16 @@ def from_json(text: str | bytes, kind: type[Result]) -> Result:
         raise FieldsError(str(error)) from None
 
 
-def as_dict(value: Value | Fields) -> dict[str, Any]:
-    """Return the fields of a value by their names, each as it is."""
-    return msgspec.structs.asdict(value)
+as_dict = msgspec.structs.asdict
+"""Returns the fields of a value by their names, each as it is."""
 
+as_plain = msgspec.to_builtins
+"""Returns a value as dicts and lists, all of them new."""
 
-def as_plain(value: object) -> Any:
-    """Return a value as dicts and lists, all of them new."""
-    return msgspec.to_builtins(value)
+schema = msgspec.json.schema
+"""Returns the JSON Schema of a type, as msgspec makes it."""
 
 
 def indented(text: bytes) -> bytes:
     """Return a JSON text with a line for each value; `json` would write it so in Python, ten times slower."""
     return msgspec.json.format(text, indent=2)
-
-
-def schema(kind: type[Fields]) -> dict[str, Any]:
-    """Return the JSON Schema of a type, as msgspec makes it."""
-    return msgspec.json.schema(kind)

@@ -9,28 +9,25 @@ import hashlib
 import http.client
 import io
 import math
-import re
+import os
 import ssl
 import time
 import urllib.parse
 import urllib.request
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import urllib3
 from urllib3 import exceptions
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from packager import __version__
+from packager.base import workfolder
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.base.problems import show
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -55,10 +52,6 @@ _MOST_MOVES = 5
 _PORTS = {"http": 80, "https": 443}
 _LONGEST_URL = 8 << 10
 _FETCHED_BYTES = 16 << 20
-_TUNNEL = re.compile(r"Tunnel connection failed: ([0-9]{3}) ")
-
-_END: ContextVar[float] = ContextVar("end", default=math.inf)
-"""The moment of `time.monotonic` at which the current request has to be answered."""
 
 
 class HttpError(ToolError):
@@ -97,8 +90,8 @@ class Content(Value, frozen=True):
     start: int = 0  # the offset of the first byte in the file
     advance: Callable[[int], object] = lambda _size: None  # receives the number of bytes of each piece that was sent
 
-    def pieces(self) -> Iterator[bytes]:
-        """Yield the bytes. Raises ToolError if the file is shorter than it was, TimeoutError when time is over."""
+    def pieces(self, end: float = math.inf) -> Iterator[bytes]:
+        """Yield the bytes until `end`, of `time.monotonic`. Raises ToolError if the file is shorter than it was."""
         with io.BytesIO(self.source) if isinstance(self.source, bytes) else self.source.open("rb") as stream:
             stream.seek(self.start)
             left = self.size
@@ -106,8 +99,8 @@ class Content(Value, frozen=True):
                 piece = stream.read(min(left, PIECE))
                 if not piece:
                     raise ToolError(f"{self.source!s} became shorter while it was sent")
-                if time.monotonic() > _END.get():
-                    raise TimeoutError("timed out")
+                if time.monotonic() > end:
+                    raise TimeoutError
                 yield piece
                 left -= len(piece)
                 self.advance(len(piece))
@@ -160,21 +153,23 @@ def address(url: str, base: str = "") -> Address:
 class Response:
     """An answer whose body is read once."""
 
-    def __init__(self, response: urllib3.BaseHTTPResponse, url: Address) -> None:
+    def __init__(self, response: urllib3.BaseHTTPResponse, url: Address, end: float) -> None:
         self.status = response.status
-        self.headers = {name.lower(): value for name, value in response.headers.items()}
         self.url = url  # the address that has sent it
         self.length: int | None = getattr(response, "length_remaining", None)  # of the body; None if not announced
         self._response = response
+        self._end = end
 
     def header(self, name: str) -> str:
         """Return a header; empty if there is none."""
-        return self.headers.get(name, "")
+        return self._response.headers.get(name, "")
 
     def pieces(self, size: int = PIECE) -> Iterator[bytes]:
         """Yield the body in pieces. Raises HttpError if it is cut off or comes too slowly."""
-        with _translated(self.url):
+        with _translated(self.url, self._end):
             while piece := self._response.read1(size, decode_content=False):
+                if time.monotonic() > self._end:
+                    raise TimeoutError
                 yield piece
 
     def read(self, limit: int, what: str) -> bytes:
@@ -225,15 +220,9 @@ class HttpTransport:
     ) -> Iterator[Response]:
         """Send a request and yield the answer, whatever its status is.
 
-        Args:
-            method: The HTTP method.
-            url: The address.
-            headers: The headers beside those that every request has.
-            content: The body; None for none.
-            authorization: The header of this name, which is sent to the server at `url` and to no other.
-            follows: Whether redirects are followed.
-            size: The bytes that the answer may have, which its time depends on.
-            seconds: The seconds for the request and its answer, beside those for the bytes; None for SECONDS.
+        `authorization` is the header of this name, which is sent to the server at `url` and to no other. `follows`
+        follows redirects. `size` is of the bytes that the answer may have; its time depends on them, beside `seconds`,
+        SECONDS by default.
 
         Raises:
             TransientError: The connection broke, or the server was silent.
@@ -243,45 +232,44 @@ class HttpTransport:
         """
         end = time.monotonic() + (SECONDS if seconds is None else seconds)
         end += (size + (content.size if content else 0)) / _SLOWEST
-        token = _END.set(end)
-        try:
-            place = url
-            for _ in range(_MOST_MOVES + 1):
-                secret = {"Authorization": authorization} if authorization and place.origin == url.origin else {}
-                raw = self._sent(method, place, {**headers, **secret}, content)
-                try:
-                    response = Response(raw, place)
-                    if not follows or response.status not in _MOVED:
-                        yield response
-                        return
-                    place = response.location()
-                finally:
-                    if getattr(raw, "length_remaining", None) == 0:
-                        raw.read1(1)  # marks the body as read, so that the connection is kept
-                    raw.close()
-                    raw.release_conn()
-            raise HttpError(url.authority, f"redirects more than {_MOST_MOVES} times", join=" ")
-        finally:
-            _END.reset(token)
+        place = url
+        for _ in range(_MOST_MOVES + 1):
+            secret = {"Authorization": authorization} if authorization and place.origin == url.origin else {}
+            raw = self._sent(method, place, {**headers, **secret}, content, end)
+            try:
+                response = Response(raw, place, end)
+                if not follows or response.status not in _MOVED:
+                    yield response
+                    return
+                place = response.location()
+            finally:
+                if getattr(raw, "length_remaining", None) == 0:
+                    raw.read1(1)  # marks the body as read, so that the connection is kept
+                raw.close()
+                raw.release_conn()
+        raise HttpError(url.authority, f"redirects more than {_MOST_MOVES} times", join=" ")
 
     def _sent(
-        self, method: str, url: Address, headers: Mapping[str, str], content: Content | None
+        self, method: str, url: Address, headers: Mapping[str, str], content: Content | None, end: float
     ) -> urllib3.BaseHTTPResponse:
         every = {"User-Agent": f"mlpack/{__version__}", "Accept-Encoding": "identity", **headers}
         if content is not None:
             every["Content-Length"] = str(content.size)
-        left = _END.get() - time.monotonic()
-        if left <= 0:
-            raise HttpError(url.shown, "the server has not sent everything in time")
-        options: dict[str, Any] = {
-            "timeout": min(self._network.silent, left),
-            "retries": False,
-            "preload_content": False,
-        }
-        body = None if content is None else content.pieces()
-        with _translated(url, is_new=url.origin not in self._reached):
+        silent, left = self._network.silent, end - time.monotonic()
+        with _translated(url, end, is_new=url.origin not in self._reached):
+            if left <= 0:
+                raise TimeoutError
             manager = self._manager(url.scheme, _proxy(url) if url.scheme in self._network.proxies else "")
-            response = manager.urlopen(method, url.text, redirect=False, body=body, headers=every, **options)
+            response = manager.urlopen(
+                method,
+                url.text,
+                body=None if content is None else content.pieces(end),
+                headers=every,
+                redirect=False,
+                retries=False,
+                preload_content=False,
+                timeout=urllib3.Timeout(total=None if left == math.inf else left, connect=silent, read=silent),
+            )
         self._reached.add(url.origin)
         self._network.show(f"{method} {url.shown}: {response.status}")
         return response
@@ -299,90 +287,73 @@ class HttpTransport:
                 manager: urllib3.PoolManager = urllib3.ProxyManager(proxy, proxy_headers=login, **options)
             else:
                 manager = urllib3.PoolManager(**options)
-            manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
             self._managers[scheme, proxy] = manager
         return self._managers[scheme, proxy]
 
 
 def fetch(url: str, sha256: str, *, hint: str | None = None) -> bytes:
     """Return the file at `url` if it has this digest, in hex."""
-    content = io.BytesIO()
-    _receive(url, content, _FETCHED_BYTES, hint=hint)
-    digest = hashlib.sha256(content.getvalue()).hexdigest()
-    if digest != sha256:
-        raise VerificationError(f"{url} has changed: expected sha256 {sha256}, found {digest}")
-    return content.getvalue()
+    with workfolder.temporary() as folder:
+        try:
+            download(url, folder / "file", sha256, limit=_FETCHED_BYTES)
+        except ToolError as error:
+            raise ToolError(str(error), hint=hint) from None
+        return (folder / "file").read_bytes()
 
 
-def download(url: str, part: Path, sha256: str | None, *, limit: int, progress: Progress) -> str:
+def download(
+    url: str, part: Path, sha256: str | None, *, limit: int, progress: Progress = lambda *_: nullcontext(lambda _: None)
+) -> str:
     """Fetch the file at `url` into the file `part`, and return its digest; `limit` is the most bytes to accept.
 
     The bytes in `part` are kept for the next attempt if the digest is known and the server continues after them.
     """
     if sha256 is None:
         part.unlink(missing_ok=True)
+    transport = HttpTransport(Network())
     try:
         with part.open("ab") as stream:
             begin = stream.tell()
-            _receive(url, stream, limit, progress, hint="try again: what has come is kept")
+            headers = {"Range": f"bytes={begin}-"} if begin else {}
+            with transport.opened("GET", address(url), headers, follows=True, size=limit) as answer:
+                if answer.status != 206:
+                    stream.truncate(0)
+                if answer.status != 416 or not begin:
+                    _receive(answer, stream, limit, partial(progress, url))
     except OSError as error:
         raise ToolError(f"{url} could not be fetched: {reason(error)}") from None
+    except ToolError as error:
+        why = error.why if isinstance(error, HttpError) else str(error)
+        hint = "try again: what has come is kept" if isinstance(error, TransientError) else error.hint
+        raise ToolError(f"{url} could not be fetched: {why}", hint=hint) from None
+    finally:
+        transport.close()
     digest = digest_of(part)
     if sha256 in (None, digest):
         return digest
     part.unlink()
     if begin:  # the beginning may be of something else
         return download(url, part, sha256, limit=limit, progress=progress)
-    raise VerificationError(f"{url} is not what the spec says: expected sha256 {sha256}, found {digest}")
+    raise VerificationError(f"{url} has changed: expected sha256 {sha256}, found {digest}")
 
 
 def _receive(
-    url: str, stream: IO[bytes], limit: int, progress: Progress | None = None, *, hint: str | None = None
-) -> None:
-    """Write the file at `url` to a stream at its end; if the stream has a beginning, only the rest, if that can be had.
-
-    `hint` is about errors that pass.
-    """
-    offset = stream.tell()
-    headers = {"Range": f"bytes={offset}-"} if offset else {}
-    transport = HttpTransport(Network())
-    try:
-        with transport.opened("GET", address(url), headers, follows=True, size=limit) as answer:
-            _write(answer, stream, limit, progress and partial(progress, url))
-    except ToolError as error:
-        why = error.why if isinstance(error, HttpError) else str(error)
-        passes = isinstance(error, TransientError) or progress is None
-        raise ToolError(f"{url} could not be fetched: {why}", hint=hint if passes else error.hint) from None
-    finally:
-        transport.close()
-
-
-def _write(
     answer: Response,
     stream: IO[bytes],
     limit: int,
-    progress: Callable[[int], AbstractContextManager[Callable[[int], None]]] | None,
+    progress: Callable[[int], AbstractContextManager[Callable[[int], None]]],
 ) -> None:
-    offset = stream.tell()
-    continues = answer.status == 206 and offset > 0
-    if continues and not answer.header("content-range").startswith(f"bytes {offset}-"):
-        stream.truncate(0)
-        raise ToolError("the server sent another part than was asked for", hint="try again")
-    if not continues:
-        stream.seek(0)
-        stream.truncate()
-    if answer.status == 416 and offset:
-        return  # the caller begins again
-    if answer.status != 200 and not continues:
+    """Write the body of an answer to the end of a file."""
+    if answer.status not in (200, 206):
         raise ToolError(f"{answer.status} {http.client.responses.get(answer.status, '')}".rstrip())
-    total = stream.tell() + (answer.length or 0)
-    if total > limit:
+    count = stream.seek(0, os.SEEK_END)
+    if count + (answer.length or 0) > limit:
         raise ToolError(f"it has more than {limit:,} bytes")
-    with progress(total) if progress else nullcontext(lambda _size: None) as advance:
-        advance(stream.tell())
+    with progress(count + (answer.length or 0)) as advance:
+        advance(count)
         for piece in answer.pieces():
-            stream.write(piece)
-            if stream.tell() > limit:
+            count += stream.write(piece)
+            if count > limit:
                 raise ToolError(f"it has more than {limit:,} bytes")
             advance(len(piece))
 
@@ -406,81 +377,18 @@ def trusted(ca_file: str | None) -> ssl.SSLContext:
 
 def _proxy(url: Address) -> str:
     """Return the proxy of the environment for an address; empty for a direct connection."""
-    if urllib.request.proxy_bypass(url.authority):
-        return ""
-    proxies = urllib.request.getproxies()
+    proxies = {} if urllib.request.proxy_bypass(url.authority) else urllib.request.getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all") or ""
-    proxy = proxy if not proxy or "://" in proxy else f"http://{proxy}"
-    try:
-        parts = urllib.parse.urlsplit(proxy)
-        is_valid = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_valid = False
-    if proxy and not is_valid:
-        message = f"the environment's proxy for {url.scheme} is not the address of a proxy of http"
-        raise ToolError(message, hint="such as http://proxy.example.com:3128")
-    return proxy
-
-
-class _Timed(io.RawIOBase):
-    """The bytes that a socket receives until `_END`; urllib3 limits the time of each step, but not of all."""
-
-    def __init__(self, connected: socket.socket) -> None:
-        super().__init__()
-        self._socket = connected
-        self._raw: Any = connected.makefile("rb", buffering=0)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        left = _END.get() - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("timed out")
-        silent = self._socket.gettimeout()
-        self._socket.settimeout(left if silent is None else min(silent, left))
-        try:
-            return int(self._raw.readinto(buffer))
-        finally:
-            self._socket.settimeout(silent)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _Answer(http.client.HTTPResponse):
-    """An answer whose bytes, also those of its headers, come from `_Timed`."""
-
-    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
-        super().__init__(sock, *arguments, **options)
-        self.fp.close()
-        self.fp = io.BufferedReader(_Timed(sock))
-
-
-class _Connection(HTTPConnection):
-    response_class = _Answer
-
-
-class _SecureConnection(HTTPSConnection):
-    response_class = _Answer
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
 @contextmanager
-def _translated(url: Address, *, is_new: bool = False) -> Iterator[None]:
+def _translated(url: Address, end: float, *, is_new: bool = False) -> Iterator[None]:
     """Raise the errors of urllib3 as ours; `is_new` if nothing has come from the server before."""
     try:
         yield
     except exceptions.HTTPError as error:
-        raise _explained(error, url, is_new=is_new) from None
+        raise _explained(error, url, end, is_new=is_new) from None
     except (ValueError, OverflowError):  # a chunk's length that is no number, say
         raise TransientError(url.shown, "the response is not valid HTTP") from None
     except TimeoutError:
@@ -489,19 +397,14 @@ def _translated(url: Address, *, is_new: bool = False) -> Iterator[None]:
         raise TransientError(url.shown, reason(error)) from None
 
 
-def _explained(error: Exception, url: Address, *, is_new: bool) -> HttpError:
-    proxy = ""
+def _explained(error: Exception, url: Address, end: float, *, is_new: bool) -> HttpError:
+    is_unreached = isinstance(error, (exceptions.ProxyError, exceptions.ConnectTimeoutError, ValueError))
     if isinstance(error, exceptions.ProxyError):
-        error, proxy = error.original_error, "the proxy "
-        if tunnel := _TUNNEL.match(str(error)):
-            why = f"the proxy has answered with status {tunnel[1]}"
-            return HttpError(url.authority, why, join=" cannot be reached: ")
+        error = error.original_error
     if isinstance(error, exceptions.SSLError):
         return _of_tls(error.args[0] if error.args else error, url, is_new=is_new)
-    if isinstance(error, exceptions.TimeoutError) and time.monotonic() >= _END.get():
+    if isinstance(error, exceptions.TimeoutError) and time.monotonic() >= end:
         return HttpError(url.shown, "the server has not sent everything in time")
-    if isinstance(error, exceptions.LocationValueError):
-        return HttpError(url.authority, "it is not the name of a host", join=" cannot be reached: ")
     cause: Any = error.args[1] if isinstance(error, exceptions.ProtocolError) and len(error.args) > 1 else error
     cause = cause.__cause__ if isinstance(cause, exceptions.ConnectTimeoutError) else cause
     if isinstance(cause, exceptions.ReadTimeoutError):
@@ -510,12 +413,16 @@ def _explained(error: Exception, url: Address, *, is_new: bool) -> HttpError:
         why = "the response was cut off"
     elif isinstance(cause, OSError):
         why = reason(cause)
+    elif is_unreached:
+        why = f"the name of the host or the proxy is not valid: {error}"
     else:
-        why = f"{proxy or 'the response '}{'has sent no valid response' if proxy else 'is not valid HTTP'}"
-    if proxy or isinstance(error, exceptions.ConnectTimeoutError):
-        kind = HttpError if is_new else TransientError
-        return kind(url.authority, why, join=" cannot be reached: ")
-    return TransientError(url.shown, why)
+        why = (
+            f"the name of the host or the proxy is not valid: {error}"
+            if is_unreached
+            else "the response is not valid HTTP"
+        )
+    kind = HttpError if is_unreached and is_new else TransientError
+    return kind(url.authority, why, join=" cannot be reached: ") if is_unreached else kind(url.shown, why)
 
 
 def _of_tls(error: Exception, url: Address, *, is_new: bool) -> HttpError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -16,7 +17,7 @@ from weakref import WeakKeyDictionary
 import yaml
 
 from packager.base.masking import shortened
-from packager.base.problems import MAX_PROBLEMS, Problem, show
+from packager.base.problems import MAX_PROBLEMS, Fault, Problem, show
 from packager.base.values import Value
 
 if TYPE_CHECKING:
@@ -104,6 +105,10 @@ class Document(Value, frozen=True):
             return Problem(self.name, 1, 1, message, hint)
         node = entries[-1][0 if at_key else 1] if entries else self._root
         return Problem(self.name, node.start_mark.line + 1, node.start_mark.column + 1, message, hint)
+
+    def problem_of(self, fault: Fault) -> Problem:
+        """Return the problem of a fault, with its place."""
+        return self.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
 
     @property
     def is_flow(self) -> bool:
@@ -210,10 +215,10 @@ def indirections(text: bytes, name: str) -> list[Problem]:
 
 
 def _indirections(source: str, name: str) -> Iterator[Problem]:
-    if _has_too_many_directives(source):
+    if len(_DIRECTIVE.findall(source)) > _MAX_DIRECTIVES:
         return
     depth = 0
-    try:
+    with suppress(yaml.YAMLError):
         # A list or a mapping is one node and two events; the document itself has two more events.
         for event in islice(yaml.parse(source, Loader=_Parser), 4 * MAX_NODES):
             for message, hint in _indirection(event):
@@ -222,8 +227,6 @@ def _indirections(source: str, name: str) -> Iterator[Problem]:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
                 return
-    except yaml.YAMLError:
-        pass
 
 
 def _indirection(event: Any) -> Iterator[tuple[str, str]]:
@@ -336,7 +339,7 @@ def _compose(
         source = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return [], [Problem(name, *_line_and_column(text, error.start), "expected UTF-8 text, found other bytes")]
-    if _has_too_many_directives(source):
+    if len(_DIRECTIVE.findall(source)) > _MAX_DIRECTIVES:
         return [], [Problem(name, 1, 1, f"the file has more than {_MAX_DIRECTIVES} tag directives")]
     place = (1, 1)
     try:
@@ -351,10 +354,6 @@ def _compose(
         place = _line_and_column(source.encode(), error.position)
         message = f"not valid YAML: {error.reason}"
     return [], [Problem(name, *place, message)]
-
-
-def _has_too_many_directives(source: str) -> bool:
-    return sum(1 for _ in islice(_DIRECTIVE.finditer(source), _MAX_DIRECTIVES + 1)) > _MAX_DIRECTIVES
 
 
 def _as_written(text: str, is_plain: bool) -> Any:  # noqa: FBT001 - as `load_all` calls it
@@ -388,9 +387,8 @@ class _Reader:
         """Return the next document and its problems."""
         self._problems, self._exhausted, self._nodes = [], False, 0
         data = self._value(root, 0) if root is not None else None
-        if self._exhausted:
-            return Document(self.name, None, None), self._problems
-        return Document(self.name, data, root), self._problems
+        read = (None, None) if self._exhausted else (data, root)
+        return Document(self.name, *read), self._problems
 
     def _value(self, node: yaml.Node, depth: int) -> Any:
         self._nodes += 1

@@ -1,4 +1,4 @@
-"""Builds packages from a model's spec, or renders one overlay of a package."""
+"""Builds packages from a model's spec, whose downloads it fetches into a cache, by their digests."""
 
 from __future__ import annotations
 
@@ -7,34 +7,33 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base import atomic, paths, workfolder, yamlio
-from packager.base.errors import MlpackError, UsageError
-from packager.base.problems import similar
+from packager.base import atomic, paths, yamlio
+from packager.base.errors import MlpackError, SpecError, ToolError, UsageError, reason
+from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import Value, as_dict, replace
 from packager.builder.plan import Options, check_options, choose, plan
-from packager.builder.render import render as render_plan
+from packager.builder.render import render
 from packager.builder.selection import select
-from packager.kubernetes.manifest import Manifest, mapping
 from packager.modelspec import catalog
+from packager.modelspec.files import SourceFile
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.package import archive, layout, outside, placement, tree
-from packager.package.opened import check_replaceable, opened
-from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered, set_gpus
-from packager.workloads.structures import replaced_gpus
+from packager.package import archive, layout, placement, tree
+from packager.package.opened import check_replaceable
+from packager.package.options import BY_NAME, OPTIONS, PACKAGE_VOLUME, PLACEMENT, offered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from packager.base.process import Progress, Runner, Tell
+    from packager.base.fields import Download
+    from packager.base.process import Progress, Tell
+    from packager.base.web import Progress as FileProgress
     from packager.builder.plan import Plan
     from packager.builder.selection import Selection
-    from packager.kubernetes.kubectl.kustomize import Rendered
     from packager.modelspec.load import LoadedSpec
     from packager.modelspec.model import Variant
     from packager.modelspec.settings import Setting
-    from packager.package.opened import Package
     from packager.package.tree import Entry, Tree
     from packager.site.read import SiteSettings
 
@@ -49,6 +48,13 @@ _FLAGS = {
     "components": "--with",
     "site": "--site",
 }
+
+
+_DOWNLOADS = "downloads"
+"""The folder of downloads in the cache."""
+
+_LARGE = 32 << 20
+"""The bytes of a package that take so long that their progress is shown."""
 
 
 class BuildRequest(Value, frozen=True):
@@ -68,7 +74,6 @@ class BuildRequest(Value, frozen=True):
     site: tuple[str, ...] = ()  # the values of site options, each as `key=value`
     cache: Path = Path(".mlpack-cache")  # the folder of mlpack's caches
     defaults: SiteSettings | None = None  # the defaults of the site
-    record: bool = False  # whether digests of downloads that a spec lacks are added to it
 
     @property
     def flags(self) -> list[str]:
@@ -140,43 +145,8 @@ def build(
     elif not (specs := list(catalog.specs(request.folders))):
         places = ", ".join(map(str, request.folders))
         raise UsageError(f"no models found in {places}", hint="a model is a folder there with a spec.yaml")
-    several = len(specs) > 1
-    writer.progress = _no_progress if several else progress
-    with (progress if several else _no_progress)("building", len(specs), unit="models") as advance:
-        for spec in specs:
-            yield from writer.packages(spec)
-            advance(1)
-
-
-def render(request: BuildRequest, overlay: str, kubectl: str, runner: Runner) -> Rendered:
-    """Return the manifests of an overlay of the requested package, rendered by `kubectl`, which `runner` starts."""
-    options = _options(request)
-    loaded = load(catalog.find(request.model or "", request.folders), _settings(request), may_mount=True)
-    planned = plan(loaded, choose(loaded.spec, request.precision, request.mode), options)
-    with workfolder.temporary() as folder:
-        tree.write(render_plan(planned), folder)
-        with opened(folder, shown_as=Path(planned.name)) as package:
-            return _rendered(package, planned.name, overlay, kubectl, runner)
-
-
-def is_package(path: str) -> bool:
-    """Return whether a path is that of a package or of an overlay outside of it, rather than of a model."""
-    return path.endswith(".tar.gz") or any(paths.exists(Path(path) / name) for name in (layout.INVENTORY, outside.FILE))
-
-
-def render_package(path: Path, overlay: str, kubectl: str, runner: Runner) -> Rendered:
-    """Return the manifests of an overlay of a package on disk, rendered by `kubectl`, which `runner` starts."""
-    with opened(path) as package:
-        return _rendered(package, str(path), overlay, kubectl, runner)
-
-
-def _rendered(package: Package, shown: str, overlay: str, kubectl: str, runner: Runner) -> Rendered:
-    from packager.rendering import render as rendering
-
-    if overlay not in package.applied:
-        hint = similar(overlay, package.applied)
-        raise UsageError(f"{shown} has no overlay {overlay!r}; it has: {', '.join(package.applied)}", hint=hint)
-    return rendering.kubectl(package, overlay, rendering.read(package, overlay), kubectl, runner)
+    for spec in specs:
+        yield from writer.packages(spec)
 
 
 def _settings(request: BuildRequest) -> list[Setting]:
@@ -202,7 +172,7 @@ class _Writer:
     """Writes the packages of a request to their destination."""
 
     def __init__(self, request: BuildRequest, destination: Destination, tell: Tell, progress: Progress) -> None:
-        self.progress = progress  # shows the progress of long work
+        self._progress = progress
         self._request = request
         self._destination = destination
         self._tell = tell
@@ -235,11 +205,7 @@ class _Writer:
             self._tell(f"note: {path.parent / omitted} {text}")
         if not loaded.spec.downloads:
             return loaded
-        from packager.builder.downloads import with_downloads
-
-        return with_downloads(
-            loaded, self._settings, request.cache, record=request.record, tell=self._tell, progress=self.progress
-        )
+        return with_downloads(loaded, request.cache, self._progress)
 
     def _write(self, loaded: LoadedSpec, variant: Variant) -> Built:
         """Write the package of one variant, unless an earlier spec makes a package of this name."""
@@ -247,8 +213,8 @@ class _Writer:
         planned = plan(loaded, variant, self._options)
         if self._request.defaults is not None:
             planned = plan(loaded, variant, with_site(self._options, planned, self._request.defaults))
-        package = render_plan(planned)
-        for text in _notes(planned, loaded, package):
+        package = render(planned)
+        for text in _notes(planned, loaded):
             if text not in self._reported:
                 self._reported.add(text)
                 self._tell(f"note: {text}")
@@ -257,9 +223,6 @@ class _Writer:
         if first != loaded.path:
             raise UsageError(f"{loaded.path} and {first} both make the package {package.name}")
         inventory = self._folder(package, path) if destination.as_folder else self._archive(package, path)
-        unpacked = destination.folder / package.name
-        if not destination.as_folder and paths.exists(unpacked) and unpacked.samefile(loaded.path.parent):
-            self._tell(f"note: {path} would unpack into the model's own folder: unpack it elsewhere")
         return Built(
             package.name,
             loaded.spec.version,
@@ -281,32 +244,59 @@ class _Writer:
     def _archive(self, package: Tree, path: Path) -> Entry:
         if self._destination.force and paths.is_folder(path):
             raise UsageError(f"{path} is a folder")
-        large = archive.is_large(package)
-        if large and not archive.has_isal():
-            text = "isal is not installed, so zlib compresses this payload; `pip install isal` makes it faster"
-            self._tell(f"note: {text}")
+        shown = self._progress if package.size > _LARGE else _no_progress
         with (
             atomic.file(path, exists_hint=self._destination.exists_hint) as stream,
-            (self.progress if large else _no_progress)(package.name, package.size, unit="bytes") as advance,
+            shown(package.name, package.size, unit="bytes") as advance,
         ):
             return archive.write(package, stream, mtime=self._destination.mtime, advance=advance)
 
 
-def _notes(planned: Plan, loaded: LoadedSpec, package: Tree) -> Iterator[str]:
-    """Yield the notes about a package: values that it lacks, claims, GPUs and assets."""
-    options = planned.site.options
+def fetched(download: Download, cache: Path, progress: FileProgress) -> tuple[SourceFile, str]:
+    """Return a download as a file of the cache, and its digest; without one in the spec, it is fetched again."""
+    from packager.base import web
+
+    folder = cache / _DOWNLOADS
+    try:
+        paths.make_private(folder)
+        digest = download.sha256
+        kept = folder / f"{digest}"
+        if digest is None or kept.is_symlink() or not kept.is_file() or web.digest_of(kept) != digest:
+            part = folder / f"{digest or 'unknown'}.part"  # after an error, it stays for the next attempt
+            digest = web.download(download.url, part, digest, limit=DEFAULT_LIMITS.size, progress=progress)
+            part.replace(folder / digest)
+        file = folder / digest
+        return SourceFile(download.path, file, file.stat().st_size, executable=False), digest
+    except OSError as error:
+        raise ToolError(f"the cache {folder} cannot be used: {reason(error)}", hint="set XDG_CACHE_HOME") from None
+
+
+def with_downloads(loaded: LoadedSpec, cache: Path, progress: Progress) -> LoadedSpec:
+    """Return the spec with its downloads among its assets. Raises SpecError for those without a digest, with theirs."""
+    document, _ = yamlio.load(loaded.text, str(loaded.path))
+
+    def show(url: str, total: int) -> object:
+        return progress(url, total, unit="bytes")
+
+    files, problems = [], []
+    for index, download in enumerate(loaded.spec.downloads):
+        file, digest = fetched(download, cache, show)  # type: ignore[arg-type]
+        files.append(file)
+        if download.sha256 is None:
+            hint = f"the file that was fetched has `sha256: {digest}`"
+            problems.append(document.problem(("downloads", index), "the key 'sha256' is missing", hint=hint))
+    if problems:
+        raise SpecError(f"{loaded.path}: a download has no digest", problems=problems)
+    assets = tuple(sorted((*loaded.sources.assets, *files), key=lambda file: file.name))
+    return replace(loaded, sources=replace(loaded.sources, assets=assets))
+
+
+def _notes(planned: Plan, loaded: LoadedSpec) -> Iterator[str]:
+    """Yield the notes about a package: values that it lacks, and assets."""
     for option, key in planned.site.missing_values(planned.traits):
         yield f"{option} does not render until {key} is set in site.env: set it now with --site {key}=VALUE"
-    for claim in planned.shared_claims:
-        yield f"the claim {claim} is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
-    if resource := set_gpus(options, planned.site.values):
-        overlays = {layout.overlay(overlay.name): overlay.name for overlay in planned.overlays}
-        for entry in package.entries:
-            overlay = overlays.get(entry.path.rpartition("/")[0])
-            if overlay and entry.path.endswith(".yaml") and isinstance(entry.content, bytes):
-                for document in yamlio.load_all(entry.content, entry.path)[0]:
-                    yield from replaced_gpus(Manifest(mapping(document.data)), overlay, *resource)
-    sees_assets = any("model" in BY_NAME[name].places for name in options) or loaded.sources.image_has_assets
+    sees_assets = any("model" in BY_NAME[name].places for name in planned.site.options)
+    sees_assets = sees_assets or loaded.spec.image.dockerfile is not None
     if planned.has("assets") and not sees_assets:
         message = f"the containers of {planned.name} do not see its assets, which are not in the image"
         yield f"{message}: switch on --with model-nfs, model-pvc, model-host-path, nfs or host-path"

@@ -57,14 +57,12 @@ def _values(kind: str, rendezvous: str | None) -> dict[str, Any]:
     if kind not in kinds():
         *some, last = kinds()
         raise UsageError(f"--kind {kind}: expected {', '.join(some)} or {last}", hint=similar(kind, kinds()))
-    values = {} if kind == _DEFAULT else {"kind": kind}
-    if kind not in ways():
-        if rendezvous is not None:
-            raise UsageError(f"--rendezvous is for --kind {' or '.join(ways())}")
-        return values
-    names = ways()[kind]
-    way = rendezvous or names[0]
-    if way not in names:
-        raise UsageError(f"--rendezvous {way}: expected one of {', '.join(names)}", hint=similar(way, names))
-    overlay = next(overlay for overlay in get_args(AnyOverlay) if overlay.__name__ == kind)
-    return {**values, **overlay.scaffold_values(way)}
+    values: dict[str, Any] = {} if kind == _DEFAULT else {"kind": kind}
+    names = ways().get(kind, ())
+    if rendezvous is not None and rendezvous not in names:
+        message = f"--rendezvous {rendezvous}: expected one of {', '.join(names)}"
+        raise UsageError(message if names else f"--rendezvous is for --kind {' or '.join(ways())}")
+    if names:
+        overlay = next(overlay for overlay in get_args(AnyOverlay) if overlay.__name__ == kind)
+        values |= overlay.scaffold_values(rendezvous or names[0])
+    return values

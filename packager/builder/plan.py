@@ -36,16 +36,12 @@ if TYPE_CHECKING:
 
     from packager.base.fields import Environment
     from packager.base.problems import Problem
-    from packager.modelspec.documentation import ReadmeSection
     from packager.modelspec.files import SourceFile
-    from packager.modelspec.load import LoadedSpec
+    from packager.modelspec.load import LoadedSpec, ReadmeSection
     from packager.modelspec.model import AnyOverlay, Spec, Variant
     from packager.package.options import Option
     from packager.workloads.amounts import Amount
     from packager.workloads.program import Program
-
-
-_DESCRIBED = {"CHECKPOINT_DIR": "Where checkpoints go, as the container sees it."}
 
 
 class Options(Value, frozen=True):
@@ -58,14 +54,6 @@ class Options(Value, frozen=True):
     user: int | None = None  # the user that pods run as; None for the usual one, also below
     group: int | None = None  # the group that pods run as
     fs_group: int | None = None  # the group that volumes belong to
-
-
-class Ids(Value, frozen=True):
-    """The user and the groups of the workload until the patch is edited."""
-
-    user: int
-    group: int
-    fs_group: int
 
 
 class Variable(Value, frozen=True):
@@ -142,7 +130,7 @@ class Plan(Value, frozen=True):
     # files that are copied as they are: path in the package, file on disk, whether it is executable
     payload: tuple[tuple[str, SourceFile, bool], ...]
     site: Selection  # the components that are switched on, and values for them
-    ids: Ids  # the user and the groups of the workload
+    ids: dict[str, int]  # `user`, `group` and `fs_group` of the workload until the patch is edited
     documentation: tuple[ReadmeSection, ...]  # the sections at the end of the README
     text: bytes  # the spec file's bytes
     about: dict[str, Any]  # the entries of the inventory beside the digests
@@ -231,13 +219,6 @@ class Plan(Value, frozen=True):
         return trait is None or trait in self.traits
 
     @property
-    def shared_claims(self) -> tuple[str, ...]:
-        """The claims that become several volumes of a pod, by the spec and the values for `site.env`."""
-        by_options = self.site.claims(self.traits)
-        of_overlays = [(*by_options, *overlay.values.claim_names) for overlay in self.overlays]
-        return tuple(sorted({claim for claims in of_overlays for claim in claims if claims.count(claim) > 1}))
-
-    @property
     def checkpoints(self) -> bool:
         """Whether CHECKPOINT_DIR is a separate volume: the spec sets it to a folder outside of OUTPUT_DIR."""
         values = {variable.key: variable.value for variable in self.variables}
@@ -321,7 +302,10 @@ def plan(loaded: LoadedSpec, variant: Variant, options: Options) -> Plan:
         overlays=tuple(_overlay(spec, variant, overlay, name, options) for overlay in overlays),
         payload=tuple(payload),
         site=site,
-        ids=Ids(*(usual_id if own is None else own for own in (options.user, options.group, options.fs_group))),
+        ids={
+            name: usual_id if own is None else own
+            for name, own in (("user", options.user), ("group", options.group), ("fs_group", options.fs_group))
+        },
         documentation=loaded.documentation,
         text=loaded.text,
         about={
@@ -403,7 +387,8 @@ def _variables(
         description = f"The script that runs: {', '.join(run.scripts[:-1])} or {run.scripts[-1]}."
         entries[CHOICE] = Parameter(value=run.scripts[0], description=description)
     for key, entered in itertools.chain(*(environment.items() for environment in environments)):
-        described = entries[key].description if key in entries else _DESCRIBED.get(key, "")
+        usual = "Where checkpoints go, as the container sees it." if key == "CHECKPOINT_DIR" else ""
+        described = entries[key].description if key in entries else usual
         entry = entered if isinstance(entered, Parameter) else Parameter(value=entered)
         entries[key] = entry if entry.description else Parameter(value=entry.value, description=described)
     variables = []

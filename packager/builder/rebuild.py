@@ -19,6 +19,7 @@ from packager.base import envfile, workfolder, yamlio
 from packager.base.errors import MlpackError, RenderError, SpecError, UsageError
 from packager.base.problems import Problem
 from packager.base.values import replace
+from packager.builder.build import with_downloads
 from packager.builder.plan import CodeFile, CodePart, Options, check_options, choose, plan
 from packager.builder.render import Components, render
 from packager.builder.selection import Selection, select
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.paths import Limits
-    from packager.base.process import Progress, Tell
+    from packager.base.process import Progress
     from packager.builder.plan import Plan
     from packager.modelspec.settings import Setting
     from packager.package.opened import Package
@@ -51,7 +52,6 @@ class RebuildRequest:
     spec: str  # a model's name or alias, or the path of its spec
     folders: tuple[Path, ...]  # the folders in which models are looked up by name
     cache: Path  # the folder of mlpack's caches, for the downloads of the spec
-    tell: Tell  # receives messages about them
     progress: Progress  # shows their progress
 
 
@@ -135,9 +135,7 @@ def _load_again(spec: Path, settings: list[Setting], request: RebuildRequest) ->
         return loaded
     if own := [setting for setting in settings if setting.location[0] == "downloads"]:
         raise UsageError(f"the package changes a download of the spec: --set {own[0].argument}")
-    from packager.builder.downloads import with_downloads
-
-    return with_downloads(loaded, settings, request.cache, record=False, tell=request.tell, progress=request.progress)
+    return with_downloads(loaded, request.cache, request.progress)
 
 
 def _delivered(inventory: Mapping[str, Any], pattern: str) -> Iterator[tuple[str, bytes]]:
@@ -151,12 +149,9 @@ def _differences(package: Package, again: Mapping[str, Any], spec: str) -> Itera
     """Yield a problem for each file that differs."""
     sealed, built = package.inventory["files"], again["files"]
     for path in sorted(sealed.keys() | built.keys()):
-        if path not in built:
-            yield Problem(package.shown(path), 0, 0, f"{spec} does not make this file")
-        elif path not in sealed:
-            yield Problem(package.shown(path), 0, 0, f"{spec} makes this file, which the package lacks")
-        elif sealed[path] != built[path]:
-            yield Problem(package.shown(path), 0, 0, f"{spec} makes another file")
+        if sealed.get(path) != built.get(path):
+            made = "no such file" if path not in built else "another file" if path in sealed else "this file"
+            yield Problem(package.shown(path), 0, 0, f"{spec} makes {made}")
 
 
 def _with_code(planned: Plan, package: Package) -> Plan:

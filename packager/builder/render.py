@@ -62,20 +62,8 @@ TEMPLATES = roots(Path(__file__).resolve().parent.parent)
 # Words that every YAML parser reads as text without quotes: no numbers, dates or words of YAML 1.1.
 _PLAIN = re.compile(r"[A-Za-z/$][A-Za-z0-9_./()$=-]*(:[A-Za-z0-9_./()$=-]+)*")
 
-_LABEL = "mlpack/overlay"
 _BLANK_LINES = re.compile(r"^[ \t]*\n", re.MULTILINE)
 
-
-_OF_REQUIREMENTS = "/base/requirements.sh"
-_OF_SOURCES = "/base/sources.sh"
-_OF_ELASTIC = "/base/torchrun.sh"
-_OF_MEETING = "/base/meet.sh"
-
-_OF_WORKSPACE = (
-    f"{layout.overlay(layout.WORKSPACE)}/",
-    f"{layout.common('FRAMEWORK')}/{CLAIM.name}/",
-    f"{layout.common('FRAMEWORK')}/{CLAIM_CLASS.name}/",
-)
 
 _NO_MANIFESTS = (f"/{layout.KUSTOMIZATION}", f"/{layout.WIRING}", layout.PATCH)
 
@@ -194,7 +182,7 @@ class OptionTarget(Value, frozen=True):
     @property
     def selector(self) -> str | None:
         """The label selector of the workload; None if the kind selects it."""
-        return f"{_LABEL}={self.overlay}" if self.overlay else None
+        return f"mlpack/overlay={self.overlay}" if self.overlay else None
 
 
 def pods_in(text: str, kind: str) -> tuple[Pods, ...]:
@@ -286,7 +274,7 @@ def scaffold(name: str, kind: str | None = None, **values: object) -> Iterator[t
 
 def sources_script() -> str:
     """Return the script that fetches the sources of a spec."""
-    return _fill(f"package/{layout.common('FRAMEWORK')}{_OF_SOURCES}")
+    return _fill(f"package/{layout.common('FRAMEWORK')}/base/sources.sh")
 
 
 def scaffolded() -> tuple[str, ...]:
@@ -324,17 +312,19 @@ def _add(entries: dict[str, Entry], path: str, content: str) -> None:
 def _in_package(plan: Plan, kinds: list[str]) -> Iterator[tuple[str, str]]:
     optional = tuple(f"{layout.common('FRAMEWORK')}/{option.name}/" for option in OPTIONS)
     scripts = {
-        _OF_REQUIREMENTS: plan.variant.requirements,
-        _OF_SOURCES: plan.spec.sources,
-        _OF_ELASTIC: plan.has("elastic"),
-        _OF_MEETING: any(overlay.values.has_meeting(overlay.run) for overlay in plan.overlays),
+        "/base/requirements.sh": plan.variant.requirements,
+        "/base/sources.sh": plan.spec.sources,
+        "/base/torchrun.sh": plan.has("elastic"),
+        "/base/meet.sh": any(overlay.values.has_meeting(overlay.run) for overlay in plan.overlays),
     }
     unused = [path for path, is_used in scripts.items() if not is_used]
     without = {
         "dockerignore": plan.dockerfile,
         f"{layout.SCRIPTS}/": plan.config_maps,
         f"{layout.common('FRAMEWORK')}/{SECRETS.name}/": plan.spec.secrets,
-        **dict.fromkeys(_OF_WORKSPACE, plan.workspace),
+        f"{layout.overlay(layout.WORKSPACE)}/": plan.workspace,
+        f"{layout.common('FRAMEWORK')}/{CLAIM.name}/": plan.workspace,
+        f"{layout.common('FRAMEWORK')}/{CLAIM_CLASS.name}/": plan.workspace,
     }
     skipped = (*optional, *(start for start, is_used in without.items() if not is_used))
     for root in ("package", *map(_folder, kinds)):

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base import paths, yamlio
+from packager.base import paths
 from packager.base.errors import UsageError, VerificationError
 from packager.base.names import LETTER_FIRST
 from packager.base.paths import Limits
@@ -15,13 +15,11 @@ from packager.base.problems import similar
 from packager.base.values import Value, field
 from packager.package import placement, tree
 from packager.package.layout import KUSTOMIZATIONS, SITE
-from packager.package.options import BY_NAME, CLAIMS, KEYS, KNOWN, OPTIONS, conflicts
+from packager.package.options import BY_NAME, KEYS, KNOWN, OPTIONS, conflicts
 from packager.workloads.pods import SITE_ANNOTATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-
-    from packager.package.options import Key
 
 # A component is a few lines of YAML; this leaves room for scripts.
 _LIMITS = Limits(size=1 << 20, files=100)
@@ -56,19 +54,9 @@ class Selection(Value, frozen=True):
 
     def missing_values(self, traits: Collection[str]) -> tuple[tuple[str, str], ...]:
         """Return the options that are on, each with a key that has no value yet and that a package needs."""
-        return tuple(
-            (name, key.name) for name, key in self._keys(traits) if not key.usual and key.name not in self.values
-        )
-
-    def claims(self, traits: Collection[str]) -> tuple[str, ...]:
-        """Return the claims that the options mount in a package; one that is several volumes, as often."""
-        keys = (key.name for _, key in self._keys(traits))
-        return tuple(self.values[name] for name in keys if name in CLAIMS and name in self.values)
-
-    def _keys(self, traits: Collection[str]) -> list[tuple[str, Key]]:
-        """Return the options that are on, each with a key that a package needs."""
-        keys = ((name, key) for name in self.options for key in BY_NAME[name].keys)
-        return [(name, key) for name, key in keys if key.only is None or key.only in traits]
+        keys = [(name, key) for name in self.options for key in BY_NAME[name].keys]
+        needed = [(name, key) for name, key in keys if key.only is None or key.only in traits]
+        return tuple((name, key.name) for name, key in needed if not key.usual and key.name not in self.values)
 
 
 def select(selected: Sequence[str], settings: Sequence[str] = ()) -> Selection:
@@ -134,16 +122,4 @@ def _component(path: str) -> OwnComponent:
     kustomizations = [entry for entry in files if entry.path in KUSTOMIZATIONS]
     if len(kustomizations) != 1:
         raise UsageError(f"--with {path}: expected one kustomization.yaml there, found {len(kustomizations) or 'none'}")
-    _check_kind(kustomizations[0])
     return OwnComponent(name, files)
-
-
-def _check_kind(entry: tree.Entry) -> None:
-    path = str(entry.content)
-    document, problems = yamlio.load(b"".join(tree.chunks(entry)), path)
-    if problems:
-        raise UsageError(f"--with: {path} is not YAML", problems=problems)
-    kind = document.data.get("kind") if isinstance(document.data, dict) else None
-    if kind != "Component":
-        hint = "a component starts with `apiVersion: kustomize.config.k8s.io/v1alpha1` and `kind: Component`"
-        raise UsageError(f"--with: {path}: expected the kind Component, found {kind!r}", hint=hint)

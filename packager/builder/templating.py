@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -44,7 +43,7 @@ class Templates:
 
     def __init__(self, folders: Mapping[str, Path], filters: Mapping[str, Callable[..., str]]) -> None:
         assert filters.keys() == FILTERS
-        self._environment = _environment(_Loader(folders), filters)
+        self._environment = make_environment(_Loader(folders), filters)
 
     def fill(self, template: str, context: Mapping[str, object]) -> str:
         """Return the template with the values of `context` in it."""
@@ -56,36 +55,17 @@ class Templates:
             raise RenderError(f"template {place}: {error.message}") from None
 
 
-def module(folders: Mapping[str, Path]) -> str:
-    """Return the source of a module that holds all templates in `folders`, compiled."""
-    environment = _environment(jinja2.ChoiceLoader(_loaders(folders)), dict.fromkeys(FILTERS, _unavailable_filter))
-    functions, entries = [], []
-    for number, name in enumerate(environment.list_templates()):
-        assert environment.loader is not None
-        text = environment.loader.get_source(environment, name)[0]
-        code = textwrap.indent(environment.compile(text, name, raw=True), "    ")
-        functions.append(f"def template_{number}(environment):\n{code}\n    __file__ = None\n    return locals()\n")
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        entries.append(f"    {name!r}: ({digest!r}, template_{number}),\n")
-    head = f'"""Made by hatch_build.py from the templates; not to be edited."""\n\nVERSION = {bc_version!r}\n'
-    return "\n\n".join((head, *functions, f"TEMPLATES = {{\n{''.join(entries)}}}\n"))
-
-
-def _loaders(folders: Mapping[str, Path]) -> list[jinja2.BaseLoader]:
+def loaders(folders: Mapping[str, Path]) -> list[jinja2.BaseLoader]:
+    """Return the loaders of the templates in some folders, by their names."""
     kinds = {name: jinja2.FileSystemLoader(folder) for name, folder in folders.items() if name}
     return [jinja2.FileSystemLoader(folders[""]), jinja2.PrefixLoader(kinds)]
-
-
-def _unavailable_filter(_value: object) -> str:
-    """Replace a filter: where it cannot be called, the compiler leaves the call to the template."""
-    raise NotImplementedError
 
 
 class _Loader(jinja2.ChoiceLoader):
     """Takes a template that is compiled already from the module, when it is still the same."""
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
-        super().__init__(_loaders(folders))
+        super().__init__(loaders(folders))
         self._folders = {name: str(folder) for name, folder in folders.items()}
         self._compiled = _compiled()
 
@@ -118,7 +98,8 @@ def _digest_of(file: str) -> str:
         return hashlib.sha256(stream.read()).hexdigest()
 
 
-def _environment(loader: jinja2.BaseLoader, filters: Mapping[str, Callable[..., str]]) -> jinja2.Environment:
+def make_environment(loader: jinja2.BaseLoader, filters: Mapping[str, Callable[..., str]]) -> jinja2.Environment:
+    """Return the environment in which templates are compiled and filled."""
     environment = jinja2.Environment(
         # YAML, Markdown and shell, never HTML: the filters escape values.
         autoescape=False,  # noqa: S701

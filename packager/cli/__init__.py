@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None, *, host: "Host | None" = None) 
         sys.exit(_run(arguments, host))
     except _Stopped as stopped:
         (number,) = stopped.args
-        console.print_usage_error(f"mlpack: stopped by {signal.Signals(number).name}")
+        console.say(f"mlpack: stopped by {signal.Signals(number).name}")
         sys.exit(128 + number)
 
 
@@ -90,13 +90,13 @@ def _run(arguments: Sequence[str], host: "Host | None") -> int:
     except typer.TyperException as raised:
         context: typer.Context | None = getattr(raised, "ctx", None)
         if context is not None and raised.message == context.get_help():  # there were no arguments
-            console.print_usage_error(raised.message)
+            console.say(*raised.message.removesuffix("\n").split("\n"))
             return UsageError.exit_code
         message = " ".join(raised.format_message().split()).removesuffix(".")  # it may quote untrusted arguments
         hint = f"{context.command_path} --help" if context else None
         error = UsageError(message[:1].lower() + message[1:], hint=hint)
     except OSError as raised:  # that no stage has handled, such as a full disk while typer prints its help
-        console.drop_stdout()
+        console.drop(sys.stdout)
         if isinstance(raised, BrokenPipeError):
             return console.BROKEN_PIPE_EXIT_CODE
         place = f": {raised.filename}" if raised.filename else ""

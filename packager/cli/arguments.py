@@ -1,6 +1,7 @@
 """Arguments and options that several verbs have in common. Tests: cli/test_cli.py."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
 
 PackagePath = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A package: its tarball, or its folder.")]
 PackageToRead = Annotated[
-    Path,
-    typer.Argument(
-        metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG in a registry."
-    ),
+    Path, typer.Argument(metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG.")
 ]
 PackageOrBundle = Annotated[
     str,
@@ -41,9 +39,7 @@ OnlyOverlay = Annotated[
 RegistryHost = Annotated[str | None, typer.Option("--registry", metavar="HOST", help="Where the image is pulled from.")]
 Site = Annotated[
     list[str],
-    typer.Option(
-        "--site", metavar="KEY=VALUE", help="Set a value of a site option: NFS_SERVER=nfs.example.com. Repeatable."
-    ),
+    typer.Option("--site", metavar="KEY=VALUE", help="A site option's value: NFS_SERVER=nfs.example.com. Repeatable."),
 ]
 SiteFile = Annotated[
     Path | None,
@@ -81,9 +77,7 @@ PodSecurity = Annotated[
 ]
 Expect = Annotated[
     str | None,
-    typer.Option(
-        metavar="DIGEST", help="Accept only the package with this digest, sha256:…, as its sender has told you."
-    ),
+    typer.Option(metavar="DIGEST", help="Accept only the package with this digest, sha256:…, which its sender names."),
 ]
 Yours = Annotated[
     list[str], typer.Option("--yours", metavar="FILE", help="Keep your version where this file conflicts. Repeatable.")
@@ -123,13 +117,8 @@ class AcceptOptions(Value, frozen=True):
     @property
     def arguments(self) -> list[str]:
         """The arguments that let another command accept the same."""
-        return acceptance(self.allow, self.pod_security)
-
-
-def acceptance(allow: "list[str] | tuple[str, ...]", pod_security: str | None) -> list[str]:
-    """Return the arguments that let a command accept these words and this Pod Security level."""
-    levels = ["--pod-security", pod_security] if pod_security is not None else []
-    return [*levels, *(word for name in allow for word in ("--allow", name))]
+        levels = ["--pod-security", self.pod_security] if self.pod_security is not None else []
+        return [*levels, *(word for name in self.allow for word in ("--allow", name))]
 
 
 class VariantOptions(Value, frozen=True):
@@ -139,9 +128,7 @@ class VariantOptions(Value, frozen=True):
     mode: Annotated[str | None, typer.Option(metavar="NAME", help="The variant's mode.")] = None
     settings: Annotated[
         list[str],
-        typer.Option(
-            "--set", metavar="PATH=VALUE", help="Override a field of the spec: environment.STEPS=100. Repeatable."
-        ),
+        typer.Option("--set", metavar="PATH=VALUE", help="Set a field of the spec: environment.STEPS=100. Repeatable."),
     ] = []
     additions: Annotated[
         list[str],
@@ -234,11 +221,9 @@ def folders(specs: list[Path]) -> list[Path]:
 def source_date_epoch() -> int | None:
     """Return SOURCE_DATE_EPOCH (reproducible-builds.org); None when it is not set. Raises UsageError."""
     value = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if not value:
-        return None
-    if not (value.isascii() and value.isdecimal()) or len(value) > 11:
+    if value and not re.fullmatch("[0-9]{1,11}", value):
         raise UsageError(f"SOURCE_DATE_EPOCH={value}: expected seconds since 1970, such as 1700000000")
-    return int(value)
+    return int(value) if value else None
 
 
 def content_of(file: str, max_bytes: int) -> tuple[bytes, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import typer
 
 from packager.base.errors import HungError, MlpackError, TimedOutError, UnansweredError, UnreachableError
-from packager.cli.console import put_question
+from packager.cli.console import put_question, say
 
 _GRACE = 0.25
 """Seconds before the limit in which an error of kubectl counts as a timeout."""
@@ -20,11 +20,6 @@ _GRACE = 0.25
 def has_terminal() -> bool:
     """Return whether there is a terminal to ask a question on."""
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def ask(question: str, proposed: str) -> str:
-    """Return the line that the user types, or `proposed` if the line is empty. Raises typer.Abort when stdin ends."""
-    return _answer(f"{question} [{proposed}]") or proposed
 
 
 def password_of(file: object, *, is_new: bool = False) -> bytes:
@@ -38,16 +33,6 @@ def password_of(file: object, *, is_new: bool = False) -> bytes:
     return str(password).encode()
 
 
-def _answer(question: str) -> str:
-    # typer's prompts write a part of the question to stdout, which another program may read.
-    put_question(question)
-    line = sys.stdin.readline()
-    if not line:
-        put_question("", end="\n")
-        raise typer.Abort
-    return line.strip()
-
-
 def require_yes(question: str, *, unanswered: str, hint: str, declined: str = "nothing was done") -> None:
     """Ask `question`, and return only if the user answers yes; any other answer counts as no.
 
@@ -57,15 +42,17 @@ def require_yes(question: str, *, unanswered: str, hint: str, declined: str = "n
     """
     if not has_terminal():
         raise UnansweredError(unanswered, hint=hint)
-    if _answer(f"{question} [y/N]").lower() not in ("y", "yes"):
+    put_question(f"{question} [y/N]: ")  # typer writes a part of a question to stdout, which another program may read
+    if not (line := sys.stdin.readline()):
+        say("")
+    if line.strip().lower() not in ("y", "yes"):
         raise MlpackError(declined)
 
 
 def confirm_deletion(question: str) -> None:
     """Ask before something is deleted, and return only if the user answers yes. Raises the errors of `require_yes`."""
-    nothing = "nothing was deleted"
-    unanswered = f"{nothing}: there is no terminal to ask on"
-    require_yes(question, unanswered=unanswered, hint="-y answers yes", declined=nothing)
+    unanswered = "nothing was deleted: there is no terminal to ask on"
+    require_yes(question, unanswered=unanswered, hint="-y answers yes", declined="nothing was deleted")
 
 
 @dataclass

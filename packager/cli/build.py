@@ -15,9 +15,7 @@ from packager.cli.console import Output, emit_data, emit_output, print_error, pr
 
 def build(
     options: ModelOptions,
-    model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="A model's name or alias, or the path of a spec.")
-    ] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A model's name or alias, or a spec.")] = None,
     every: Annotated[
         bool,
         typer.Option(
@@ -26,9 +24,7 @@ def build(
             "every bundled model.",
         ),
     ] = False,
-    destination: Annotated[
-        Path, typer.Option("-d", "--destination", metavar="DIR", help="Where packages are written.")
-    ] = Path(),
+    destination: Annotated[Path, typer.Option("-d", "--destination", metavar="DIR", help="Where to write.")] = Path(),
     site_file: SiteFile = None,
     form: Annotated[
         Literal["tar.gz", "dir"], typer.Option("--format", help="The form of the package: an archive or a folder.")
@@ -37,16 +33,13 @@ def build(
         bool, typer.Option("--versioned", help="Add the spec's version to the name of the file: NAME-1.0.0.tar.gz.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
-    record: Annotated[
-        bool, typer.Option("--record", help="Add the digests of downloads that the spec lacks to its file.")
-    ] = False,
     output: Output = None,
 ) -> None:
     """Build the package of a model: a tarball that runs with kubectl alone."""
     # --all means the models in the user's folders, if there are any; a bundled model can still be named.
     found = options.specs if options.specs and model is None else folders(options.specs)
     request = options.request(model, found)
-    request = replace(request, every=every, defaults=announced_site(site_file), record=record)
+    request = replace(request, every=every, defaults=announced_site(site_file))
     mtime = source_date_epoch() or 0
     where = Destination(destination, as_folder=form == "dir", force=force, mtime=mtime, versioned=versioned)
     outcomes: list[Built | MlpackError] = []

@@ -11,7 +11,6 @@ from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions, SignatureOptions
 from packager.configure.configure import Answers, check_answers
-from packager.publish.bundle import BundleRequest
 from packager.publish.bundle import bundle as write_bundle
 from packager.publish.load import LoadRequest
 from packager.publish.load import load as load_bundle
@@ -21,8 +20,7 @@ def bundle(
     signatures: SignatureOptions,
     at: RegistryOptions,
     package: Annotated[
-        str,
-        typer.Argument(metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG."),
+        str, typer.Argument(metavar="PACKAGE", help="A package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG.")
     ],
     destination: Annotated[
         Path | None, typer.Option("--destination", "-d", metavar="FILE", help="The bundle; by default NAME.bundle.tar.")
@@ -55,9 +53,10 @@ def bundle(
     The files that its pods fetch are in it, too. The file is an OCI image layout in a tar. The same content gives the
     same bytes. `mlpack load` stores it in a registry.
     """
-    request = BundleRequest(
+    bundled = write_bundle(
         package,
-        destination,
+        at.access(),
+        destination=destination,
         with_images=images,
         force=force,
         archives=tuple(image_archive),
@@ -66,8 +65,10 @@ def bundle(
         trust=signatures.trust(),
         with_sources=not no_sources,
         secrets=tuple(secret),
+        tell=say,
+        progress=progress,
+        runner=host().runner,
     )
-    bundled = write_bundle(request, at.access(), tell=say, progress=progress, runner=host().runner)
     emit_output(bundled.as_json(), [bundled.path], output)
     if output is None:
         say(*(f"{root.name} {root.blob.digest}" for root in bundled.roots))
@@ -78,12 +79,8 @@ def load(
     signatures: SignatureOptions,
     at: RegistryOptions,
     bundle: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `mlpack bundle` has written.")],
-    registry: Annotated[
-        str, typer.Option(metavar="HOST", help="The registry that everything is stored in: a host, or HOST/PATH.")
-    ],
-    force: Annotated[
-        bool, typer.Option("--force", help="Also move tags that name something else, and replace outputs.")
-    ] = False,
+    registry: Annotated[str, typer.Option(metavar="HOST", help="The registry to store it in: HOST, or HOST/PATH.")],
+    force: Annotated[bool, typer.Option("--force", help="Move tags of something else, and replace outputs.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, and send nothing.")] = False,
     extract: Annotated[
         Path | None,
@@ -110,8 +107,6 @@ def load(
     for manifest in loaded.manifests:
         if manifest.source:
             say(f"{manifest.source} is {manifest.reference}")
-    if loaded.signatures:
-        say(f"signatures and other manifests about these: {loaded.signatures}")
     if dry_run:
         say("dry run: the bundle is valid, and nothing was sent")
     elif extract is None:

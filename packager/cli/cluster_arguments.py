@@ -22,17 +22,11 @@ if TYPE_CHECKING:
 
 OneWorkload = Annotated[
     str | None,
-    typer.Option(
-        "--workload", metavar="NAME", help="The workload, if the overlay has several; by default the main one."
-    ),
+    typer.Option("--workload", metavar="NAME", help="The workload, if there are several; by default the main one."),
 ]
 Worker = Annotated[int | None, typer.Option(min=0, metavar="N", help="The worker, or the index of a Job, from 0 on.")]
 Patience = Annotated[
-    str,
-    typer.Option(
-        metavar="DURATION",
-        help="How long to wait for temporary problems: no free resources, a full quota, no operator.",
-    ),
+    str, typer.Option(metavar="DURATION", help="How long to wait for free nodes, a free quota or an operator.")
 ]
 Verify = Annotated[
     bool, typer.Option("--verify/--no-verify", help="Apply only the sealed package and permitted edits of it.")

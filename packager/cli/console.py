@@ -190,9 +190,9 @@ def say(*lines: str) -> None:
         _write_stderr(printable(shortened(_named(line), _LONGEST_LINE)))
 
 
-def put_question(text: str, end: str = ": ") -> None:
+def put_question(text: str) -> None:
     """Write a question to stderr; the answer is typed on the same line."""
-    _write_stderr(printable(shortened(_named(text))), end)
+    _write_stderr(printable(shortened(_named(text))), "")
 
 
 def print_error(error: MlpackError) -> None:
@@ -204,12 +204,6 @@ def print_error(error: MlpackError) -> None:
         _write_stderr(printable(_named(f"hint: {error.hint}")))
 
 
-def print_usage_error(text: str) -> None:
-    """Write the usage of a command, or the reason why the run ends, to stderr; line breaks in `text` are kept."""
-    for line in text.removesuffix("\n").split("\n"):
-        _write_stderr(printable(line))
-
-
 def emit_error_json(error: MlpackError) -> None:
     """Write an error to stdout as JSON, unless the run has already written to stdout."""
     if not state.has_emitted:
@@ -217,8 +211,6 @@ def emit_error_json(error: MlpackError) -> None:
 
 
 def _listed(error: MlpackError) -> "Sequence[Problem]":
-    if not error.problems:
-        return ()
     from packager.base.problems import listed
 
     return listed(error.problems)
@@ -246,12 +238,8 @@ def progress(label: str, total: int, *, unit: str) -> Iterator[Callable[[int], N
         yield lambda steps: bar.advance(task, steps)
 
 
-def drop_stdout() -> None:
-    """Redirect stdout to the null device, so that flushing its buffer does not fail again when Python exits."""
-    _drop(sys.stdout)
-
-
-def _drop(stream: IO[str]) -> None:
+def drop(stream: IO[str]) -> None:
+    """Redirect a stream to the null device, so that flushing its buffer does not fail again when Python exits."""
     with suppress(OSError):  # the stream of a test has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -265,7 +253,7 @@ def _write(data: str | bytes) -> None:
         sys.stdout.buffer.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"))
         sys.stdout.buffer.flush()
     except OSError as error:
-        drop_stdout()
+        drop(sys.stdout)
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(BROKEN_PIPE_EXIT_CODE) from None
         raise ToolError(f"stdout cannot be written: {reason(error)}") from None
@@ -277,7 +265,7 @@ def _write_stderr(text: str, end: str = "\n") -> None:
         sys.stderr.write(f"{text}{end}")
         sys.stderr.flush()
     except OSError:  # stderr is closed
-        _drop(sys.stderr)
+        drop(sys.stderr)
 
 
 def _red(text: str) -> str:

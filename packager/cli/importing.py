@@ -63,13 +63,13 @@ class JobOptions(ImportOptions, frozen=True):
         typer.Option("--from-cluster", metavar="KIND/NAME", help="Read this object of the cluster in place of a file."),
     ] = None
 
-    def print_jobs(self, at: ClusterOptions, path: Path | None, *, sets: bool) -> None:
+    def print_jobs(self, at: ClusterOptions, path: Path | None, verb: str) -> None:
         """Import the jobs, or the JobSets, of a file or of the cluster."""
         if (path is None) is (self.from_cluster is None):
             raise UsageError("expected either a file or --from-cluster KIND/NAME")
         named = str(path or self.from_cluster)
         text = read_bytes(path, named) if path else use_case.read_cluster(at.client(), named)
-        _print_each(use_case.import_jobs(text, named, self.destination, image=self.image, sets=sets), self.form)
+        _print_each(use_case.import_jobs(text, named, self.destination, image=self.image, verb=verb), self.form)
 
 
 Manifest = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="YAML, as `kubectl get -o yaml` prints it.")]
@@ -77,12 +77,12 @@ Manifest = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="YAML, a
 
 def kubeflow(how: JobOptions, at: ClusterOptions, path: Manifest = None) -> None:
     """Import jobs of Kubeflow: PyTorchJob, TFJob, MPIJob, TrainJob."""
-    how.print_jobs(at, path, sets=False)
+    how.print_jobs(at, path, "kubeflow")
 
 
 def jobset(how: JobOptions, at: ClusterOptions, path: Manifest = None) -> None:
     """Import JobSets."""
-    how.print_jobs(at, path, sets=True)
+    how.print_jobs(at, path, "jobset")
 
 
 def mxjob(
@@ -129,16 +129,12 @@ def mlcube(
 def intel(
     how: ImportOptions,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A spec in tools/docker/specs, or a folder of them.")],
-    models: Annotated[
-        Path | None,
-        typer.Option("--models-dir", metavar="DIR", help="The checkout of the zoo.", show_default="that of the spec"),
-    ] = None,
     downloads: Annotated[
-        bool, typer.Option("--downloads", help="List what packages download, for `mlpack build --record`.")
+        bool, typer.Option("--downloads", help="List what packages download; `mlpack build` prints their digests.")
     ] = False,
 ) -> None:
     """Import specs of Intel's Model Zoo, each package as a model of its own."""
-    imported = use_case.import_intel(path, how.destination, models=models, image=how.image, downloads=downloads)
+    imported = use_case.import_intel(path, how.destination, image=how.image, downloads=downloads)
     _print_each(imported, how.form)
 
 

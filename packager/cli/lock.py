@@ -11,7 +11,6 @@ from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions
 from packager.configure import configure
 from packager.publish import lock as use_case
-from packager.publish.lock import LockRequest
 
 
 def lock(
@@ -22,15 +21,11 @@ def lock(
         str | None, typer.Option(metavar="HOST", help="Where the images are pulled from; it is set in the package.")
     ] = None,
     platform: Annotated[
-        str | None,
-        typer.Option(metavar="OS/ARCH", help="Lock the image of this platform, instead of all of them."),
+        str | None, typer.Option(metavar="OS/ARCH", help="Lock the image of this platform, instead of all of them.")
     ] = None,
     check: Annotated[
         bool,
-        typer.Option(
-            "--check",
-            help="Change nothing; exit code 5 if an image is not locked, or its tag has another digest now.",
-        ),
+        typer.Option("--check", help="Change nothing; exit code 5 if an image is not locked, or its tag has moved."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show the digests.")] = False,
     destination: Annotated[
@@ -45,8 +40,16 @@ def lock(
     The digests come from the registry of each image. A folder is edited in place; for a tarball, a new one is written.
     Prints the paths of the written files.
     """
-    request = LockRequest(package, overlay, registry, platform, destination, kubectl)
-    with use_case.prepared(request, at.access(), host().runner) as locked:
+    with use_case.prepared(
+        package,
+        at.access(),
+        host().runner,
+        overlay=overlay,
+        registry=registry,
+        platform=platform,
+        destination=destination,
+        kubectl=kubectl,
+    ) as locked:
         names = [f"{item.image}@{item.digest}" for item in locked.images]
         emit_output(locked.as_json(), names, output, ())
         say(*(f"{image.overlay}: {image.image} is {image.digest}" for image in locked.images))

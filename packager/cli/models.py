@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -68,15 +69,12 @@ def list_models(specs: Specs = [], output: Output = None) -> None:
 
 def _rows(found: Sequence[Model]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("NAME", "VERSION", "VARIANTS", "ALIASES", "TITLE")]
-    group = ""
-    for answer in found:
-        spec = answer.spec
-        if answer.group != group:
-            group = answer.group
-            rows.append((f"{group}:",))
-        name = f"  {spec.name}" if group else spec.name
-        variants = ", ".join(variant.label for variant in spec.variants)
-        rows.append((name, spec.version or "-", variants, ", ".join(spec.aliases) or "-", spec.title))
+    for group, answers in groupby(found, lambda answer: answer.group):
+        rows += [(f"{group}:",)] if group else []
+        for spec in (answer.spec for answer in answers):
+            variants = ", ".join(variant.label for variant in spec.variants)
+            aliases = ", ".join(spec.aliases) or "-"
+            rows.append((f"{'  ' if group else ''}{spec.name}", spec.version or "-", variants, aliases, spec.title))
     return rows
 
 
@@ -123,7 +121,7 @@ def lint(
     output: Output = None,
 ) -> None:
     """Check specs and print one line for each problem; prints nothing when there are none."""
-    from packager.modelspec.lint import lint as check
+    from packager.modelspec.catalog import lint as check
 
     answer = check(models, folders(specs), tell=say)
     files = dict.fromkeys(problem.file for problem in answer.problems)

@@ -11,9 +11,9 @@ from packager.cli.console import Output, emit_data, emit_json, emit_output
 
 def schema() -> None:
     """Print the JSON Schema of specs."""
-    from packager.modelspec.catalog import spec_schema
+    from packager.modelspec.schema import json_schema
 
-    emit_json(spec_schema())
+    emit_json(json_schema())
 
 
 def completion(

@@ -1,14 +1,18 @@
 """Prints logs, applied objects, copied results, findings and curves, for several verbs. Tests: cli/test_results.py."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError
-from packager.cli.console import emit_log, say
+from packager.cli.console import emit_log, say, table
 from packager.cluster.deploy import Deployed
 from packager.cluster.logs import Part
 from packager.cluster.results import Results
-from packager.cluster.status import PodStatus
+from packager.cluster.status import PodStatus, number
 from packager.kubernetes.verdict import Finding
+
+if TYPE_CHECKING:
+    from packager.diagnosis.curves.points import Curve
 
 MAX_PODS = 12
 """The most pods that a view lists; a job may have thousands. Findings report failed pods beyond these."""
@@ -96,3 +100,12 @@ def pod_rows(pods: Sequence[PodStatus]) -> list[tuple[str, str, str]]:
     if len(pods) > MAX_PODS:
         listed.append((f"and {len(pods) - MAX_PODS} more", "", ""))
     return [("POD", "STATE", "RESTARTS"), *listed]
+
+
+def curve_lines(curves: Sequence["Curve"]) -> Iterator[str]:
+    """Return the lines of a table of the last, lowest and highest values."""
+    rows = [("NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST")]
+    for curve in curves:
+        last = (f"{curve.last[0]:,}", number(curve.last[1])) if curve.last else ("-", "-")
+        rows.append((curve.name, curve.pod, *last, number(curve.lowest), number(curve.highest)))
+    return table(rows)

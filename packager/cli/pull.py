@@ -16,9 +16,9 @@ from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions, SignatureOptions
 from packager.publish import inspect as use_case
 from packager.publish.inspect import Inspected, is_locked
-from packager.publish.pull import PullRequest
 from packager.publish.pull import pull as pull_package
 from packager.publish.reference import parse
+from packager.publish.registry import Repository
 
 
 def pull(
@@ -26,13 +26,9 @@ def pull(
     at: RegistryOptions,
     reference: Annotated[
         str,
-        typer.Argument(
-            metavar="REFERENCE", help="The package in a registry: oci://HOST/REPOSITORY:TAG, or @sha256:… for :TAG."
-        ),
+        typer.Argument(metavar="REFERENCE", help="A package in a registry: oci://HOST/REPOSITORY:TAG, or @sha256:…"),
     ],
-    destination: Annotated[
-        Path, typer.Option("-d", "--destination", metavar="DIR", help="The folder to write to.")
-    ] = Path(),
+    destination: Annotated[Path, typer.Option("-d", "--destination", metavar="DIR", help="Where to write.")] = Path(),
     extract: Annotated[bool, typer.Option("--extract", help="Write the package as a folder.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
     output: Output = None,
@@ -43,8 +39,12 @@ def pull(
     written to a file beside it, so `mlpack verify` can check them without the registry. Exit code 5 if something is
     wrong, or a required signature is missing: then nothing is written.
     """
-    request = PullRequest(parse(reference), destination, extract=extract, force=force, trust=signatures.trust())
-    pulled = pull_package(request, at.access(), progress=progress, tell=say)
+    name = parse(reference)
+    trust = signatures.trust()
+    with Repository(name, at.access()) as registry:
+        pulled = pull_package(
+            registry, name, destination, extract=extract, force=force, trust=trust, progress=progress, tell=say
+        )
     emit_output(pulled.as_json(), [pulled.path], output)
     say(pulled.reference.pinned(pulled.digest))
     say(" ".join(text for text in ("package", pulled.package, pulled.version, pulled.package_digest) if text))
@@ -80,7 +80,7 @@ def inspect(
         case "yaml":
             emit_data(yamlio.dump([inspected.as_json()]))
         case "cyclonedx":
-            emit_json(use_case.bill_of_materials(inspected))
+            emit_json(use_case.bill_of_materials(inspected.facts))
         case "name":
             emit(inspected.name)
         case "images":

@@ -1,7 +1,7 @@
 """`mlpack push` and `mlpack key new`: push a package to a registry, and make the keys that sign it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -13,40 +13,25 @@ from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import RegistryOptions
 from packager.publish.artefact import chosen_annotations
-from packager.publish.push import PushedPackage, PushRequest
+from packager.publish.push import PushedPackage
 from packager.publish.push import push as push_package
 from packager.publish.reference import parse
 from packager.verify import Checks
-
-if TYPE_CHECKING:
-    from packager.publish.keys import Signer
 
 
 def push(
     accept: AcceptOptions,
     at: RegistryOptions,
     package: PackagePath,
-    reference: Annotated[
-        str,
-        typer.Argument(metavar="REFERENCE", help="Where to push it: oci://HOST/REPOSITORY:TAG."),
-    ],
+    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="Where to push it: oci://HOST/REPOSITORY:TAG.")],
     tag: Annotated[list[str], typer.Option(metavar="TAG", help="One more tag. Repeatable.")] = [],
-    source: Annotated[str | None, typer.Option(metavar="URL", help="The address of the sources, for others.")] = None,
-    revision: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="The revision of the sources, such as main@sha1:…."),
-    ] = None,
-    annotation: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="One more annotation. Repeatable.")] = [],
-    sign_key: Annotated[
-        list[Path],
-        typer.Option(metavar="FILE", help="Sign it with this private key. Repeatable."),
+    annotation: Annotated[
+        list[str],
+        typer.Option(metavar="KEY=VALUE", help="One more, such as org.opencontainers.image.source=URL. Repeatable."),
     ] = [],
-    platform: Annotated[
-        str, typer.Option(metavar="OS/ARCH", help="The platform that the artefact names.")
-    ] = "linux/amd64",
-    verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Push only a package that `verify` accepts.")
-    ] = True,
+    sign_key: Annotated[list[Path], typer.Option(metavar="FILE", help="Sign it with this key. Repeatable.")] = [],
+    platform: Annotated[str, typer.Option(metavar="OS/ARCH", help="The artefact's platform.")] = "linux/amd64",
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Push only what `verify` accepts.")] = True,
     force: Annotated[bool, typer.Option("--force", help="Also move tags that name another artefact.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Send nothing; show the digests, and with -o json also the manifest.")
@@ -62,28 +47,24 @@ def push(
     """
     allowed, level = accept.accepted(with_site=False)
     checks = Checks(kubectls=(kubectl,), level=level, allowed=allowed, has_notes=False, runner=host().runner)
-    request = PushRequest(
+    pushed = push_package(
         package,
         parse(reference),
+        at.access(),
         checks,
+        tell=say,
+        progress=progress,
         tags=tuple(tag),
         platform=platform,
-        annotations=chosen_annotations(annotation, source, revision),
+        annotations=chosen_annotations(annotation),
         created=source_date_epoch(),
-        verify=verify,
+        is_verified=not verify,
         force=force,
         dry_run=dry_run,
-        signers=_signers(sign_key),
+        signers=_keys("--sign-key").signers(sign_key, password_of, say) if sign_key else (),
     )
-    pushed = push_package(request, at.access(), tell=say, progress=progress)
     emit_output(pushed.as_json(), [pushed.pinned], output)
     _explain(pushed)
-
-
-def _signers(files: list[Path]) -> "tuple[Signer, ...]":
-    """Return the private keys in files. Raises ToolError if the extra `sign` is missing."""
-    signers: tuple[Signer, ...] = _keys("--sign-key").signers(files, password_of, say) if files else ()
-    return signers
 
 
 def _keys(what: str) -> Any:
@@ -113,8 +94,7 @@ def _explain(pushed: PushedPackage) -> None:
 def new(
     name: Annotated[Path, typer.Argument(metavar="NAME", help="The path of both files, without .key and .pub.")],
     no_password: Annotated[
-        bool,
-        typer.Option("--no-password", help="Leave the private key unencrypted: anyone who can read it can sign."),
+        bool, typer.Option("--no-password", help="Leave the private key unencrypted: anyone who can read it can sign.")
     ] = False,
     output: Output = None,
 ) -> None:
@@ -124,7 +104,7 @@ def new(
     """
     made = _keys("a key pair").new_key(name, lambda: None if no_password else password_of(f"{name}.key", is_new=True))
     emit_output(made.as_json(), [made.private, made.public], output)
-    say(f"{made.kind} {made.key.fingerprint}")
+    say(f"ECDSA P-256 {made.key.fingerprint}")
     say(f"keep {made.private} secret{'' if made.is_encrypted else ': it is not encrypted'}; publish {made.public}")
 
 

@@ -30,8 +30,7 @@ class RegistryOptions(Value, frozen=True):
         bool, typer.Option("--plain-http", help="Use http, without encryption, for a registry that has no https.")
     ] = False
     ca_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Certificates to trust in addition to those of the system."),
+        Path | None, typer.Option(metavar="FILE", help="Certificates to trust in addition to those of the system.")
     ] = None
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show each request to the registry.")] = False
 

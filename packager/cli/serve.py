@@ -1,5 +1,6 @@
 """`mlpack serve`: serves the REST API by which jobs are created from templates, definitions and filled values."""
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -79,6 +80,7 @@ def serve(
         return
     if demo and where.is_given:
         raise UsageError("--demo has a configuration and a database of its own")
+    gc.set_threshold(50_000)  # a server makes garbage for months
     settings = where.settings(listen)
     if (insecure_no_auth or demo) and not is_loopback(address(settings.listen)[0]):
         option = "--demo" if demo else "--insecure-no-auth"
@@ -135,6 +137,7 @@ def check(where: DatabaseOptions, output: Output = None) -> None:
     service, settings = _service(), where.settings()
     service.signing_secrets(settings)
     service.client(settings, service.issuer(settings))
+    service.permissions.of_settings(settings, "of the kubeconfig")
     say(*service.confinement_gaps())
     store = where.store()
     problems = store.database.check()

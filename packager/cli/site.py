@@ -32,12 +32,10 @@ def show(site_file: SiteFile = None, output: Output = None) -> None:
     """Print the defaults that are in effect, and which line of which file sets each."""
     site = _site(site_file)
     values = [{"key": entry.key, "value": entry.value, "from": entry.place} for entry in site.entries]
-    rows = [("KEY", "VALUE", "FROM")]
-    for entry in site.entries:
-        text = entry.value if isinstance(entry.value, str) else json.dumps(entry.value, ensure_ascii=False)
-        rows.append((entry.key, text, entry.place))
-    names = [entry.key for entry in site.entries]
-    emit_output({"file": str(site.path), "values": values}, names, output, table(rows, gap="   "))
+    texts = (entry.value if isinstance(entry.value, str) else json.dumps(entry.value) for entry in site.entries)
+    rows = [(entry.key, text, entry.place) for entry, text in zip(site.entries, texts, strict=True)]
+    lines = table([("KEY", "VALUE", "FROM"), *rows], gap="   ")
+    emit_output({"file": str(site.path), "values": values}, [key for key, _, _ in rows], output, lines)
     if output is None and not site.entries:
         say(f"{site.path} sets no default: remove the # before those that you need")
 

@@ -10,7 +10,7 @@ from packager.base.errors import UsageError
 from packager.cli.arguments import OverlayOption
 from packager.cli.cluster_arguments import ClusterOptions, open_target
 from packager.cli.console import Form, Output, emit, emit_output, say, table
-from packager.cli.printing import finding_lines, pod_rows
+from packager.cli.printing import curve_lines, finding_lines, pod_rows
 from packager.cli.watching import report_end, warn_unseen, watch_and_record
 from packager.cluster import status as use_case
 from packager.cluster.logreader import with_log_end
@@ -21,6 +21,8 @@ from packager.kubernetes.verdict import Phase
 
 if TYPE_CHECKING:
     from packager.kubernetes.kubectl.client import Kubectl
+
+_EXAMPLE = '{"step": 10, "loss": 2.5}'
 
 
 def status(
@@ -34,6 +36,9 @@ def status(
     ] = None,
     overlay: OverlayOption = None,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Continue until it has ended or is serving.")] = False,
+    curves: Annotated[
+        bool, typer.Option("--curves", help="List the numbers in its log: lines of JSON with a step.")
+    ] = False,
     everywhere: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="Without a package: look in every namespace.")
     ] = False,
@@ -43,10 +48,12 @@ def status(
 
     Exit code 0 while all is well; 7 when it has failed, cannot run, or does not exist.
     """
+    if watch and curves:
+        raise UsageError("--watch and --curves cannot be combined")
     client = at.client()
     if package is None:
-        if watch or overlay:
-            raise UsageError("--watch and --overlay need a package")
+        if watch or curves or overlay:
+            raise UsageError("--watch, --curves and --overlay need a package")
         _list_all(client, output, everywhere=everywhere)
         return
     if everywhere:
@@ -57,7 +64,7 @@ def status(
             for one, verdict in ended:
                 report_end(one, verdict)
             return
-        answers = _watched(target, output or "json") if watch else _answers(target, output)
+        answers = _watched(target, output or "json") if watch else _answers(target, output, curves=curves)
     for unseen in dict.fromkeys(answer.unseen for answer in answers):
         warn_unseen(unseen)
     if any(answer.verdict.phase in (Phase.FAILED, Phase.STUCK, Phase.ABSENT) for answer in answers):
@@ -73,9 +80,9 @@ def _watched(target: Target, output: Form) -> list[Status]:
     return answers
 
 
-def _answers(target: Target, output: Form | None) -> list[Status]:
+def _answers(target: Target, output: Form | None, *, curves: bool) -> list[Status]:
     """Print the state of each workload, and return it."""
-    answers = [use_case.status(one) for one in target.per_workload]
+    answers = [use_case.status(one, with_curves=curves) for one in target.per_workload]
     emit_output(use_case.as_json(answers), [answer.workload for answer in answers], output, ())
     for one, answer in zip(target.per_workload, answers, strict=True) if output is None else ():
         _show(one, answer)
@@ -91,6 +98,10 @@ def _show(target: Target, status: Status) -> None:
     emit(*lines)
     for finding in status.verdict.findings:
         emit(*finding_lines(with_log_end(target.kubectl, finding)))
+    if status.curves:
+        emit(*curve_lines(status.curves))
+    elif status.curves is not None:
+        say(f"no numbers in the log of {status.workload}: expected lines of JSON with a step, such as {_EXAMPLE}")
 
 
 def _list_all(kubectl: "Kubectl", output: Form | None, *, everywhere: bool) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperGroup
 
 from packager.base.errors import UsageError
 from packager.base.rest import RestServer, path
@@ -16,7 +15,7 @@ from packager.cli.arguments import OverlayOption, PackagePath, Program, Yes, con
 from packager.cli.asking import confirm_deletion
 from packager.cli.cluster_arguments import seconds
 from packager.cli.commands import command, group
-from packager.cli.console import Form, Output, emit, emit_data, emit_json, emit_log, emit_output, say, table
+from packager.cli.console import Form, Output, emit, emit_log, emit_output, say, table
 from packager.cli.host import host
 from packager.tasks import client
 from packager.tasks import export as task_export
@@ -58,9 +57,7 @@ def create(
     definition: Annotated[
         str | None, typer.Argument(metavar="DEFINITION", help="The definition, unless `taskDef` is among the values.")
     ] = None,
-    file: Annotated[
-        str | None, typer.Option("-f", "--file", metavar="FILE", help="The values, YAML or JSON; - for stdin.")
-    ] = None,
+    file: Annotated[str | None, typer.Option("-f", "--file", metavar="FILE", help="The values; - for stdin.")] = None,
     settings: Annotated[
         list[str], typer.Option("--set", metavar="PATH=VALUE", help="Set a value: process.train.number=5. Repeatable.")
     ] = [],
@@ -69,8 +66,7 @@ def create(
     wait: Wait = False,
     timeout: Timeout = None,
     key: Annotated[
-        str | None,
-        typer.Option("--idempotency-key", metavar="KEY", help="The same key and values make one job."),
+        str | None, typer.Option("--idempotency-key", metavar="KEY", help="The same key and values make one job.")
     ] = None,
     output: Output = None,
 ) -> None:
@@ -81,7 +77,7 @@ def create(
     if dry_run and wait:
         raise UsageError("--dry-run and --wait cannot be combined")
     if definition is None and file is None and not settings:
-        raise UsageError("a definition is missing", hint="mlpack task definitions lists them")
+        raise UsageError("a definition is missing", hint="mlpack task definitions show lists them")
     values, document = client.filled_values(
         definition, content_of(file, MAX_BYTES) if file else None, settings, project
     )
@@ -95,13 +91,10 @@ def create(
 
 def _print_preview(preview: dict[str, Any], output: Form | None) -> None:
     say(*(f"warning: {warning}" for warning in preview["warnings"]))
-    manifests = preview["manifests"]
-    if output == "json":
-        emit_json({key: preview.get(key) for key in ("release", "manifests", "warnings")})
-    elif output == "name":
-        emit(*(f"{manifest['kind'].lower()}/{manifest['metadata']['name']}" for manifest in manifests))
-    else:
-        emit_data(dump(manifests))
+    names = [f"{manifest['kind'].lower()}/{manifest['metadata']['name']}" for manifest in preview["manifests"]]
+    value = {key: preview.get(key) for key in ("release", "manifests", "warnings")}
+    text = dump(preview["manifests"]).removesuffix("\n")  # also with `-o yaml`
+    emit_output(value, names, None if output == "yaml" else output, text.split("\n"))
 
 
 def list_jobs(
@@ -159,9 +152,7 @@ def logs(
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Since then alone: 10m, 2h or 3d ago, or 2026-11-22T10:00:00Z.")
     ] = None,
-    previous: Annotated[
-        bool, typer.Option("-p", "--previous", help="What a container wrote before its last restart.")
-    ] = False,
+    previous: Annotated[bool, typer.Option("-p", "--previous", help="The log before the last restart.")] = False,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue until it has ended.")] = False,
 ) -> None:
@@ -189,9 +180,7 @@ def cancel(at: ServerOptions, release: Release, output: Output = None) -> None:
 def rerun(
     at: ServerOptions,
     release: Release,
-    pinned: Annotated[
-        bool, typer.Option("--pinned", help="With the revisions of template and definition of then.")
-    ] = False,
+    pinned: Annotated[bool, typer.Option("--pinned", help="With the template and definition of then.")] = False,
     wait: Wait = False,
     timeout: Timeout = None,
     output: Output = None,
@@ -205,9 +194,7 @@ def rerun(
 def delete(
     at: ServerOptions,
     release: Release,
-    storage: Annotated[
-        Literal["keep", "delete"], typer.Option(help="Whether its claims, which hold results, stay.")
-    ] = "keep",
+    storage: Annotated[Literal["keep", "delete"], typer.Option(help="Whether its claims with results stay.")] = "keep",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; print what would be deleted.")] = False,
     yes: Yes = False,
     output: Output = None,
@@ -316,16 +303,6 @@ def _apply(to: RestServer, kind: Kind, file: str, output: Form | None, *, is_tri
     emit_output(answers if len(answers) > 1 else answers[0], names, output, ())
 
 
-class _ShowsByDefault(TyperGroup):
-    """A group of commands in which `show` is the default."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `show` unless the arguments begin with another command or ask for help."""
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = ["show", *args]
-        return super().parse_args(ctx, args)
-
-
 def _registry(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = "") -> typer.Typer:
     """Return the commands for templates or definitions; the texts are added to their help."""
     one = kind.removesuffix("s")
@@ -333,9 +310,7 @@ def _registry(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = 
     def show(
         at: ServerOptions,
         name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One {one}; by default all.")] = None,
-        revision: Annotated[
-            int | None, typer.Option(metavar="N", min=1, max=1_000_000_000, help="An earlier revision.")
-        ] = None,
+        revision: Annotated[int | None, typer.Option(metavar="N", min=1, help="An earlier revision.")] = None,
         output: Output = None,
     ) -> None:
         if revision is not None and name is None:
@@ -356,9 +331,7 @@ def _registry(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = 
                 help="What to register: YAML, perhaps in several documents, or JSON; - for stdin.",
             ),
         ],
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Register nothing; check it, and say what would be done.")
-        ] = False,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Register nothing; say what would be done.")] = False,
         output: Output = None,
     ) -> None:
         _apply(at.client(), kind, file, output, is_trial=dry_run)
@@ -371,8 +344,8 @@ def _registry(kind: Kind, *, shown: str = "", applied: str = "", deleted: str = 
         client.request(at.client(), "DELETE", path("v1", kind, name))
         say(f"{one}/{name} deleted")
 
-    group = typer.Typer(help=f"Show, register and remove task {kind}.", cls=_ShowsByDefault)
-    show.__doc__ = f"List the task {kind}, or show one{shown}. `show` can be left out."
+    group = typer.Typer(help=f"Show, register and remove task {kind}.", no_args_is_help=True)
+    show.__doc__ = f"List the task {kind}, or show one{shown}."
     apply.__doc__ = f"""Register {kind}, or their next revisions where they differ from the registered ones.
 
     A file has the keys of POST /v1/{kind}, or is what `-o yaml` has printed of a {one}, edited.{applied}

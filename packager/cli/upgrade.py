@@ -20,9 +20,7 @@ def upgrade(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a package, with its edits.")],
     newer: Annotated[
         Path,
-        typer.Argument(
-            metavar="NEW", help="A newer build of the package: its tarball, its folder, or oci://HOST/REPOSITORY:TAG."
-        ),
+        typer.Argument(metavar="NEW", help="A newer build: its tarball, its folder, or oci://HOST/REPOSITORY:TAG."),
     ],
     yours: Yours = [],
     theirs: Theirs = [],

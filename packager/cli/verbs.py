@@ -34,7 +34,6 @@ GROUPS = {
         "show": Verb("models", "Show a model: its variants, overlays and parameters."),
         "lint": Verb("models", "Check specs, and print one line for each problem."),
         "build": Verb("build", "Build the package of a model: a tarball for kubectl alone."),
-        "render": Verb("render", "Print the manifests of one overlay, as kubectl renders."),
         "import": Verb("importing", "Make a model of a workload of another system."),
         "schema": Verb("others", "Print the JSON Schema of specs."),
         "image": Verb("image", "Build or push a package's image."),
@@ -154,7 +153,7 @@ def _quiet() -> TyperOption:
     )
 
 
-TEXT = """
+EXAMPLES = """
 build: mlpack build llm-finetune  # the package of a bundled model, in this folder
 build: mlpack build ./my-model --format dir --set environment.STEPS=100  # of your own model, as a folder
 build: mlpack build --all --specs models -d packages  # of every model in a folder
@@ -178,6 +177,7 @@ run: mlpack run ./mnist --task download,train  # two tasks of an MLCube
 dev: mlpack dev ./my-model --set environment.STEPS=100  # each saved file runs in seconds, in the same pods
 dev: mlpack dev ./my-model --stop  # delete the pods
 status: mlpack status hello-mpi --watch  # until it has ended
+status: mlpack status hello-mpi --curves  # numbers of its log
 logs: mlpack logs hello-mpi --follow  # of the main pod
 logs: mlpack logs hello-mpi --all --tail 20  # the last lines of all pods
 results: mlpack results hello-mpi results  # copy the results into a folder
@@ -226,7 +226,6 @@ import mxjob: mlpack import mxjob job.yaml  # a job of an MXNet operator
 import mlcube: mlpack import mlcube ./mnist --claim workspace  # with a claim that exists
 import intel: mlpack import intel models/tools/docker/specs -o zoo  # every spec of a checkout
 lint: mlpack lint my-model/spec.yaml  # all problems, with line and column
-render: mlpack render llm-finetune multi-node | kubectl diff -f -  # what would change in the cluster
 schema: mlpack schema > spec.schema.json  # for an editor
 verify: mlpack verify -v hello-mpi.tar.gz  # all checks, with what was checked
 verify: mlpack verify hello-mpi --expect sha256:…  # is it the package that its sender meant?
@@ -238,7 +237,7 @@ completion: source <(mlpack completion bash)  # in ~/.bashrc
 
 def examples(name: str) -> list[tuple[str, str]]:
     """Return the examples of a command: command lines, each with what it is for."""
-    lines = [line.removeprefix(f"{name}: ") for line in TEXT.splitlines() if line.startswith(f"{name}: ")]
+    lines = [line.removeprefix(f"{name}: ") for line in EXAMPLES.splitlines() if line.startswith(f"{name}: ")]
     return [(command, purpose) for command, _, purpose in (line.rpartition("  # ") for line in lines)]
 
 

@@ -15,9 +15,9 @@ from packager.cli.cluster_arguments import ClusterOptions
 from packager.cli.console import Output, emit_output, progress, say
 from packager.cli.host import host
 from packager.cli.registry_arguments import SignatureOptions, package_or_bundled, tag_of
-from packager.verify import Checks
+from packager.verify import Checks, schema
 from packager.verify.case import Report, Security
-from packager.verify.command import Further, expected_digest, kubernetes_versions
+from packager.verify.command import Further, expected_digest
 from packager.verify.command import verify as judge
 
 _MOST_EDITED = 500
@@ -81,7 +81,7 @@ def verify(
             from packager.builder.rebuild import RebuildRequest
             from packager.builder.rebuild import rebuild as build_again
 
-            request = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), say, progress)
+            request = RebuildRequest(rebuild, tuple(folders([])), cache_folder(), progress)
             further.append(lambda _: build_again(local, request, DEFAULT_LIMITS))
         if bundle is not None:
             from packager.publish.load import compared
@@ -124,12 +124,11 @@ def _checked(report: Report) -> Iterator[str]:
     span = f"{kubernetes[0]} to {kubernetes[-1]}" if len(kubernetes) > 2 else " and ".join(kubernetes)
     yield f"rendered by {', '.join(report.kubectls)}; schemas and levels of Kubernetes {span}"
     for security in report.security:
-        yield f"{security.overlay} creates {_made(report, security.overlay)}"
+        kinds = Counter(item.kind for item in report.objects if item.overlay == security.overlay)
+        yield f"{security.overlay} creates {', '.join(f'{count} {kind}' for kind, count in kinds.items()) or 'nothing'}"
     for overlay, images in report.images.items():
-        by_tag = [image for image in images if "@sha256:" not in image]
-        if len(by_tag) < len(images):
-            how = f", but for {', '.join(by_tag)}" if by_tag else " by digest"
-            yield f"{overlay}: images locked{how}"
+        if all("@sha256:" in image for image in images):
+            yield f"{overlay}: images locked by digest"
     for security in report.security:
         yield f"{security.overlay}: Pod Security {_levels(security)}"
         for field in security.exceeded:
@@ -147,17 +146,9 @@ def _levels(security: Security) -> str:
     return ", ".join(f"{level} in Kubernetes {span}" for level, span in spans.items())
 
 
-def _made(report: Report, overlay: str) -> str:
-    """Return the objects of an overlay as text: the number of each kind that builds create, and the names of others."""
-    objects = [item for item in report.objects if item.overlay == overlay]
-    kinds = Counter(item.kind for item in objects if item.is_usual)
-    named = [str(item) for item in objects if not item.is_usual]
-    return ", ".join([*(f"{count} {kind}" for kind, count in kinds.items()), *named]) or "nothing"
-
-
 def _versions(requested: list[str]) -> tuple[str, ...]:
     """Return the versions of Kubernetes that the user names, the oldest first."""
-    supported = kubernetes_versions()
+    supported = schema.versions()
     if unknown := [version for version in requested if version not in supported]:
         message = f"--kubernetes-version {unknown[0]}: there are schemas for {supported[0]} to {supported[-1]}"
         raise UsageError(message)

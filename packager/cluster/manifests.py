@@ -149,7 +149,6 @@ def _is_object(item: Any) -> bool:
 def _has_container(kind: Workload, workload: Object) -> bool:
     """Whether a workload's pods have a container with an image, which a patch may have removed or broken."""
     try:
-        kind.made_objects(workload)
         return isinstance(kind.pod_template(workload)["containers"][0]["image"], str)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return False

@@ -183,7 +183,7 @@ class LogKeeper:
         watch, workload = self._watch, snapshot.workload
         if watch is None or not self._kind.selector(workload):
             return
-        if not (watch.keeps_logs or self._kind.restarts_pods(workload)):
+        if not (watch.keeps_logs or self._kind.restarts_pods):
             return
         watch.begin(pods_of(self._kind, workload))
         living = set(map(uid, snapshot.pods))

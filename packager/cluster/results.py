@@ -170,9 +170,9 @@ class ResultsCopy:
                 yield self._copy(name(indexed), container, output, self.folder / str(index))
             if running:
                 return
-        pod = _running_pod(target, snapshot, output, worker) if snapshot else None
-        if pod:
-            yield self._copy(name(pod), container, output, self.folder)
+        chosen = _running_pod(target, snapshot, output, worker) if snapshot else None
+        if chosen:
+            yield self._copy(name(chosen), container, output, self.folder)
         elif output.volume is None or not output.outlives_pods:
             raise _gone_error(target, snapshot, output)
         else:

@@ -7,10 +7,13 @@ from typing import Any
 
 from packager.base.errors import ClusterError, DeniedError, NotServedError
 from packager.base.values import Value, as_plain
+from packager.cluster.logreader import ContainerLog, read_once
 from packager.cluster.observe import absent, selector_flag
 from packager.cluster.ownership import DEPLOYED_BY, DIGEST, MANAGED_BY, PACKAGE, VERSION, key, look_up
 from packager.cluster.podwatch import LogKeeper
 from packager.cluster.target import Target
+from packager.diagnosis.curves.figure import number
+from packager.diagnosis.curves.points import Curve, added, lines_of
 from packager.diagnosis.diagnose import diagnose
 from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.manifest import listing, mapping
@@ -32,6 +35,8 @@ from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase, Verdict
 from packager.workloads.kinds import Role, kinds
 from packager.workloads.structures import structures
+
+__all__ = ["Status", "number", "status"]
 
 _NOT_DEPLOYED = Verdict(Phase.ABSENT, "not found")
 
@@ -69,6 +74,7 @@ class Status:
     pods: tuple[PodStatus, ...] = ()  # the pods, the main one first
     unseen: str | None = None  # the reason why findings may be missing, if the user may not read some objects
     beside: tuple[Beside, ...] = ()  # the companion objects of a workload that serves, such as its Service
+    curves: tuple[Curve, ...] | None = None  # the curves in its log; None if they were not read
 
     def as_json(self) -> dict[str, Any]:
         """Return the status for `-o json`."""
@@ -85,6 +91,7 @@ class Status:
             "findings": [finding.as_json() for finding in self.verdict.findings],
             "unseen": self.unseen,
             "beside": as_plain(list(self.beside)),
+            "curves": None if self.curves is None else list(map(_curve_as_json, self.curves)),
         }
 
 
@@ -94,14 +101,14 @@ def as_json(statuses: Sequence[Status]) -> dict[str, Any]:
     return {**main, "others": further} if further else main
 
 
-def status(target: Target) -> Status:
+def status(target: Target, *, with_curves: bool = False) -> Status:
     """Return the status of the workload."""
     # Only the logs show which pod has failed first; `deploy` reads them too.
     snapshot = LogKeeper(target.observe, target.kubectl, target.manifests.kind)(events=True)
     if snapshot is None:
         return Status(target.shown, absent(target.kubectl, _NOT_DEPLOYED))
     answer = status_from(target, snapshot, diagnose(target.manifests.kind, snapshot))
-    return replace(answer, beside=_beside(target))
+    return replace(answer, beside=_beside(target), curves=curves(target) if with_curves else None)
 
 
 def status_from(target: Target, snapshot: Snapshot | None, verdict: Verdict) -> Status:
@@ -133,6 +140,31 @@ def pods(target: Target, snapshot: Snapshot) -> tuple[PodStatus, ...]:
         )
         for pod in listed
     )
+
+
+_MOST_PODS = 8
+"""The maximum number of pods whose logs are read, the main one first."""
+
+
+def curves(target: Target) -> tuple[Curve, ...]:
+    """Return the curves in the logs of the workload's main containers; none while it does not exist."""
+    snapshot = target.observe(events=False)
+    result: dict[tuple[str, str], Curve] = {}
+    for pod in target.manifests.kind.listed(snapshot.pods)[:_MOST_PODS] if snapshot else ():
+        result = added(result, name(pod), lines_of(read_once(ContainerLog(target.kubectl, pod))))
+    return tuple(result.values())
+
+
+def _curve_as_json(curve: Curve) -> dict[str, Any]:
+    return {
+        "name": curve.name,
+        "pod": curve.pod,
+        "points": [list(point) for point in curve.drawn],
+        "last": list(curve.last) if curve.last else None,
+        "lowest": curve.lowest,
+        "highest": curve.highest,
+        "count": curve.count,
+    }
 
 
 def _beside(target: Target) -> tuple[Beside, ...]:

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from packager.base.errors import ClusterError, TimedOutError, UnreachableError
-from packager.cluster.observe import absent, events_of
+from packager.cluster.observe import absent
 from packager.cluster.ownership import DEPLOYED_BY, RENDERED
 from packager.cluster.podwatch import LogKeeper, PodWatch, ReadSnapshot
 from packager.cluster.target import Target
-from packager.diagnosis.diagnose import NOTICE, diagnose, ending_before_deletion
+from packager.diagnosis.diagnose import NOTICE, diagnose
 from packager.diagnosis.past import Memory, Past
 from packager.kubernetes.objects import Object, annotation, is_being_deleted, is_running, shown, uid
 from packager.kubernetes.snapshot import Snapshot
-from packager.kubernetes.verdict import Finding, Phase, Verdict
+from packager.kubernetes.verdict import Finding, Phase, Verdict, grouped
 from packager.workloads.kinds import Workload
 
 INTERVAL = 2.0
@@ -68,7 +68,6 @@ def poll(  # noqa: PLR0913 - two parameters are the time, which tests simulate
     deadline: float | None = None,
     patience: float = NOTICE,
     keep_following: bool = False,
-    read_events: Callable[[], Sequence[Object]] = tuple,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> Iterator[Update]:
@@ -81,7 +80,6 @@ def poll(  # noqa: PLR0913 - two parameters are the time, which tests simulate
         deadline: The time, by `clock`, at which the wait ends; None for never.
         patience: Seconds in which the workload's operator may still notice its end.
         keep_following: Whether to continue while the workload serves.
-        read_events: The function that reads the namespace's events, which outlive the workload.
         clock: A monotonic clock, in seconds.
         sleep: The function that waits for a number of seconds.
     """
@@ -93,8 +91,7 @@ def poll(  # noqa: PLR0913 - two parameters are the time, which tests simulate
         events = updates.wants_events(last)
         try:
             snapshot = read(events=events)
-            gone_events = read_events() if snapshot is None and last else ()
-            update = updates.update_of(snapshot, clock(), gone_events)
+            update = updates.update_of(snapshot, clock())
             if not events and updates.lacks_events(update):
                 update = updates.update_of(read(events=True), clock())
         except ClusterError as error:
@@ -196,10 +193,10 @@ class _Updates:
         main = self._kind.main(update.snapshot.pods)
         return update.verdict.phase is Phase.FAILED or main is None or is_being_deleted(main)
 
-    def update_of(self, snapshot: Snapshot | None, now: float, events: Sequence[Object] = ()) -> Update:
-        """Return the update for a snapshot taken at `now`; `events` explain a workload that no longer exists."""
+    def update_of(self, snapshot: Snapshot | None, now: float) -> Update:
+        """Return the update for a snapshot taken at `now`; None for a workload that does not exist."""
         if snapshot is None:
-            return Update(self._end(events), None, is_last=True)
+            return Update(self._end(), None, is_last=True)
         workload = snapshot.workload
         self._workload = self._workload or workload
         is_other = uid(workload) != uid(self._workload)
@@ -218,15 +215,14 @@ class _Updates:
         is_last |= verdict.phase.is_over if self._keep_following else verdict.phase.is_reached
         return Update(verdict, snapshot, is_last=is_last)
 
-    def _end(self, events: Sequence[Object]) -> Verdict:
+    def _end(self) -> Verdict:
         """Return the verdict on a workload that does not exist: its observed end, or the cause of its stop."""
         if self._workload is None:
             return Verdict(Phase.ABSENT, "not found")
         for finding in self._past.losses or ():
             if finding.subject == shown(self._workload):
                 return Verdict(Phase.FAILED, finding.message, (finding,))
-        verdict = ending_before_deletion(self._kind, self._workload, events, self._past)
-        return verdict or Verdict(Phase.ABSENT, "it was deleted")
+        return Verdict(Phase.ABSENT, "it was deleted", grouped(self._past.failures))
 
 
 def follow_one(
@@ -253,7 +249,6 @@ def follow_one(
             sleep=kubectl.runner.sleep,
             patience=NOTICE if patience is None else min(NOTICE, patience),
             keep_following=keep_following,
-            read_events=lambda: events_of(kubectl)[0],
         )
 
 

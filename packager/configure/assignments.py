@@ -1,5 +1,8 @@
 """Sets values by key: in mlops.env, in the env file of the site options, and in placement/placement.yaml.
 
+Amounts are the numbers and quantities in mlops.env that manifests take from there. kustomize fills a value of mlops.env
+into a field that is there, and adds no field. So memory and CPUs that the spec does not name cannot be set there.
+
 A key has its line there already, perhaps commented out: an unknown one is probably misspelt, and is refused unless it
 is to be added.
 
@@ -17,6 +20,7 @@ from packager.base import envfile
 from packager.base.errors import UsageError
 from packager.base.names import split_registry
 from packager.base.problems import show, similar
+from packager.configure import additions, settings
 from packager.configure.settings import placement_file, site_files, value, workloads
 from packager.kubernetes.containers import MOUNTED, folder_complaint, refusal_reason
 from packager.kubernetes.manifest import mapping
@@ -24,8 +28,10 @@ from packager.package import declared, placement
 from packager.package import image as image_names
 from packager.package.image import IMAGE, ImageName, parse
 from packager.package.layout import env
-from packager.package.options import KEYS, OPTIONS, PLACEMENT
+from packager.package.options import GPU, KEYS, OPTIONS, PLACEMENT
+from packager.rendering.origins import Replaced
 from packager.workloads import structures
+from packager.workloads.amounts import GPUS, WORKERS
 from packager.workloads.pods import BUILT_ELSEWHERE
 from packager.workloads.program import CHOICE, choices, wrong_choice
 from packager.workloads.structures import reserved
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
 
     from packager.configure.settings import Files
     from packager.package.opened import Package
+
 
 _VALUE_BYTES = 32 << 10
 
@@ -187,3 +194,51 @@ def _builds_image(files: Files, overlay: str) -> bool:
     """Return whether an image of an overlay is built from the package."""
     pods = (entry for workload in workloads(files, overlay) for entry in structures.pods(workload))
     return any(BUILT_ELSEWHERE not in mapping(entry.metadata.get("annotations")) for entry in pods)
+
+
+AMOUNTS = {
+    "--workers": WORKERS,
+    "--memory": ("MEMORY", "MEMORY_LIMIT"),
+    "--cpu": ("CPU", "CPU_LIMIT"),
+    "--gpus": (GPUS,),
+}
+"""The options of the command line, and the keys of mlops.env that each sets: of `WORKERS`, the first that there is."""
+
+
+def assign_amounts(files: Files, overlays: Sequence[str], amounts: Sequence[tuple[str, str]]) -> None:
+    """Set amounts in the mlops.env of each overlay that has them; GPUs that none has are those of the option `gpu`."""
+    taken = {overlay: _taken(files, overlay) for overlay in overlays} if amounts else {}
+    for option, amount in amounts:
+        present = {overlay: [key for key in AMOUNTS[option] if key in taken[overlay]] for overlay in overlays}
+        if option == "--gpus" and not any(present.values()):
+            for overlay in overlays:
+                if GPU not in settings.options(files, overlay):
+                    additions.add(files, overlay, GPU)
+                files.switch(overlay, GPU, on=True)
+        done = [_assign_amount(files, overlay, option, amount, keys) for overlay, keys in present.items()]
+        if not any(done):
+            keys = AMOUNTS[option]
+            names = f"{', '.join(keys[:-1])} or {keys[-1]}" if len(keys) > 1 else keys[0]
+            sources = [files.sources(overlay) for overlay in overlays]
+            others = sorted({key for source in sources for key in source.numbers | source.quantities})
+            hint = f"--set changes {', '.join(others)}" if others else "name it in the spec, or in the manifest"
+            raise UsageError(f"{option}: mlops.env of {', '.join(overlays)} has no {names}", hint=hint)
+
+
+def _assign_amount(files: Files, overlay: str, option: str, value: str, keys: Sequence[str]) -> bool:
+    """Set an amount of an overlay that has these keys for it; return whether it has the amount."""
+    if option == "--gpus" and settings.options(files, overlay).get(GPU):
+        for path in settings.site_files(files.package):
+            files.assign(path, "GPU_COUNT", value)  # the option's, in place of GPUS in mlops.env
+        return True
+    for key in keys[:1] if option == "--workers" else keys:
+        files.assign(env(overlay), key, value)
+    return bool(keys)
+
+
+def _taken(files: Files, overlay: str) -> set[str]:
+    """Return the keys of mlops.env from which the manifest takes values."""
+    path = env(overlay)
+    origins = files.sources(overlay).origins
+    places = {(origin.position.file, origin.position.line) for origin in origins if isinstance(origin, Replaced)}
+    return {line.key for line in envfile.lines(files.read(path)) if (files.package.shown(path), line.number) in places}

@@ -19,8 +19,8 @@ from packager.base.masking import masked_line
 from packager.base.problems import similar
 from packager.base.values import Value, replace
 from packager.builder.selection import OwnComponent
-from packager.configure import additions, amounts
-from packager.configure.assignments import assign, assign_image
+from packager.configure import additions
+from packager.configure.assignments import assign, assign_amounts, assign_image
 from packager.configure.settings import (
     Files,
     ids,
@@ -108,7 +108,7 @@ def _apply(files: Files, overlays: Sequence[str], answers: Answers) -> None:
     package = files.package
     for overlay in overlays:
         _switch_options(files, overlay, answers)
-    amounts.assign(files, overlays, answers.amounts)
+    assign_amounts(files, overlays, answers.amounts)
     if answers.image is not None:
         assign_image(files, overlays, answers.image)
     assign(files, overlays, answers.assignments)

@@ -33,9 +33,6 @@ __all__ = ["Answers", "Assignment", "PreparedEdits", "check_answers", "own_compo
 
 _KEYS = {"uid": "runAsUser", "gid": "runAsGroup", "fs_group": "fsGroup"}
 
-_MODE = 0o644
-"""The mode of a new file."""
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedEdits:
@@ -131,7 +128,7 @@ def _edit(package: Package, changed: Mapping[str, bytes]) -> Iterator[str]:
         file, content = package.folder / path, edited
         if package.outside is not None:
             file, content = package.outside.place(path), package.outside.written(path, edited)
-        mode = file.stat().st_mode & 0o777 if file.exists() else _MODE
+        mode = file.stat().st_mode & 0o777 if file.exists() else 0o644
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic.file(file) as stream:
             os.fchmod(stream.fileno(), mode)

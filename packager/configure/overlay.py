@@ -155,13 +155,8 @@ def _write(package: Package, planned: _Planned, *, dry_run: bool) -> WrittenOver
     with atomic.folder(folder) as work:
         if old is not None:
             shutil.copytree(folder, work, dirs_exist_ok=True, symlinks=True)
-            for path in filter(old.is_own, old.delivered):
+            for path, _ in old.files():
                 (work / old.place(path).relative_to(folder)).unlink(missing_ok=True)
-            for file in sorted((work / outside.OPTIONS).rglob("*"), reverse=True):
-                if file.suffix == ".yaml":
-                    file.unlink()
-                elif file.is_dir() and not any(file.iterdir()):
-                    file.rmdir()
         for file, content in files.items():
             target = work / file.relative_to(folder)
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,6 @@ class Files:
         self._before: dict[str, bytes | None] = {}
         self._changed: dict[str, bytes] = {}
         self._sources: dict[str, Sources] = {}
-        self._earlier: dict[str, Sources] = {}
 
     @cached_property
     def original(self) -> Files:
@@ -82,7 +81,7 @@ class Files:
         self._changed[path] = content
         for overlay, sources in [*self._sources.items()]:
             if path in sources.files or before is None:  # an overlay may name a new file
-                self._earlier[overlay] = self._sources.pop(overlay)
+                del self._sources[overlay]
 
     def assign(self, path: str, key: str, value: str) -> None:
         """Set a key of an env file."""
@@ -106,8 +105,7 @@ class Files:
     def sources(self, overlay: str) -> Sources:
         """Return the sources of an overlay with these changes; they are read again only after one has changed."""
         if overlay not in self._sources:
-            earlier = self._earlier.get(overlay)
-            self._sources[overlay] = judged.read(self.edited_package(), layout.overlay(overlay), earlier)
+            self._sources[overlay] = judged.read(self.edited_package(), layout.overlay(overlay))
         return self._sources[overlay]
 
     def edited_package(self) -> Package:

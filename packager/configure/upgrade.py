@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from packager.package.opened import Package
     from packager.verify.case import Report
 
-_MODES = {"0644": 0o644, "0755": 0o755}
-
 _MOST_BYTES = 1 << 20
 """The largest file that is merged: as large as an editable file may be."""
 
@@ -445,7 +443,7 @@ def _write_file(file: PlannedFile, present: Path, new: Path, path: Path) -> None
         shutil.copyfile(new, path)
     else:
         path.write_bytes(file.content)
-    mode = _MODES[file.mode or "0644"]
+    mode = int(file.mode or "0644", 8)
     if present.is_file():  # only the bits to execute it change
         kept = present.stat().st_mode & 0o666
         mode = kept | (kept >> 2 & 0o111 if mode & 0o111 else 0)

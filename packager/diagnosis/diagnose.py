@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packager.diagnosis.admitted import changed_images, template_containers
 from packager.diagnosis.obstacles import CRASH_LOOP, kept_running, lost_node, obstacles, without_held_by_group
 from packager.diagnosis.past import LOST, VANISHED, Past, losses
 from packager.diagnosis.queued import explained
-from packager.kubernetes.manifest import mapping
+from packager.kubernetes.manifest import Manifest, at, listing, mapping
 from packager.kubernetes.objects import (
     container_statuses,
-    events_about,
     is_being_deleted,
     moment,
     name,
-    sentence,
     shown,
 )
 from packager.kubernetes.pods import broken, crashed, failure, killed_process, memory_limit, state
 from packager.kubernetes.remedy import RUN_AGAIN, Action, Remedy
 from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict, grouped
-from packager.workloads.controllers import SILENT, ignored_change
+from packager.workloads.structures import pods as pods_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -46,15 +45,13 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
     ending = kind.ending(snapshot) or _unreported_end(kind, snapshot, past, patience)
     if ending is not None:
         return _ended(kind, snapshot, past, ending)
-    unnoticed = ignored_change(snapshot.workload, past.unnoticed_change)
-    changed = list(changed_images(snapshot))
-    own = [*kind.findings(snapshot), *changed, *without_held_by_group(list(_pods(kind, snapshot)))]
+    own = [*kind.findings(snapshot), *changed_images(snapshot), *without_held_by_group(list(_pods(kind, snapshot)))]
     # A kubelet drops most of its many events, so the time of its next try may have passed.
     own = [
         replace(finding, next_try=None) if finding.next_try and finding.next_try < snapshot.now else finding
         for finding in explained(snapshot, own)
     ]
-    findings = grouped([*unnoticed, *_without_another_run(kind, snapshot, own), *_removal(snapshot, past)])
+    findings = grouped([*_without_another_run(kind, snapshot, own), *_removal(snapshot, past)])
     lost = [] if kind.stops_its_pods(snapshot) else _losses(kind, snapshot, past)
     blocking = [finding for finding in findings if finding.blocks]
     findings = grouped([*findings, *_without_another_run(kind, snapshot, lost)])
@@ -66,22 +63,6 @@ def diagnose(kind: Workload, snapshot: Snapshot, past: Past = _NO_PAST, *, patie
     if is_being_deleted(snapshot.workload):
         return Verdict(Phase.PENDING, "is being deleted", findings)
     return Verdict(Phase.RUNNING if kind.is_running(snapshot.pods) else Phase.PENDING, progress, findings)
-
-
-def ending_before_deletion(kind: Workload, workload: Object, events: Sequence[Object], past: Past) -> Verdict | None:
-    """Return the end of a deleted workload, which its ttlSecondsAfterFinished may delete at once; None if unknown."""
-    for event in reversed(events_about(events, workload)):
-        phase = kind.end_events.get(str(event.get("reason")))
-        if phase is Phase.SUCCEEDED:
-            return Verdict(phase, "it has succeeded, and was deleted then")
-        if phase is Phase.FAILED:
-            return Verdict(phase, f"it has failed, and was deleted then: {sentence(event)}", grouped(past.failures))
-    if any(
-        "ttlSecondsAfterFinished" in part for part in (workload["spec"], mapping(workload["spec"].get("runPolicy")))
-    ):
-        message = "it was deleted, perhaps by its ttlSecondsAfterFinished; how it ended is unknown"
-        return Verdict(Phase.ABSENT, message, grouped(past.failures))
-    return None
 
 
 def _unreported_end(kind: Workload, snapshot: Snapshot, past: Past, patience: float) -> Verdict | None:
@@ -107,10 +88,8 @@ def _ended(kind: Workload, snapshot: Snapshot, past: Past, ending: Verdict) -> V
         message = "reported success, but workers were deleted while it was running"
         summary = message if lost[0].reason == LOST else _summary(snapshot, lost)
         return Verdict(Phase.FAILED, summary, grouped([*lost, *ending.findings, *warnings, *changed]))
-    # A silent controller is the reason why the end was not seen, and not why the pod failed.
-    notes = [finding for finding in ending.findings if finding.reason == SILENT]
-    causes = [*lost, *(finding for finding in ending.findings if finding not in notes)]
-    reported = {finding.subject for finding in (*causes, *notes, *warnings)}
+    causes = [*lost, *ending.findings]
+    reported = {finding.subject for finding in (*causes, *warnings)}
     existing = {shown(pod) for pod in snapshot.pods}
     earlier = [finding for finding in past.failures if finding.subject not in existing]
     failures = [*kind.failures(snapshot), *earlier]
@@ -118,7 +97,7 @@ def _ended(kind: Workload, snapshot: Snapshot, past: Past, ending: Verdict) -> V
     summary = _summary(snapshot, lost) if lost else ending.summary
     if snapshot.namespace and is_being_deleted(snapshot.namespace):
         summary = f"its namespace {name(snapshot.namespace)} is being deleted"
-    return Verdict(ending.phase, summary, grouped([*causes, *unreported, *notes, *warnings, *changed]))
+    return Verdict(ending.phase, summary, grouped([*causes, *unreported, *warnings, *changed]))
 
 
 def _without_another_run(kind: Workload, snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -186,10 +165,7 @@ def _removal(snapshot: Snapshot, past: Past) -> Iterator[Finding]:
 
 
 def _progress(pods: Sequence[Object]) -> str:
-    counts: dict[str, int] = {}
-    for pod in pods:
-        word = state(pod)
-        counts[word] = counts.get(word, 0) + 1
+    counts = Counter(map(state, pods))
     listing = ", ".join(f"{count} {word.lower()}" for word, count in sorted(counts.items()))
     return f"pods: {listing}" if listing else "no pods yet"
 
@@ -204,3 +180,50 @@ def killed_children(snapshot: Snapshot) -> Iterator[Finding]:
                 where = f"container {container['name']}"
                 limit = memory_limit(pod["spec"], container["name"])
                 yield killed_process(shown(pod), where, limit, "the container")
+
+
+_EDITED = re.compile(r"Container (\S+) definition changed")
+"""The event of a kubelet about a container whose image was changed (pkg/kubelet/kuberuntime)."""
+
+
+def changed_images(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a finding for each container whose image is in no template for a container of that name."""
+    images: dict[str, set[str]] = {}
+    for spec in _templates(snapshot):
+        for container, image in _images(spec):
+            images.setdefault(container, set()).add(image)
+    for pod in snapshot.pods:
+        for container, image in _images(mapping(pod.get("spec"))):
+            if image not in (expected := images.get(container, {image})):
+                change = f"the image of container {container}: {' or '.join(sorted(expected))} -> {image}"
+                is_edited = bool(_edited(snapshot, pod))
+                message = f"a user has changed {change}" if is_edited else f"the cluster has changed {change}"
+                remedy = None if is_edited else Remedy.of(Action.INSPECT_MUTATIONS)
+                yield Finding("ImageChanged", shown(pod), message, remedy, blocks=False)
+        if pod is snapshot.workload or shown(pod) == shown(snapshot.workload):  # its image is compared with itself
+            for container in _edited(snapshot, pod):
+                message = f"a user has changed the definition of container {container} since it was deployed"
+                yield Finding("ImageChanged", shown(pod), message, blocks=False)
+
+
+def _edited(snapshot: Snapshot, pod: Object) -> list[str]:
+    """Return the containers that the kubelet starts again because a user has changed them in the pod."""
+    texts = (_EDITED.search(str(event.get("message"))) for event in snapshot.about(pod, "Killing"))
+    return list(dict.fromkeys(match[1] for match in texts if match))
+
+
+def template_containers(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names of the containers in the templates of the workload's pods."""
+    return frozenset(name for spec in _templates(snapshot) for name, _ in _images(spec))
+
+
+def _templates(snapshot: Snapshot) -> list[Object]:
+    specs = [dict(pods.spec) for pods in pods_of(Manifest(snapshot.workload))]
+    return [*specs, *(dict(mapping(at(child, ("spec", "template", "spec")))) for child in snapshot.children)]
+
+
+def _images(spec: Object) -> Iterator[tuple[str, str]]:
+    for key in ("initContainers", "containers"):
+        for container in map(mapping, listing(spec.get(key))):
+            if container.get("image"):
+                yield str(container.get("name")), str(container["image"])

@@ -81,6 +81,24 @@ _FAILED_MOUNT = re.compile(
     r"Output: (?:Running (?:scope )?as unit: \S+ )?(?:mount[.\w]*: )?(?:/\S+: )?(?P<why>.+)"
 )
 
+_PULL_REMEDIES = (
+    (r"not ?found|manifest unknown", Action.PUSH_IMAGE),
+    (r"denied|unauthorized|authentication|forbidden", Action.LOG_IN_TO_REGISTRY),
+    ("ErrImageNeverPull", Action.LOAD_IMAGE),
+    ("InvalidImageName", Action.CORRECT_IMAGE),
+)
+_NFS_REMEDIES = (
+    ("unknown filesystem type|helper program", Action.INSTALL_NFS_CLIENT),
+    ("denied|reason given by server|not a directory", Action.EXPORT_FOLDER),
+    ("", Action.REACH_NFS_SERVER),
+)
+_CONFIG_REMEDIES = (
+    (r'(?P<kind>configmap|secret|persistentvolumeclaim) "(?P<name>[^"]+)" not found', Action.CREATE_OBJECT),
+    (r"couldn't find key (?P<key>\S+) in Secret (?:\S+/)?(?P<name>\S+)", Action.ADD_SECRET_KEY),
+    ("runAsNonRoot", Action.SET_USER),
+)
+"""What helps, by patterns in a kubelet's message; the first one that is found counts."""
+
 _MOUNT_RETRY_SECONDS = 150.0
 """A kubelet tries again after at most two minutes: a volume without an event for longer is mounted."""
 
@@ -116,7 +134,7 @@ def _waiting(pod: Object, container: Object, events: Sequence[Object]) -> Findin
         return _image(pod, image_of(pod, container), reason, detail, events)
     if reason in _CONFIG:
         message = f"container {container['name']} cannot be created: {detail or reason}"
-        return Finding(reason, shown(pod), message, _config_remedy(detail), final_after=CONFIG_PATIENCE)
+        return Finding(reason, shown(pod), message, _remedy(_CONFIG_REMEDIES, detail), final_after=CONFIG_PATIENCE)
     if reason != CRASH_LOOP:
         return None
     terminated = (container.get("lastState") or {}).get("terminated") or {}
@@ -220,20 +238,11 @@ def _image(pod: Object, image: str, reason: str, detail: str, events: Sequence[O
     if failed and (not detail or detail.startswith("Back-off")):  # the kubelet's own words are in the event
         detail = sentence(failed[-1])
     cause = detail.rpartition("failed to do request: ")[2].removeprefix(f'Failed to pull image "{image}": ')
-    if re.search(r"not ?found|manifest unknown", detail, re.IGNORECASE):
-        action = Action.PUSH_IMAGE
-    elif re.search(r"denied|unauthorized|authentication|forbidden", detail, re.IGNORECASE):
-        action = Action.LOG_IN_TO_REGISTRY
-    elif reason == "ErrImageNeverPull":
-        action = Action.LOAD_IMAGE
-    elif reason == "InvalidImageName":
-        action = Action.CORRECT_IMAGE
-    else:
-        action = Action.REACH_REGISTRY
+    remedy = _remedy(_PULL_REMEDIES, f"{reason} {detail}") or Remedy.of(Action.REACH_REGISTRY)
     message = f"the image {image} cannot be pulled{f': {cause}' if cause else ''}"
     patience = 0.0 if reason == "InvalidImageName" else IMAGE_PATIENCE
     again = None if reason in _NEVER_PULLED else _next_pull(failed)
-    return Finding("ErrImagePull", shown(pod), message, Remedy.of(action), final_after=patience, next_try=again)
+    return Finding("ErrImagePull", shown(pod), message, remedy, final_after=patience, next_try=again)
 
 
 def _next_start(container: Object) -> datetime | None:
@@ -277,7 +286,7 @@ def _mounts(pod: Object, events: Sequence[Object]) -> Iterator[Finding]:
             continue  # the kubelet has not heard of the object yet; it asks again
         missing = re.search(r'(configmap|secret|persistentvolumeclaim) "[^"]+" not found', detail)
         patience = CONFIG_PATIENCE if missing else float("inf")
-        yield Finding(str(event["reason"]), shown(pod), detail, _config_remedy(detail), final_after=patience)
+        yield Finding(str(event["reason"]), shown(pod), detail, _remedy(_CONFIG_REMEDIES, detail), final_after=patience)
         return
 
 
@@ -291,26 +300,13 @@ def _refused_mounts(pod: Object, events: Sequence[Object]) -> list[Finding]:
         failed = _FAILED_MOUNT.search(sentence(event))
         if failed and (newest - moment(last_seen(event))).total_seconds() < _MOUNT_RETRY_SECONDS:
             source, why = failed["source"], failed["why"].removesuffix(f" while mounting {failed['source']}")
-            message, remedy = f"{source} cannot be mounted: {why}", _mount_remedy(failed["kind"], why)
+            remedy = _remedy(_NFS_REMEDIES, why) if failed["kind"].startswith("nfs") else None
+            message = f"{source} cannot be mounted: {why}"
             refused[source] = Finding("FailedMount", shown(pod), message, remedy)
     return [refused[source] for source in sorted(refused)]
 
 
-def _mount_remedy(kind: str, why: str) -> Remedy | None:
-    if not kind.startswith("nfs"):
-        return None
-    if "unknown filesystem type" in why or "helper program" in why:
-        return Remedy.of(Action.INSTALL_NFS_CLIENT)
-    if re.search(r"denied|reason given by server|not a directory", why):
-        return Remedy.of(Action.EXPORT_FOLDER)
-    return Remedy.of(Action.REACH_NFS_SERVER)
-
-
-def _config_remedy(detail: str) -> Remedy | None:
-    if missing := re.search(r'(configmap|secret|persistentvolumeclaim) "([^"]+)" not found', detail):
-        return Remedy.of(Action.CREATE_OBJECT, kind=missing[1], name=missing[2])
-    if missing := re.search(r"couldn't find key (\S+) in Secret (?:\S+/)?(\S+)", detail):
-        return Remedy.of(Action.ADD_SECRET_KEY, key=missing[1], name=missing[2])
-    if "runAsNonRoot" in detail:
-        return Remedy.of(Action.SET_USER)
-    return None
+def _remedy(table: Sequence[tuple[str, Action]], message: str) -> Remedy | None:
+    """Return the action of the first pattern that is found in a message, with the pattern's groups as its values."""
+    matches = ((action, re.search(pattern, message, re.IGNORECASE)) for pattern, action in table)
+    return next((Remedy.of(action, **match.groupdict()) for action, match in matches if match), None)

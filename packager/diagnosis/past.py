@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import (
-    created,
     is_being_deleted,
     is_running,
     last_seen,
@@ -58,7 +57,6 @@ class Past:
     losses: tuple[Finding, ...] | None = None
     unreported_end: float = 0  # seconds for which the workload's end has been seen, and not by its operator
     deletion_seconds: float = 0  # seconds for which the workload has been seen to be deleted
-    unnoticed_change: float = 0  # seconds for which a change of the workload has been seen, and not by its controller
 
 
 class Memory:
@@ -85,7 +83,6 @@ class Memory:
             tuple(self._losses.values()),
             unreported_end=self._lasted("unreported_end", unreported_end, now),
             deletion_seconds=self._lasted("going", is_being_deleted(snapshot.workload), now),
-            unnoticed_change=self._lasted("unnoticed", not self._kind.is_noticed(snapshot), now),
         )
 
     def _lasted(self, what: str, holds_now: bool, now: float) -> float:  # noqa: FBT001 - a fact, not a switch
@@ -129,13 +126,13 @@ class Memory:
         for worker_name, worker_uid in self._workers.items():
             current = workers.get(worker_name)
             if current is None or uid(current) != worker_uid:
-                self._add_loss(f"pod/{worker_name}", "it was deleted while the job was running")
+                message = "it was deleted"
             elif finding := stopped(current, snapshot):
-                self._add_loss(finding.subject, f"{finding.message} while the job was running")
-
-    def _add_loss(self, subject: str, message: str) -> None:
-        finding = Finding(LOST, subject, message, RUN_AGAIN, blocks=False)
-        self._losses.setdefault(subject, finding)
+                message = finding.message
+            else:
+                continue
+            loss = Finding(LOST, f"pod/{worker_name}", f"{message} while the job was running", RUN_AGAIN, blocks=False)
+            self._losses.setdefault(loss.subject, loss)
 
     def _note_main_gone(self, snapshot: Snapshot) -> None:
         """Describe a deleted main pod whose end was not observed."""
@@ -170,9 +167,11 @@ def worker_losses(kind: Workload, snapshot: Snapshot, main: Object) -> Iterator[
         finding = stopped(worker, snapshot)
         if finding and stop_requested and _is_meanwhile(stop_requested, main, snapshot):
             yield replace(finding, reason=LOST, message=f"{finding.message} while the job was running")
-    for event in _killed(snapshot):
+    for event in snapshot.killed():
         pod = event["involvedObject"]["name"]
-        if kind.role(name(snapshot.workload), pod) == "worker" and _is_meanwhile(_time(event), main, snapshot):
+        if kind.role(name(snapshot.workload), pod) == "worker" and _is_meanwhile(
+            moment(last_seen(event)), main, snapshot
+        ):
             yield Finding(
                 LOST,
                 f"pod/{pod}",
@@ -197,7 +196,7 @@ def _main_gone(kind: Workload, snapshot: Snapshot) -> Finding | None:
     makers = (snapshot.workload, *snapshot.children)
     made = [event for maker in makers for event in snapshot.about(maker, "SuccessfulCreate")]
     last = sentence(made[-1]).rpartition(" ")[2] if made else None
-    for event in _killed(snapshot):
+    for event in snapshot.killed():
         pod = event["involvedObject"]["name"]
         if kind.role(workload, pod) == "main" and pod == (last or pod):
             return Finding(
@@ -208,23 +207,6 @@ def _main_gone(kind: Workload, snapshot: Snapshot) -> Finding | None:
                 blocks=False,
             )
     return None
-
-
-def _killed(snapshot: Snapshot) -> list[Object]:
-    """Return the Killing events of kubelets about pods that no longer exist: one per pod, the newest first."""
-    pod_uids = {uid(pod) for pod in snapshot.pods}
-    begin = created(snapshot.workload)
-    killed = {}
-    for event in sorted(snapshot.events, key=last_seen):
-        about = event["involvedObject"]
-        is_kill = event.get("reason") == "Killing" and sentence(event).startswith("Stopping container ")
-        if is_kill and about.get("kind") == "Pod" and about.get("uid") not in pod_uids and _time(event) > begin:
-            killed[about.get("uid")] = event
-    return list(reversed(killed.values()))
-
-
-def _time(event: Object) -> datetime:
-    return moment(last_seen(event))
 
 
 def _cause(snapshot: Snapshot, killed: Object) -> str:

@@ -135,14 +135,19 @@ def held(snapshot: Snapshot) -> Finding | None:
     queueing = snapshot.queueing
     if queueing is None:
         return None
-    subject = shown(snapshot.workload)
-    if own := queueing.own(snapshot.workload, *snapshot.pods):
-        return _Held(subject, own, queueing).reason()
-    if snapshot.age < _SILENCE:
+    subject, own = shown(snapshot.workload), queueing.own(snapshot.workload, *snapshot.pods)
+    if own is None:
+        message = f"it is in the queue {queueing.name}, and Kueue has not noticed it"
+        remedy = Remedy.of(Action.START_CONTROLLER, controller="Kueue", pods="-n kueue-system")
+        return None if snapshot.age < _SILENCE else Finding("QueueSilent", subject, message, remedy)
+    if (cause := _cause(own, queueing)) is None:
         return None
-    message = f"it is in the queue {queueing.name}, and Kueue has not noticed it"
-    remedy = Remedy.of(Action.START_CONTROLLER, controller="Kueue", pods="-n kueue-system")
-    return Finding("QueueSilent", subject, message, remedy)
+    reason, words, action, final_after = cause
+    if action is Action.WAIT_FOR_QUOTA:
+        words = "; ".join((words, *_others(own, queueing)))
+    has_queue = action in (Action.ASK_ABOUT_QUEUE, Action.WAIT_FOR_QUOTA)
+    remedy = Remedy.of(action, queue=queueing.name) if has_queue else Remedy.of(action)
+    return Finding(reason, subject, words, remedy, final_after=final_after)
 
 
 def explained(snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -157,47 +162,27 @@ def explained(snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Findi
             yield reason
 
 
-class _Held(Value, frozen=True):
-    """A workload that Kueue holds: its name for users, Kueue's Workload for it, and what Kueue says of others."""
-
-    subject: str
-    own: Object
-    queueing: Queueing
-
-    def reason(self) -> Finding | None:
-        """Return the reason; None if Kueue has admitted it."""
-        if self.own["spec"].get("active") is False:
-            detail = _short(sentence(condition(self.own, "Evicted") or {})) or "its Workload is not active"
-            return self.finding("Deactivated", f"Kueue has given it up: {detail}", Action.ASK_ABOUT_QUEUE, 60)
-        if true_condition(self.own, "QuotaReserved"):
-            return self.unchecked()
-        answer = sentence(condition(self.own, "QuotaReserved") or {})
-        for cause in _CAUSES:
-            if match := re.search(cause.pattern, answer):
-                groups = {key: _short(value or "") for key, value in match.groupdict().items()}
-                names = {"queue": self.queueing.name, "cluster_queue": self.queueing.cluster_queue}
-                words = cause.words.format(**names, **groups)
-                return self.finding(cause.reason, words, cause.action, cause.final_after)
-        words = f"Kueue holds it: {_short(answer)}" if answer else "Kueue has not examined it yet"
-        return self.finding("Queued", words, Action.WAIT_FOR_QUOTA)
-
-    def finding(self, reason: str, words: str, action: Action, final_after: float = NEVER) -> Finding:
-        """Return a finding; where waiting helps, with those who hold the quota, and the position in the queue."""
-        if action is Action.WAIT_FOR_QUOTA:
-            words = "; ".join((words, *_others(self.own, self.queueing)))
-        has_queue = action in (Action.ASK_ABOUT_QUEUE, Action.WAIT_FOR_QUOTA)
-        remedy = Remedy.of(action, queue=self.queueing.name) if has_queue else Remedy.of(action)
-        return Finding(reason, self.subject, words, remedy, final_after=final_after)
-
-    def unchecked(self) -> Finding | None:
-        """Return a finding for the first admission check that is not ready; None if all are ready."""
-        for check in map(mapping, listing(at(self.own, ("status", "admissionChecks")))):
+def _cause(own: Object, queueing: Queueing) -> tuple[str, str, Action, float] | None:
+    """Return the reason, the words, the action and the patience of a workload that Kueue holds; None if it does not."""
+    if own["spec"].get("active") is False:
+        detail = _short(sentence(condition(own, "Evicted") or {})) or "its Workload is not active"
+        return "Deactivated", f"Kueue has given it up: {detail}", Action.ASK_ABOUT_QUEUE, 60
+    if true_condition(own, "QuotaReserved"):
+        for check in map(mapping, listing(at(own, ("status", "admissionChecks")))):
             if check.get("state") != "Ready":
                 detail = f": {_short(text(check['message']))}" if check.get("message") else ""
                 state = f"{check.get('name')} is {check.get('state')}{detail}"
                 words = f"its quota is reserved, and the admission check {state}"
-                return self.finding("AdmissionCheck", words, Action.ASK_ABOUT_QUEUE)
+                return "AdmissionCheck", words, Action.ASK_ABOUT_QUEUE, NEVER
         return None
+    answer = sentence(condition(own, "QuotaReserved") or {})
+    for cause in _CAUSES:
+        if match := re.search(cause.pattern, answer):
+            groups = {key: _short(value or "") for key, value in match.groupdict().items()}
+            words = cause.words.format(queue=queueing.name, cluster_queue=queueing.cluster_queue, **groups)
+            return cause.reason, words, cause.action, cause.final_after
+    words = f"Kueue holds it: {_short(answer)}" if answer else "Kueue has not examined it yet"
+    return "Queued", words, Action.WAIT_FOR_QUOTA, NEVER
 
 
 def _others(own: Object, queueing: Queueing) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -27,12 +28,10 @@ _KEY_LENGTH = 240
 
 _PUNCTUATION = len('"":"",')
 
-# How much longer a character is where kubectl writes it (Go, encoding/json; it escapes what HTML would read).
-_ONE_MORE = b'\t\n\r"\\'
-_FIVE_MORE = bytes(set(range(0x20)).difference(_ONE_MORE)) + b"<>&"
-_NO_MORE = bytes(set(range(0x100)).difference(_ONE_MORE + _FIVE_MORE))
+_LONGER = {"<>&": 5, "\b\f": 4, "\u2028\u2029": 3}
+"""How many more bytes some characters take than in Python's JSON."""
+
 _REFUSED = re.compile("[\x7f-\x9f\ufffe\uffff]")
-_THREE_MORE = ("\u2028".encode(), "\u2029".encode())
 
 
 def keys(names: Sequence[str]) -> dict[str, str]:
@@ -105,14 +104,10 @@ def unreadable_reason(content: bytes) -> str | None:
 
 
 def encoded_size(content: bytes) -> int:
-    """Return how many bytes a value takes in that copy."""
-    three_more = 0
-    if not content.isascii():
-        try:
-            content.decode()
-        except UnicodeDecodeError:
-            return (len(content) + 2) // 3 * 4  # base64
-        three_more = sum(map(content.count, _THREE_MORE))
-    longer = content.translate(None, _NO_MORE)
-    five_more = len(longer.translate(None, _ONE_MORE))
-    return len(content) + len(longer) + 4 * five_more + 3 * three_more
+    """Return how many bytes a value takes in that copy: Go's encoding/json also escapes what HTML would read."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return (len(content) + 2) // 3 * 4  # base64
+    quoted = len(json.dumps(text, ensure_ascii=False).encode()) - 2
+    return quoted + sum(more * sum(map(text.count, characters)) for characters, more in _LONGER.items())

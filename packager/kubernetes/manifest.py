@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 from packager.base.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from packager.base.yamlio import Location
 
 
@@ -106,34 +104,3 @@ def out_of_range(value: Any, limits: tuple[int, int | None]) -> str | None:
     if number is None or least <= number <= (most or _INT64):
         return None
     return f"expected {f'{least} to {most}' if most else f'at least {least}'}, found {number}"
-
-
-def tree(paths: Iterable[str]) -> dict[str, Any]:
-    """Return the paths as a tree of their steps, with the whole path at each leaf: one walk of a spec finds all."""
-    root: dict[str, Any] = {}
-    for path in paths:
-        steps = path.split(".")
-        for first in ("initContainers", "containers") if steps[0] == "containers" else (steps[0],):
-            *above, last = first, *steps[1:]
-            below = root
-            for step in above:
-                below = below.setdefault(step, {})
-            below[last] = path
-    return root
-
-
-def values_at(value: Any, paths: dict[str, Any], here: Location) -> Iterator[tuple[str, Location, Any]]:
-    """Yield the path, the location and the value of everything below `value` that is at one of the paths."""
-    for step, below in paths.items():
-        children: Iterable[tuple[str | int, Any]] = ()
-        if step == "*":
-            children = enumerate(listing(value))
-        elif isinstance(value, dict):
-            children = ((step, value.get(step)),)
-        for key, child in children:
-            if child is None:
-                continue
-            if isinstance(below, dict):
-                yield from values_at(child, below, (*here, key))
-            else:
-                yield below, (*here, key), child

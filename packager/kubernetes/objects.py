@@ -85,11 +85,6 @@ def container_statuses(pod: Object) -> list[Object]:
     return [*(pod_status.get("initContainerStatuses") or ()), *(pod_status.get("containerStatuses") or ())]
 
 
-def container_names(pod: Object) -> list[str]:
-    """Return the names of the pod's containers, init containers first."""
-    return [str(container["name"]) for container in _containers(pod)]
-
-
 def _containers(pod: Object) -> list[Object]:
     """Return the containers in the pod's spec, init containers first."""
     spec = pod.get("spec") or {}

@@ -152,7 +152,10 @@ def termination(pod: Object, container: Object, terminated: Object) -> Finding:
     code = terminated.get("exitCode", 0)
     limit = memory_limit(pod["spec"], container["name"])
     if terminated.get("reason") == "OOMKilled":
-        return killed_container(shown(pod), container["name"], limit, log)
+        message = f"container {container['name']} used more memory than its limit{f' of {limit}' if limit else ''}"
+        return Finding(
+            REASON, shown(pod), message, Remedy.of(Action.RAISE_MEMORY), log=log, container=container["name"]
+        )
     if terminated.get("reason") in _NEVER_STARTED:
         why = " ".join(terminated.get("message", "").split())
         message = f"container {container['name']} could not be started{f': {why}' if why else ''}"
@@ -186,12 +189,6 @@ def _split_words(word: str) -> str:
 
 REASON = "OOMKilled"
 """The reason of these findings, in the word of Kubernetes."""
-
-
-def killed_container(subject: str, container: str, limit: str | None, log: tuple[str, ...]) -> Finding:
-    """Return the finding that a container was killed for its memory use."""
-    message = f"container {container} used more memory than its limit{f' of {limit}' if limit else ''}"
-    return Finding(REASON, subject, message, Remedy.of(Action.RAISE_MEMORY), log=log, container=container)
 
 
 def killed_process(subject: str, where: str, limit: str | None, ended: str) -> Finding:

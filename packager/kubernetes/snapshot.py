@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import at, integer, text
-from packager.kubernetes.objects import created, events_about, owners, true_condition, uid
+from packager.kubernetes.objects import created, events_about, last_seen, moment, owners, sentence, true_condition, uid
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,6 +47,17 @@ class Snapshot:
     def about(self, item: Object, reason: str) -> list[Object]:
         """Return the events of one reason about `item`, the oldest first."""
         return [event for event in events_about(self.events, item) if event.get("reason") == reason]
+
+    def killed(self) -> list[Object]:
+        """Return the Killing events of kubelets about pods that no longer exist: one per pod, the newest first."""
+        existing, killed = {uid(pod) for pod in self.pods}, {}
+        for event in sorted(self.events, key=last_seen):
+            about = event["involvedObject"]
+            is_kill = event.get("reason") == "Killing" and sentence(event).startswith("Stopping container ")
+            is_later = is_kill and moment(last_seen(event)) > created(self.workload)
+            if is_later and about.get("kind") == "Pod" and about.get("uid") not in existing:
+                killed[about.get("uid")] = event
+        return list(reversed(killed.values()))
 
     def warnings(self, item: Object) -> list[Object]:
         """Return the warnings about `item`, the oldest first."""

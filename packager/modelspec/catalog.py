@@ -1,4 +1,4 @@
-"""Lists models, and finds a model's spec: by path, or by name or alias in folders of specs."""
+"""Finds the spec of a model, by path, name or alias in folders of specs; lists models, and checks their specs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from packager.base import paths, yamlio
 from packager.base.errors import SpecError, ToolError, UsageError, reason
-from packager.base.problems import Problem, listed, similar
-from packager.base.values import Fields, FieldsError, Value, as_plain, convert
+from packager.base.problems import Fault, Problem, listed, similar
+from packager.base.values import Fields, Value, as_plain
+from packager.modelspec import conversion, environments, programs
 from packager.modelspec.load import load
-from packager.modelspec.schema import json_schema
 from packager.package.layout import SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from packager.base.process import Tell
     from packager.modelspec.model import Spec
 
 
@@ -70,17 +71,12 @@ def groups(folder: Path) -> list[ModelGroup]:
     path = folder / GROUPS
     try:
         document, problems = yamlio.read(path)
-    except FileNotFoundError:
+    except OSError:
         return []
-    except OSError as error:
-        raise SpecError(f"{path}: {reason(error)}") from None
-    if not problems:
-        try:
-            return convert(document.data, _ModelGroups).groups
-        except FieldsError as error:
-            fix = "write `groups:` with a list of mappings of `title` and `models`"
-            problems = [Problem(str(path), 1, 1, str(error), fix)]
-    raise SpecError(f"{path} is not a valid list of groups", problems=listed(problems))
+    settings, faults = conversion.read(document, _ModelGroups, lambda _: ())
+    if problems or settings is None:
+        raise SpecError(f"{path} is not a valid list of groups", problems=listed(problems or faults))
+    return settings.groups
 
 
 def find(model: str, folders: Sequence[Path]) -> Path:
@@ -130,11 +126,6 @@ def names(path: Path) -> list[str]:
 def model_folders(user_folders: Sequence[Path]) -> tuple[Path, ...]:
     """Return the folders that are searched for models: those of the user, then the bundled one."""
     return (*user_folders, bundled())
-
-
-def spec_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a model spec, for editors."""
-    return json_schema()
 
 
 class Model(Value, frozen=True):
@@ -204,3 +195,51 @@ def model(name: str, folders: Sequence[Path]) -> Model:
     """Return the model with this name, alias or path."""
     loaded = load(find(name, folders), may_mount=True)
     return Model(loaded.path, loaded.spec)
+
+
+class Lint(Value, frozen=True):
+    """The problems of some specs."""
+
+    problems: tuple[Problem, ...]  # the problems, each with its place
+    warnings: tuple[Problem, ...] = ()  # valid values that may be mistakes
+
+    @property
+    def exit_code(self) -> int:
+        """3 when there is a problem, else 0."""
+        return SpecError.exit_code if self.problems else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value that `-o json` prints."""
+        problems = [problem.as_json() for problem in self.problems]
+        warnings = [warning.as_json() for warning in self.warnings]
+        return {"valid": not problems, "exit_code": self.exit_code, "problems": problems, "warnings": warnings}
+
+
+def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
+    """Check specs."""
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    for model in models:
+        path = find(model, folders)
+        try:
+            loaded = load(path, may_mount=True)
+        except SpecError as error:
+            unreadable = Problem(str(path), 0, 0, str(error).removeprefix(f"{path}: "), error.hint)
+            problems.extend(error.problems or [unreadable])
+            continue
+        for omitted, note in loaded.sources.notes:
+            tell(f"note: {loaded.path.parent / omitted} {note}")
+        for overlay, values in loaded.spec.overlays.items():
+            if values.unproven:
+                tell(f"note: {overlay}: {values.unproven}")
+        message = "a build refuses this download: the key 'sha256' is missing"
+        hint = "`mlpack build` prints the digest of what is there now"
+        faults = [*environments.warnings(loaded.spec), *programs.warnings(loaded.spec)]
+        faults += [
+            Fault(("downloads", index), message, hint)
+            for index, download in enumerate(loaded.spec.downloads)
+            if download.sha256 is None
+        ]
+        document, _ = yamlio.load(loaded.text, str(path))
+        warnings.extend((*loaded.too_large, *(document.problem_of(fault) for fault in faults)))
+    return Lint(tuple(problems), tuple(warnings))

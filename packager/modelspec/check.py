@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.fields import Resources, text
 from packager.base.paths import DEFAULT_LIMITS
-from packager.base.problems import Fault, show, similar
-from packager.base.yamlio import MISREAD
+from packager.base.problems import Fault, similar
 from packager.kubernetes.containers import resource_faults
 from packager.modelspec import code, environments, programs
 from packager.package import archive
@@ -37,23 +36,23 @@ _SEVERAL = re.compile("hf://(datasets/)?[^/]+/[^/]+|oci://.*")
 
 
 def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
-    """Yield every fault of a spec that has valid types and the files `sources`."""
-    yield from _duplicates(spec.aliases, ("aliases",))
+    """Yield every fault of a spec that has valid types and the files `sources`, each once."""
+    unique: dict[tuple[Location, str], Fault] = {}
+    for fault in _all(spec, sources):
+        unique.setdefault((fault.location, fault.message), fault)
+    yield from unique.values()
+
+
+def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     yield from _duplicates(spec.sequence, ("sequence",))
-    if spec.name in spec.aliases:
-        alias = ("aliases", spec.aliases.index(spec.name))
-        yield Fault(alias, f"{spec.name!r} is already the model's name", "remove it")
     yield from _images(spec)
     yield from _variants(spec)
     yield from _names(spec)
     yield from _workspace(spec)
-    for place, names in spec.code_lists():
-        yield from _duplicates(names, place)
     yield from code.check(spec, sources)
-    yield from _fetched(spec, sources)
+    yield from _fetched(spec)
     longest = max((spec.package_name(variant) for variant in spec.variants), key=len, default="")
     yield from _assets(spec, sources.assets, longest)
-    yield from _documentation(spec)
     yield from environments.check(spec)
     yield from programs.check(spec)
     for name, overlay in spec.overlays.items():
@@ -104,9 +103,6 @@ def _variants(spec: Spec) -> Iterator[Fault]:
         if first != index:
             message = f"another variant also has the package name {package!r}"
             yield Fault(place, message, "use a different precision or mode")
-        if package in MISREAD:
-            message = f"some YAML parsers read the package name {package!r} as {MISREAD[package]}"
-            yield Fault(place, message, "give it a precision or a mode")
         yield from _resources(variant.resources, (*place, "resources"))
         yield from _duplicates(variant.overlays or (), (*place, "overlays"))
         for position, name in enumerate(variant.overlays or ()):
@@ -131,7 +127,6 @@ def _assets(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[F
 
     The paths of downloads are checked if the assets have no fault.
     """
-    yield from _duplicates(spec.assets, ("assets",))
     hints = [None if file.size >= DEFAULT_LIMITS.size else "rename it" for file in files]
     entries = [(file.place, file.name, file.size, hint) for file, hint in zip(files, hints, strict=True)]
     entries += [
@@ -150,18 +145,6 @@ def _assets(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[F
             is_faulty |= place[0] == "assets"
 
 
-def _documentation(spec: Spec) -> Iterator[Fault]:
-    """Titles and files that occur twice, and titles that are not seen."""
-    for index, entry in enumerate(spec.documentation):
-        place = ("documentation", index)
-        earlier = spec.documentation[:index]
-        if not entry.title.strip():
-            yield Fault((*place, "title"), f"expected a title, found {show(entry.title)}")
-        for key, values in (("title", [one.title for one in earlier]), ("file", [one.file for one in earlier])):
-            if (value := getattr(entry, key)) in values:
-                yield Fault((*place, key), f"duplicate {key} {show(value)}", "remove one of them")
-
-
 def _resources(container_resources: Resources, place: Location) -> Iterator[Fault]:
     parts = [
         {name: text(value) for name, value in part.items()}
@@ -170,15 +153,8 @@ def _resources(container_resources: Resources, place: Location) -> Iterator[Faul
     yield from (fault.below(place) for fault in resource_faults(*parts))
 
 
-def _fetched(spec: Spec, files: SpecFiles) -> Iterator[Fault]:
-    """Yield a fault for each requirements file that is no file of its variant, and for each source that cannot work."""
-    for index, variant in enumerate(spec.variants):
-        names = [file.name for file in files.code(spec.code_places(index))]
-        if variant.requirements is not None and variant.requirements not in names:
-            message = f"{variant.requirements!r} is not one of the variant's `files`"
-            hint = similar(variant.requirements, names) or "add it there"
-            yield Fault(("variants", index, "requirements"), message, hint)
-    taken: set[str] = set()
+def _fetched(spec: Spec) -> Iterator[Fault]:
+    """Yield a fault for each source that cannot work."""
     for index, source in enumerate(spec.sources):
         place = ("sources", index)
         if source.folder not in _folders(spec):
@@ -191,9 +167,6 @@ def _fetched(spec: Spec, files: SpecFiles) -> Iterator[Fault]:
         if source.secret is not None and source.secret not in spec.secrets:
             yield Fault((*place, "secret"), f"{source.secret!r} is not one of `secrets`", "add it there")
         yield from _address(source, place)
-        if source.to in taken:
-            yield Fault((*place, "to"), f"another source has the place {source.to!r}", "use another path")
-        taken.add(source.to)
 
 
 def _folders(spec: Spec) -> list[str]:
@@ -214,5 +187,3 @@ def _address(source: FetchedFile, place: Location) -> Iterator[Fault]:
     if source.sha256 is None and not _LISTED.fullmatch(source.address):
         kind = "a commit of 40 digits in `from`, or sha256" if source.address.startswith("hf://") else "sha256"
         yield Fault(place, f"the content of {source.address} may change", f"add {kind}")
-    if source.sha256 is not None and _SEVERAL.fullmatch(source.address):
-        yield Fault((*place, "sha256"), "a sha256 is that of one file, and `from` has several", "leave it out")

@@ -14,7 +14,7 @@ from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
 from packager.package.path_checks import ContentError, Contents
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from packager.base.yamlio import Location
     from packager.modelspec.files import SourceFile, SpecFiles
@@ -27,17 +27,13 @@ _UNREADABLE_HINT = "change it, put the file in the image, list it under `assets`
 _MAX_PATH_LENGTH = 200
 
 
-def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
-    """Yield every fault of the files of `spec` that are code, but for those of `too_large`."""
-    yield from _once(_all(spec, sources))
-
-
 def too_large(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     """Yield a fault for code that ConfigMaps cannot hold: only the option package-volume mounts it."""
     lists = dict(spec.code_lists())
     every = (spec.code_places(index) for index in range(len(spec.variants)))
     used = dict.fromkeys(tuple(place for place in places if lists[place]) for places in every)
-    yield from _once(fault for places in used if places for fault in _sizes(sources.code(places), places[-1]))
+    faults = (fault for places in used if places for fault in _sizes(sources.code(places), places[-1]))
+    yield from {(fault.location, fault.message): fault for fault in faults}.values()
 
 
 def fits(files: Sequence[SourceFile]) -> bool:
@@ -45,46 +41,28 @@ def fits(files: Sequence[SourceFile]) -> bool:
     return next(_sizes(files, ()), None) is None
 
 
-def _once(faults: Iterable[Fault]) -> Iterator[Fault]:
-    seen: set[tuple[Location, str]] = set()
-    for fault in faults:
-        if (fault.location, fault.message) not in seen:
-            seen.add((fault.location, fault.message))
-            yield fault
-
-
-def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
-    """Yield the faults of each variant's package, some of them more than once, and of overlays that no variant has."""
+def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
+    """Yield the faults of the code of each variant's package, but for those of `too_large`, and of other overlays."""
     lists = dict(spec.code_lists())
     for place, entries in lists.items():
         for position, entry in enumerate(entries):
             if entry.lower() in map(str.lower, KUSTOMIZATIONS):
                 yield _reserved(entry, (*place, position))
-    pairs = list(spec.pairs())
-    packages: list[tuple[int | None, list[str]]] = [
-        (index, [name for number, name in pairs if number == index]) for index in range(len(spec.variants))
-    ]
-    built = {name for _, name in pairs}
-    packages += [(None, [name]) for name in spec.overlays if name not in built]
-    checked: set[tuple[Location, ...]] = set()
-    for index, names in packages:
-        places: tuple[Location, ...] = (("files",), *(("overlays", name, "files") for name in names))
-        holders: dict[Location, Variant | AnyOverlay] = {("overlays", name): spec.overlays[name] for name in names}
-        if index is not None:
-            places = spec.code_places(index)
-            holders = {("variants", index): spec.variants[index], **holders}
+    packages: dict[tuple[Location, ...], dict[Location, Variant | AnyOverlay]] = {
+        (("files",), ("overlays", name, "files")): {("overlays", name): overlay}
+        for name, overlay in spec.overlays.items()
+        if name not in (built for _, built in spec.pairs())
+    }
+    for index, variant in enumerate(spec.variants):
+        holders = packages.setdefault(spec.code_places(index), {})
+        holders[("variants", index)] = variant
+        holders |= {("overlays", name): spec.overlays[name] for number, name in spec.pairs() if number == index}
+    for places, holders in packages.items():
         files = sources.code(places)
-        entries = [entry for place in places for entry in lists[place]]
-        used = tuple(place for place in places if lists[place])
-        if index is not None and used not in checked:
-            checked.add(used)
-            yield from _names(files)
-        yield from _programs(holders, entries, files)
-        if index is not None:
-            yield from _relative(spec, index, {file.name for file in files})
-    runs = ((spec.overlays[name], spec.variants[index].run) for index, name in pairs)
-    executed = {script for overlay, run in runs for script in overlay.executed(overlay.run(run))}
-    yield from _first_lines(executed, sources.files)
+        yield from _names(files)
+        yield from _programs(holders, [entry for place in places for entry in lists[place]], files)
+    for index, name in spec.pairs():
+        yield from _relative(spec, index, name, {file.name for file in sources.code(spec.code_places(index))})
 
 
 def _programs(
@@ -105,28 +83,22 @@ def _programs(
                 yield Fault(entry, f"`files` have no folder {workdir!r}", hint)
 
 
-def _relative(spec: Spec, variant_index: int, names: Collection[str]) -> Iterator[Fault]:
+def _relative(spec: Spec, index: int, name: str, names: Collection[str]) -> Iterator[Fault]:
     """Find words that are the path of a file for a program that would not find it, since it starts elsewhere."""
-    seen: set[Location] = set()
-    for index, name in spec.pairs():
-        overlay, variant = spec.overlays[name], spec.variants[index]
-        run = overlay.run(variant.run)
-        if index != variant_index or run.workdir is not None:
-            continue
-        lists: list[tuple[Location, Sequence[str]]] = [
-            (("overlays", name, "command"), overlay.command or ()),
-            (("overlays", name, "args"), overlay.args or ()),
-        ]
-        if run.scripts and overlay.args is None:
-            lists.append((("variants", index, "args"), variant.args or ()))
-        for location, words in lists:
-            for position, word in enumerate(words):
-                place, path = (*location, position), word.removeprefix("./")
-                if path in names and ("/" in word or "." in word) and place not in seen:
-                    seen.add(place)
-                    message = f"{word!r} is one of `files`, and the program does not start in their folder"
-                    hint = f"set `workdir: .`, or write $(MODEL_DIR)/{SCRIPTS}/{path}"
-                    yield Fault(place, message, hint)
+    overlay, variant = spec.overlays[name], spec.variants[index]
+    run = overlay.run(variant.run)
+    lists: list[tuple[Location, Sequence[str]]] = [
+        (("overlays", name, "command"), overlay.command or ()),
+        (("overlays", name, "args"), overlay.args or ()),
+    ]
+    if run.scripts and overlay.args is None:
+        lists.append((("variants", index, "args"), variant.args or ()))
+    for location, words in lists if run.workdir is None else ():
+        for position, word in enumerate(words):
+            path = word.removeprefix("./")
+            if path in names and ("/" in word or "." in word):
+                message = f"{word!r} is one of `files`, and the program does not start in their folder"
+                yield Fault((*location, position), message, f"set `workdir: .`, or write $(MODEL_DIR)/{SCRIPTS}/{path}")
 
 
 def _names(files: Sequence[SourceFile]) -> Iterator[Fault]:
@@ -192,17 +164,3 @@ def packed(files: Sequence[SourceFile]) -> list[list[str]]:
 
 def _kib(size: int) -> str:
     return f"{math.ceil(size / 1024):,} KiB"
-
-
-def _first_lines(programs: set[str], files: Sequence[SourceFile]) -> Iterator[Fault]:
-    """Check that files which are executed name their interpreter; other files may begin as they like."""
-    for file in files:
-        if not (file.name.endswith(".sh") or file.name in programs):
-            continue
-        start = file.first_line()
-        place = file.place
-        if start.startswith(b"#!") and start.endswith(b"\r\n"):
-            yield Fault(place, f"{file.name} has Windows line endings", "convert it with dos2unix")
-        elif file.name in programs and not start.startswith((b"#!", b"\x7fELF")):
-            interpreter = "/usr/bin/env python3" if file.name.endswith(".py") else "/bin/sh"
-            yield Fault(place, f"{file.name} has no #! line", f"start it with #!{interpreter}")

@@ -29,10 +29,7 @@ def read(
     if oversized := list(document.oversized(_MOST_ENTRIES)):
         return None, oversized
     settings, faults = typed({} if document.data is None else document.data, kind)
-    return settings, [
-        document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
-        for fault in (*faults, *(faults_of(settings) if settings else ()))
-    ]
+    return settings, [document.problem_of(fault) for fault in (*faults, *(faults_of(settings) if settings else ()))]
 
 
 def typed(

@@ -56,10 +56,8 @@ def _holders(spec: Spec) -> list[tuple[Location, Environment]]:
 
 def _variable(spec: Spec, place: Location, value: str) -> Iterator[Fault]:
     key = str(place[-1])
-    if key in RESERVED:
-        yield Fault(place, f"{key} cannot be set in a spec", RESERVED[key], at_key=True)
-    if reason := refusal_reason(key):
-        yield Fault(place, f"{key} cannot be set in a package", reason, at_key=True)
+    if reason := RESERVED.get(key) or refusal_reason(key):
+        yield Fault(place, f"{key} cannot be set in a spec", reason, at_key=True)
     if key in spec.secrets:
         message = f"{key} is one of `secrets`, and a value here would be in the package"
         yield Fault(place, message, "remove it here", at_key=True)
@@ -82,15 +80,10 @@ def _secrets(spec: Spec) -> Iterator[Fault]:
             reason = "it names a folder: list it under `environment`"
         if reason:
             yield Fault(place, f"{key} cannot be a secret", reason, at_key=True)
-        for name in spec.overlays:
-            kept = next((reason for variant in spec.variants if (reason := _refusal(spec, variant, name, key))), None)
-            if kept:
-                yield Fault(place, f"{key} cannot be set for the overlay {name!r}", kept, at_key=True)
 
 
 def _of_overlays(spec: Spec) -> Iterator[Fault]:
     """Names that the kind of an overlay keeps for itself, each place once; a folder that only some overlays have."""
-    seen: set[Location] = set()
     for index, name in spec.pairs():
         variant, overlay = spec.variants[index], spec.overlays[name]
         environments = {
@@ -98,13 +91,13 @@ def _of_overlays(spec: Spec) -> Iterator[Fault]:
             ("variants", index): variant.environment,
             ("overlays", name): overlay.environment,
         }
-        for place in [(*holder, "environment", key) for holder, values in environments.items() for key in values]:
+        places = [(*holder, "environment", key) for holder, values in environments.items() for key in values]
+        for place in [*places, *(("secrets", key) for key in spec.secrets)]:
             key = str(place[-1])
             reason = _refusal(spec, variant, name, key)
             if key == CHOICE and overlay.run(variant.run).is_choice:
                 reason = "it says which of the `scripts` runs; as built, the first of them"
-            if reason and place not in seen:
-                seen.add(place)
+            if reason:
                 message = f"{key} cannot be set for the overlay {name!r}"
                 yield Fault(place, message, reason, at_key=True)
         above = {**spec.environment, **variant.environment}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import os
+import posixpath
 import re
 import stat
 from pathlib import Path
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
 # Without regard to case, as some file systems have it.
 _NAMES = r"cvs|id_(rsa|dsa|ecdsa|ed25519)|thumbs\.db|__pycache__"
-# What COPY and ADD copy, and where to, with continued lines.
-_COPIED = re.compile(r"^[ \t]*(?:COPY|ADD)[ \t]+((?:\\\r?\n|.)+)", re.IGNORECASE | re.MULTILINE)
-_OF_ASSETS = re.compile(r"(\./)?(\.?|\*|assets(/.*)?)|\./")
 _EMPTY = "expected files, found an empty folder"
 
 
@@ -42,13 +40,6 @@ class SourceFile(Value, frozen=True):
     content: bytes | None = None
     encoded: int | None = None  # the size in a ConfigMap as JSON; None if the bytes were not read
 
-    def first_line(self) -> bytes:
-        """Return the first line with its end, or the first 200 bytes of it."""
-        if self.content is not None:
-            return self.content[: self.content.find(b"\n", 0, 200) + 1 or 200]
-        with self.path.open("rb") as stream:
-            return stream.readline(200)
-
 
 class SpecFiles(Value, frozen=True):
     """The files of a spec."""
@@ -59,7 +50,6 @@ class SpecFiles(Value, frozen=True):
     # the paths in folders of assets that are left out: see `is_excluded`
     left_out: tuple[str, ...] = ()
     left_out_code: tuple[str, ...] = ()  # the same of a folder of code, or where a pattern matches
-    downloads: tuple[str, ...] = ()  # the paths of the files that a build fetches, below `assets`
     documentation: tuple[SourceFile, ...] = ()  # the Markdown files of the README's sections
 
     def code(self, lists: Collection[Location]) -> tuple[SourceFile, ...]:
@@ -69,13 +59,6 @@ class SpecFiles(Value, frozen=True):
             if file.place[:-1] in lists:
                 files.setdefault(file.name, file)
         return tuple(files.values())
-
-    @property
-    def image_has_assets(self) -> bool:
-        """Whether the Dockerfile copies some of the assets into the image."""
-        text = self.dockerfile.path.read_text(encoding="utf-8", errors="replace") if self.dockerfile else ""
-        copied = [words for words in _COPIED.findall(text) if "--from=" not in words]
-        return any(_OF_ASSETS.fullmatch(word) for words in copied for word in re.findall(r'[^\s,"\[\]\\]+', words)[:-1])
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
@@ -121,7 +104,7 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
     files: list[SourceFile] = []
     for place, names in spec.code_lists():
         named = [_named(root, name, (*place, index), left_out_code) for index, name in enumerate(names)]
-        files += _read(usable(itertools.chain(*named)), contents)
+        files += read_code(usable(itertools.chain(*named)), contents)
     dockerfile = [one(spec.image.dockerfile, ("image", "dockerfile"))] if spec.image.dockerfile else []
     pages = [one(entry.file, ("documentation", index, "file")) for index, entry in enumerate(spec.documentation)]
     assets = [
@@ -135,7 +118,6 @@ def collect(folder: Path, spec: Spec) -> tuple[SpecFiles, list[Fault]]:
         next(usable(dockerfile), None),
         tuple(sorted(left_out - set(spec.assets))),
         tuple(sorted(left_out_code.difference(*(names for _, names in spec.code_lists())))),
-        tuple(download.path for download in spec.downloads),
         tuple(usable(pages)),
     ), faults
 
@@ -158,7 +140,7 @@ def _named(root: Path, name: str, location: Location, left_out: set[str]) -> Ite
         yield Fault(location, source, hint) if isinstance(source, str) else replace(source, place=location)
 
 
-def _read(found: Iterable[SourceFile], contents: dict[str, tuple[bytes, int]]) -> Iterable[SourceFile]:
+def read_code(found: Iterable[SourceFile], contents: dict[str, tuple[bytes, int]]) -> Iterable[SourceFile]:
     """Return the code of one list, in its order, each file once, and read unless it is too much anyway."""
     files: dict[str, SourceFile] = {}
     remaining = configmap.CODE_PARTS * configmap.CODE_BYTES
@@ -195,31 +177,26 @@ def source_file(root: Path, name: str, entry: os.DirEntry[str] | None = None) ->
         return f"expected a file, found none: {name}"
     except (OSError, RuntimeError) as error:
         return f"{name} cannot be read: {(getattr(error, 'strerror', None) or str(error)).lower()}"
-    problem = None
     if may_leave and not real.is_relative_to(root):
-        problem = f"{name} is a link that leaves the folder"
-    elif stat.S_ISDIR(info.st_mode):
-        problem = f"expected a file, found a folder: {name}"
-    elif not stat.S_ISREG(info.st_mode):
-        problem = f"expected a file, found a special file: {name}"
-    elif not os.access(real, os.R_OK):
-        problem = f"{name} cannot be read: permission denied"
+        return f"{name} is a link that leaves the folder"
+    if not stat.S_ISREG(info.st_mode):
+        found = "a folder" if stat.S_ISDIR(info.st_mode) else "a special file"
+        return f"expected a file, found {found}: {name}"
+    if not os.access(real, os.R_OK):
+        return f"{name} cannot be read: permission denied"
     # The name that the file's bytes spell in UTF-8, whatever the locale took them for.
     in_utf8 = name if name.isascii() else os.fsencode(name).decode("utf-8", "surrogateescape")
-    return problem or SourceFile(in_utf8, real, info.st_size, bool(info.st_mode & stat.S_IXUSR))
+    return SourceFile(in_utf8, real, info.st_size, bool(info.st_mode & stat.S_IXUSR))
 
 
 def _similar_name_hint(root: Path, name: str) -> str | None:
     """Return a hint for a missing file: an existing one with a similar name."""
-    path = root / name
+    above = posixpath.dirname(name)
     try:
-        beside = [entry.name for entry in path.parent.iterdir()]
+        beside = [posixpath.join(above, entry.name) for entry in (root / above).iterdir()]
     except OSError:  # no folder, or one that may not be listed
         return None
-    if path.name in beside:
-        return None
-    above = name.rpartition("/")[0]
-    return similar(name, [f"{above}/{entry}" if above else entry for entry in beside])
+    return None if name in beside else similar(name, beside)
 
 
 def walk(root: Path, name: str, left_out: set[str], pattern: str = "") -> Iterator[SourceFile | str]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from packager.base import atomic, paths, yamlio
 from packager.base.errors import ClusterError, MlpackError, SpecError, UsageError
 from packager.base.problems import Problem, ordered
-from packager.base.values import Value
-from packager.modelspec.importers import kubeflow, mlcube, mxjob, specfile, zoo
-from packager.modelspec.importers.source import decided, invalid
+from packager.base.values import Value, replace
+from packager.modelspec.importers import kubeflow, mlcube, specfile, zoo
+from packager.modelspec.importers.source import decided, invalid, read_bytes
 from packager.modelspec.load import load
 from packager.package.layout import SPEC
 from packager.package.options import KEYS
@@ -38,7 +37,6 @@ class Imported(Value, frozen=True):
     findings: tuple[Problem, ...]  # the parts of the source that were not imported, each with its place
     options: tuple[str, ...]  # that a build needs, for `--with`
     site: tuple[tuple[str, str], ...]  # the values of these options, for `--site`
-    records: bool = False  # the build must record digests of downloads
     namespace: str | None = None  # that the source names
     site_file: Path | None = None  # with the site's defaults, that the user has named; None for the nearest one
     # The size that the workspace's claim requests by default; None if the source or a site names one, or without one.
@@ -49,11 +47,10 @@ class Imported(Value, frozen=True):
         """The command that builds the model."""
         folder = str(self.folder) if self.folder.is_absolute() else f"./{self.folder}"
         options = [word for option in self.options for word in ("--with", option)]
-        record = ["--record"] if self.records else []
         defaults = ["--site-file", str(self.site_file)] if self.site_file else []
         site = (*self.site, *([(_SIZE, self.usual_size)] if self.usual_size else ()))
         values = [f"--site={key}={value}" for key, value in site]
-        return ["mlpack", "build", folder, *record, *defaults, *options, *values]
+        return ["mlpack", "build", folder, *defaults, *options, *values]
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -76,7 +73,9 @@ class ModelDestination(Value, frozen=True):
 
 def import_mxjob(path: Path, destination: ModelDestination, *, image: str | None = None) -> Imported:
     """Import the MxJob in the file `path`; `image` replaces its image. Raises SpecError if it cannot be imported."""
-    return write(mxjob.read(path, str(path), image), destination)
+    found = kubeflow.find(read_bytes(path, str(path)), str(path), "mxjob")
+    others = (*found[0].others, *found[1:])
+    return write(kubeflow.read(replace(found[0], others=others), image), destination)
 
 
 def import_mlcube(path: Path, destination: ModelDestination, choices: mlcube.Choices) -> Imported:
@@ -88,21 +87,20 @@ def import_intel(
     path: Path,
     destination: ModelDestination,
     *,
-    models: Path | None = None,
     image: str | None = None,
     downloads: bool = False,
 ) -> Iterator[Imported | MlpackError]:
     """Import a spec of Intel's Model Zoo, or all specs of a folder; yield each, or the error that prevented it."""
-    choices = zoo.ZooChoices(models, image, downloads)
+    choices = zoo.ZooChoices(image, downloads)
     files = zoo.spec_files(path, str(path))
     return _write_each((partial(zoo.read, file, name, choices) for file, name in files), destination)
 
 
 def import_jobs(
-    text: bytes, name: str, destination: ModelDestination, *, image: str | None = None, sets: bool = False
+    text: bytes, name: str, destination: ModelDestination, *, image: str | None = None, verb: str = "kubeflow"
 ) -> Iterator[Imported | MlpackError]:
     """Import each job of Kubeflow, or each JobSet, of a file; yield each model, or the error that prevented it."""
-    found = kubeflow.find(text, name, sets=sets)
+    found = kubeflow.find(text, name, verb)
     return _write_each((partial(kubeflow.read, job, image) for job in found), destination)
 
 
@@ -150,14 +148,10 @@ def write(draft: Draft, destination: ModelDestination) -> Imported:
         for file in draft.files:
             target = work / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(file.content, bytes):
-                target.write_bytes(file.content)
-            else:
-                with (
-                    paths.open_below(file.content.parent, file.content.name) as source,
-                    target.open("wb") as stream,
-                ):
-                    shutil.copyfileobj(source, stream)
+            content = file.content
+            if not isinstance(content, bytes):
+                content = read_bytes(content, file.path, content.stat().st_size)
+            target.write_bytes(content)
             target.chmod(0o755 if file.executable else 0o644)
         _check(work, draft, text)
         work.chmod(0o755)
@@ -168,7 +162,6 @@ def write(draft: Draft, destination: ModelDestination) -> Imported:
         tuple(ordered(draft.findings)),
         tuple(draft.options),
         tuple(draft.site.items()),
-        records=any("sha256" not in download for download in draft.data.get("downloads", ())),
         namespace=draft.namespace,
         site_file=destination.site_file,
         usual_size=None if has_size else KEYS[_SIZE].example,
@@ -177,11 +170,7 @@ def write(draft: Draft, destination: ModelDestination) -> Imported:
 
 def _check_replaced(folder: Path, new: set[Path]) -> None:
     """Raise UsageError if a folder is not an imported model, or has files that the new one lacks."""
-    try:
-        is_imported = (folder / SPEC).read_bytes().startswith(_MARK)
-    except OSError:
-        is_imported = False
-    if not is_imported:
+    if not paths.is_file(folder / SPEC) or not (folder / SPEC).read_bytes().startswith(_MARK):
         raise UsageError(f"{folder} already exists and was left unchanged", hint="it is not an imported model")
     others = sorted(path for path in folder.rglob("*") if path not in new and (path.is_symlink() or not path.is_dir()))
     if others:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from copy import deepcopy
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from packager.base import yamlio
 from packager.base.errors import SpecError, reason
 from packager.base.problems import Problem, listed
 from packager.base.values import Value
-from packager.modelspec import check, code, documentation
+from packager.modelspec import check, code
 from packager.modelspec.conversion import typed
 from packager.modelspec.files import SpecFiles, collect
 from packager.modelspec.model import Spec
@@ -24,17 +25,19 @@ if TYPE_CHECKING:
 
     from packager.base.problems import Fault
     from packager.base.yamlio import Document
-    from packager.modelspec.documentation import ReadmeSection
 
 _MAX_ENTRIES = 2_000
+_LEVEL = 3
+_DEEPEST = 6
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$", re.MULTILINE)
 
 
-class UnreadableSpecError(SpecError):
-    """The file of a spec cannot be read, because of `why`."""
+class ReadmeSection(Value, frozen=True):
+    """A section of a README: its title, and the Markdown below it."""
 
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name}: {why}")
-        self.why = why
+    title: str
+    text: str
 
 
 class LoadedSpec(Value, frozen=True):
@@ -71,7 +74,7 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
         too_large = tuple(_problem(document, settings, fault) for fault in code.too_large(spec, sources))
         if not may_mount:
             problems.extend(too_large)
-        sections, section_problems = documentation.read(path.parent, spec, sources)
+        sections, section_problems = _sections(path.parent, spec, sources)
         problems.extend(section_problems)
         if not problems:
             return LoadedSpec(spec, path, text, sources, tuple(settings), sections, too_large)
@@ -95,7 +98,7 @@ def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any
         with path.open("rb") as stream:
             text = stream.read(yamlio.MAX_BYTES + 1)
     except OSError as error:
-        raise UnreadableSpecError(name, reason(error)) from None
+        raise SpecError(f"{name}: {reason(error)}") from None
     document, problems = yamlio.load(text, name)
     if document.is_empty:
         raise invalid(name, problems or [Problem(name, 1, 1, "the file is empty", "`mlpack init NAME` creates one")])
@@ -116,7 +119,7 @@ def _problem(document: Document, settings: Sequence[Setting], fault: Fault) -> P
         common = sum(1 for _ in takewhile(lambda pair: str(pair[0]) == str(pair[1]), pairs))
         if common == len(setting.location) or depth < common:
             return Problem(setting.label, 0, 0, fault.message, fault.hint)
-    return document.problem(fault.location, fault.message, hint=fault.hint, at_key=fault.at_key)
+    return document.problem_of(fault)
 
 
 def invalid(name: str, problems: Sequence[Problem]) -> SpecError:
@@ -124,3 +127,32 @@ def invalid(name: str, problems: Sequence[Problem]) -> SpecError:
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
     ordered = sorted(problems, key=lambda problem: (problem.file, problem.line, problem.column))
     return SpecError(f"{name} is not a valid spec: {count}", problems=listed(ordered))
+
+
+def _sections(folder: Path, spec: Spec, sources: SpecFiles) -> tuple[tuple[ReadmeSection, ...], list[Problem]]:
+    """Return the README's sections of a spec in `folder`, and a problem for each file that is not text."""
+    sections, problems = [], []
+    for entry, file in zip(spec.documentation, sources.documentation, strict=False):  # a missing file is a fault
+        try:
+            sections.append(ReadmeSection(entry.title, section(file.path.read_text(encoding="utf-8-sig"), entry.title)))
+        except ValueError:
+            problems.append(Problem(str(folder / file.name), 0, 0, "expected UTF-8 text, found other bytes"))
+    return tuple(sections), problems
+
+
+def section(text: str, title: str) -> str:
+    """Return Markdown with its headings moved below those of sections; a first heading that is the title is dropped."""
+    lines, levels, fence = text.strip("\n").split("\n"), {}, ""
+    for number, line in enumerate(lines):
+        if mark := _FENCE.match(line):
+            closes = fence and mark[1].startswith(fence)
+            fence = "" if closes else fence or mark[1]
+        elif not fence and (heading := HEADING.match(line)):
+            levels[number] = len(heading[1])
+    if (heading := HEADING.match(lines[0])) and heading[2].strip().lower() == title.strip().lower():
+        lines[0] = ""
+        del levels[0]
+    highest = min(levels.values(), default=_LEVEL)
+    for number, level in levels.items():
+        lines[number] = "#" * min(_DEEPEST, _LEVEL + level - highest) + " " + lines[number].lstrip(" #\t")
+    return "\n".join(lines).strip("\n")

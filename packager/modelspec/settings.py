@@ -30,12 +30,12 @@ class Setting(Value, frozen=True):
     argument: str  # the text on the command line
     location: Location  # the place in the spec
     value: str  # the new value
-    adds: bool = False  # whether it adds an environment variable that the spec does not have
+    option: str = "--set"  # of the command line
 
     @property
-    def option(self) -> str:
-        """The option of the command line."""
-        return "--add" if self.adds else "--set"
+    def adds(self) -> bool:
+        """Whether it adds an environment variable that the spec does not have."""
+        return self.option == "--add"
 
     @property
     def label(self) -> str:
@@ -50,13 +50,15 @@ class Setting(Value, frozen=True):
         return str(steps[1]) if len(steps) > 1 and steps[0] == "environment" else None
 
 
-def parse_setting(argument: str, example: str = "environment.STEPS=100", *, adds: bool = False) -> Setting:
+def parse_setting(
+    argument: str, example: str = "environment.STEPS=100", *, adds: bool = False, option: str = "--set"
+) -> Setting:
     r"""Read `a.b.0.c=VALUE` of `--set`, or of `--add`; a dot inside a key is written `\.`, as in `helm --set`.
 
     Raises:
         UsageError: There is no `=`, a step of the path is empty, it is not UTF-8, or it adds no variable.
     """
-    option = "--add" if adds else "--set"
+    option = "--add" if adds else option
     path, equals, value = argument.partition("=")
     steps = [step.replace("\0", ".") for step in path.replace(r"\.", "\0").split(".")]
     if not equals or not all(steps):
@@ -64,7 +66,7 @@ def parse_setting(argument: str, example: str = "environment.STEPS=100", *, adds
     if not argument.isascii() and any("\ud800" <= character <= "\udfff" for character in argument):
         raise UsageError(f"{option} {shown(argument)}: expected UTF-8 text")
     location = tuple(int(step) if re.fullmatch("0|[1-9][0-9]{0,5}", step) else step for step in steps)
-    setting = Setting(argument, location, value, adds)
+    setting = Setting(argument, location, value, option)
     if adds and setting.variable is None:
         hint = f"--set {shown(path)}=VALUE changes a field of the spec"
         raise UsageError(f"--add {shown(argument)}: expected environment.KEY=VALUE", hint=hint)

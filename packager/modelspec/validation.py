@@ -8,7 +8,6 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
 
 from packager.base.problems import Fault, show, similar
-from packager.base.yamlio import scalar
 from packager.modelspec.schema import Rule, json_schema, resolve, rules_at
 
 if TYPE_CHECKING:
@@ -109,8 +108,6 @@ def _explain_union(error: Violation, schema: Rule) -> Iterator[Fault]:
         forms = [word for word in forms if word != "a whole number"]
     message = f"expected {_either(list(dict.fromkeys(forms)))}, found {_shown_value(error)}"
     hint = next((hint for branch in branches for inner in branch if (hint := _fix(inner))), None)
-    if error.instance is None and "one line of text" in forms:
-        hint = 'write "" for an empty text'
     yield Fault(tuple(error.absolute_path), message, hint)
 
 
@@ -162,13 +159,7 @@ def _fix(error: Violation) -> str | None:
     if error.validator == "type" and error.validator_value == "string" and isinstance(value, int | float):
         written = str(value).lower() if isinstance(value, bool) else str(value)
         return f'quote it: "{written}"' if Draft202012Validator(error.schema).is_valid(written) else None
-    # Digits where a whole number is expected.
-    is_number = error.validator == "type" and error.validator_value == "integer" and isinstance(value, str)
-    if not is_number or not (value.isascii() and value.isdecimal()):
-        return None
-    if value != "0" and value.startswith("0"):
-        return "remove the leading zero"
-    return "write it without quotes" if isinstance(scalar(value), int) else "it is too large"
+    return None
 
 
 def _either(forms: list[str]) -> str:

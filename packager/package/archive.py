@@ -15,7 +15,7 @@ import os
 import shlex
 import tarfile
 import zlib
-from typing import IO, TYPE_CHECKING, Any, Self, cast
+from typing import IO, TYPE_CHECKING, Self, cast
 
 from packager.base.errors import ToolError, VerificationError
 from packager.base.paths import DEFAULT_LIMITS, argument
@@ -39,15 +39,9 @@ if TYPE_CHECKING:
 _BLOCK = 512
 _RECORD = 20 * _BLOCK
 
-# Below this, zlib takes less time than the import of isal and the start of its thread are worth.
-_LARGE = 32 << 20
-
 # zlib's fastest: twice as fast as its usual 6, for an eighth more of a small package, and 3 % of a large one.
 _ZLIB_LEVEL = 1
 
-# 0 expands random data, 1 and 2 store it; 2 takes hardly longer than 1, and 3 does for next to nothing.
-_ISAL_LEVEL = 2
-_ISAL_BLOCK = 256 << 10
 _BUFFER = 1 << 20
 
 # The bytes that are decompressed at a time: few, since 1 KiB of an archive may become 1 MiB.
@@ -108,8 +102,7 @@ def write(
         OSError: The stream cannot be written.
     """
     start = stream.tell()
-    compressor = _isal(stream) if is_large(tree) and has_isal() else _gzip(stream, _ZLIB_LEVEL)
-    inventory, size = _write(tree, compressor, mtime, advance, sealed)
+    inventory, size = _write(tree, _gzip(stream, _ZLIB_LEVEL), mtime, advance, sealed)
     if DEFAULT_LIMITS.is_bomb(size, stream.tell() - start):
         stream.seek(start)
         stream.truncate()
@@ -158,28 +151,6 @@ def _end(size: int) -> int:
     return size + 2 * _BLOCK + -(size + 2 * _BLOCK) % _RECORD
 
 
-def has_isal() -> bool:
-    """Whether isal is there, which compresses a large payload several times faster than zlib."""
-    try:
-        import isal.igzip_threaded  # type: ignore[import-not-found, unused-ignore] # noqa: F401, PLC0415
-    except ImportError:
-        return False
-    return True
-
-
-def is_large(tree: Tree) -> bool:
-    """Whether `tree` is so large that the speed of the compressor matters."""
-    return tree.size > _LARGE
-
-
-def _isal(stream: IO[bytes]) -> IO[bytes]:
-    from isal import igzip_threaded  # noqa: PLC0415
-
-    # One thread compresses while this one reads and hashes: the work is about even.
-    threaded: Any = igzip_threaded.open  # it has no types
-    return cast("IO[bytes]", threaded(stream, "wb", compresslevel=_ISAL_LEVEL, threads=1, block_size=_ISAL_BLOCK))
-
-
 def _gzip(stream: IO[bytes], level: int) -> IO[bytes]:
     return cast("IO[bytes]", gzip.GzipFile("", "wb", level, stream, mtime=0))
 
@@ -217,15 +188,15 @@ def extract(archive: Path, folder: Path, limits: Limits = DEFAULT_LIMITS) -> Non
         raise VerificationError(f"{archive} was packed by another program than mlpack, or is damaged", hint=hint)
 
 
-def tar_digest(archive: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[str, int]:
-    """Return the sha256 of the tar in an archive, in hex, and its size in bytes."""
+def tar_digest(archive: Path) -> str:
+    """Return the sha256 of the tar in an archive, in hex."""
     try:
         with archive.open("rb") as file:
-            source = _Unzipped(file, limits)
+            source = _Unzipped(file, DEFAULT_LIMITS)
             source.finish()
     except (ContentError, zlib.error, EOFError) as error:
         raise VerificationError(f"{archive} is not a gzip archive, or is damaged: {error}") from None
-    return source.hashed.hexdigest(), source.size
+    return source.hashed.hexdigest()
 
 
 class _Member(tarfile.TarInfo):

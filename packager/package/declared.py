@@ -29,10 +29,6 @@ class Declared(Value, frozen=True):
     claims: frozenset[str] = frozenset()  # the names of the claims that its overlays mount
 
 
-_MAX_SECRETS = 100
-"""More than any model needs: each is a question to the user."""
-
-
 def read(package: Package) -> Declared:
     """Return everything."""
     return Declared(package.name, values(package), frozenset(secrets(package)), _claims(package))
@@ -59,7 +55,7 @@ def secrets(package: Package) -> dict[str, str]:
     entries: dict[str, Any] = {part[1]: {} for part in steps if part[0] == "secrets" and 2 <= len(part) <= 3}
     entries |= mapping(_spec(package).get("secrets"))
     names = [name for name in entries if re.fullmatch(envfile.NAME, str(name)) and len(str(name)) <= 100]
-    return {str(name): _line(mapping(entries[name]).get("description")) for name in names[:_MAX_SECRETS]}
+    return {str(name): _line(mapping(entries[name]).get("description")) for name in names}
 
 
 def title(package: Package) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from packager.base import yamlio
 from packager.base.errors import UsageError
@@ -31,14 +31,6 @@ OPTIONS = {"runAsUser": "--uid", "runAsGroup": "--gid", "fsGroup": "--fs-group"}
 
 LARGEST_ID = 2**31 - 1
 """Kubernetes, pkg/apis/core/validation: IsValidUserID."""
-
-
-class _Id(NamedTuple):
-    """An id in a patch: its field, its location, and its value."""
-
-    key: str
-    location: Location
-    value: Any
 
 
 def read(text: bytes, name: str) -> dict[str, Any]:
@@ -116,8 +108,8 @@ def _replaced(text: bytes, documents: Sequence[Document], new: Sequence[Mapping[
     return edited if not problems and [document.data for document in changed] == expected else None
 
 
-def _ids(data: Any) -> Iterator[_Id]:
-    """Yield each id that is set at the level of a pod, by a patch of either form."""
+def _ids(data: Any) -> Iterator[tuple[str, Location, Any]]:
+    """Yield the field, the location and the value of each id of a pod, in a patch of either form."""
     if not isinstance(data, list):
         yield from _below(data, (), ())
         return
@@ -127,10 +119,10 @@ def _ids(data: Any) -> Iterator[_Id]:
             yield from _below(operation.get("value"), tuple(path.split("/")[1:]), (index, "value"))
 
 
-def _below(value: Any, path: Location, location: Location) -> Iterator[_Id]:
+def _below(value: Any, path: Location, location: Location) -> Iterator[tuple[str, Location, Any]]:
     """Yield the ids in `value`, which is set at `path` of a manifest, by the patch's value at `location`."""
     if path[-3:-1] == _POD_LEVEL and path[-1] in OPTIONS:
-        yield _Id(str(path[-1]), location, value)
+        yield str(path[-1]), location, value
         return
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in children:

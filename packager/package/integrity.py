@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from packager.base.errors import ToolError
 from packager.base.paths import argument
 from packager.base.problems import Problem
 from packager.base.values import Value, field, replace
-from packager.package import inventory, layout, path_checks, placement, tree
+from packager.package import layout, path_checks, placement, tree
 from packager.package.layout import INVENTORY, is_editable
 from packager.package.options import BY_NAME
 
@@ -32,9 +31,6 @@ _ENV_BYTES = 1 << 20
 
 _ADDED_BYTES = 64 << 10
 """The most bytes of a file of a component that a site adds: more than people write, or read."""
-
-_INCLUDED = (f"{layout.SCRIPTS}/", layout.COMMON[: layout.COMMON.index("*")], f"{layout.ADDED}/")
-"""The folders in `quickstart` with kustomizations that overlays include, or may include as options."""
 
 _KUSTOMIZATIONS = frozenset(name.casefold() for name in layout.KUSTOMIZATIONS)
 
@@ -61,13 +57,11 @@ def check(package: Package, limits: Limits) -> Checked:
     sealed = package.inventory["files"]
     edits: list[str] = []
     unread: list[ToolError] = []
-    lines = _inventory_lines(package)
     for path in sealed:
         if not layout.is_part(path):
             problems.append(Problem(package.shown(path), 0, 0, "no build makes a file at this place of a package"))
         if path not in entries:
-            message = f"{path} is listed here but missing"
-            problems.append(Problem(package.shown(INVENTORY), lines.get(path, 1), 5, message))
+            problems.append(Problem(package.shown(path), 0, 0, "a file of the package is missing"))
             continue
         try:
             problems += _content_problems(package, entries[path], edits)
@@ -78,7 +72,7 @@ def check(package: Package, limits: Limits) -> Checked:
     for path, text in package.inventory["editable"].items():
         if hashlib.sha256("\n".join(text).encode(errors="surrogatepass")).hexdigest() != sealed[path]["sha256"]:
             message = f"the lines of {path_checks.shown(path)} here do not match its digest"
-            problems.append(Problem(package.shown(INVENTORY), lines.get(path, 1), 5, message))
+            problems.append(Problem(package.shown(INVENTORY), 0, 0, message))
     problems += _overlooked_kustomizations(package, entries)
     problems += _values_component(package)
     received = None if problems or unread else received_digest(package, edits)
@@ -202,8 +196,10 @@ def _unlisted_files(package: Package, entries: Mapping[str, tree.Entry], edits: 
 
 def _overlooked_kustomizations(package: Package, entries: Mapping[str, tree.Entry]) -> Iterator[Problem]:
     """Yield a finding for each folder that kubectl accepts as an overlay and no check would look at."""
+    # The folders in `quickstart` with kustomizations that overlays include, or may include as options.
+    included = (f"{layout.SCRIPTS}/", layout.COMMON.partition("*")[0], f"{layout.ADDED}/")
     for path in sorted(path for path in entries if layout.overlay_of(path) is None):
-        is_included = not path.startswith(f"{layout.QUICKSTART}/") or path.startswith(_INCLUDED)
+        is_included = not path.startswith(f"{layout.QUICKSTART}/") or path.startswith(included)
         if path.rpartition("/")[2].casefold() in _KUSTOMIZATIONS and not is_included:
             message = "kubectl would use this as an overlay, but it is not one of the package's"
             hint = f"an overlay is {layout.kustomization('NAME')}"
@@ -216,10 +212,3 @@ def _values_component(package: Package) -> Iterator[Problem]:
         for file, content in overlay.extras(package.name):
             if file.name == layout.KUSTOMIZATION and (not file.is_file() or file.read_bytes() != content):
                 yield Problem(str(file), 0, 0, "it is not as `mlpack overlay` writes it", overlay.carry_over)
-
-
-def _inventory_lines(package: Package) -> dict[str, int]:
-    """Return the line of each file in the inventory, as far as it has lines."""
-    text = inventory.content(package.folder).decode("utf-8", "replace")
-    matches = [re.fullmatch(r'\s*"([^"\\]+)": \{.*', line) for line in text.splitlines()]
-    return {match[1]: number for number, match in enumerate(matches, start=1) if match}

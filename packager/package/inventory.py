@@ -1,11 +1,12 @@
 """Reads and validates a package's inventory, which `packager.package.tree.seal` makes. Tests: test_hostile.py."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from packager.base import paths
-from packager.base.errors import VerificationError, unreadable
+from packager.base.errors import VerificationError
 from packager.base.masking import shortened
 from packager.base.names import LABEL_LENGTH, LETTER_FIRST, SUBDOMAIN_LENGTH, VERSION, VERSION_LENGTH, is_label
 from packager.base.values import Fields, FieldsError, Meta, convert, field
@@ -62,20 +63,15 @@ def read(folder: Path) -> dict[str, Any]:
 
 def content(folder: Path) -> bytes:
     """Return the inventory of the package in `folder`."""
-    path = folder / INVENTORY
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        raise VerificationError(f"{folder} is not a package: it contains no {INVENTORY}") from None
-    except OSError as error:
-        raise unreadable(path, error) from None
-    return paths.read(folder, INVENTORY, str(path), MAX_BYTES)
+    if not os.path.lexists(folder / INVENTORY):
+        raise VerificationError(f"{folder} is not a package: it contains no {INVENTORY}")
+    return paths.read(folder, INVENTORY, str(folder / INVENTORY), MAX_BYTES)
 
 
 def parsed(content: bytes, folder: Path) -> dict[str, Any]:
     """Return the content of an inventory. Raises VerificationError when it is not in the form that `seal` writes."""
     try:
-        values = json.loads(content, object_pairs_hook=_unique)
+        values = json.loads(content)
         if isinstance(values, dict) and values.get("manifest") != 1:
             raise ValueError(f"expected version 1, found {values.get('manifest')!r}")  # noqa: TRY301
         _check(convert(values, _Inventory))
@@ -96,10 +92,3 @@ def _check(inventory: _Inventory) -> None:
         raise ContentError("expected different names of overlays at 'sequence'")
     if inventory.workspace is not None and not is_label(inventory.workspace):
         raise ContentError("expected the name of a claim at 'workspace'")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    together = dict(pairs)
-    if len(together) < len(pairs):
-        raise ValueError("duplicate key")
-    return together

@@ -18,7 +18,7 @@ from packager.kubernetes.manifest import listing, mapping
 from packager.package.layout import KUSTOMIZATION
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from packager.base.yamlio import Document
 
@@ -74,7 +74,7 @@ def patches(text: bytes, file: str = KUSTOMIZATION) -> tuple[str, ...]:
 
 def switch(text: bytes, name: str, file: str = KUSTOMIZATION, *, on: bool) -> bytes:
     """Return a kustomization with the component `name`, which it lists or offers, switched on or off."""
-    document, source, data, entries = _read(text, file)
+    document, source, _, entries = _read(text, file)
     listed = components(text, file)
     named = [component for component in listed if component.name == name]
     if not named or named[0].on is on:
@@ -93,24 +93,20 @@ def switch(text: bytes, name: str, file: str = KUSTOMIZATION, *, on: bool) -> by
         value = document.span((_KEY,))  # an empty list, which goes
         blank = source[first.offset + 1] in " \t"
         splices += [(value.start, value.end, ""), (first.offset, first.offset + 1 + blank, "")]
-    edited = yamlio.spliced(text, splices)
     expected = [component.path for component in listed if component.on and component.name != name]
     expected += [first.path] if on else []
-    changed, problems = yamlio.load(edited, file)
-    is_other = problems or {**mapping(changed.data), _KEY: None} != {**data, _KEY: None}
-    if is_other or sorted(expected) != sorted(part.path for part in components(edited, file) if part.on):
-        hint = f"{'list' if on else 'leave out'} {first.path} under `{_KEY}` there"
-        raise UsageError(f"{file} cannot be edited automatically", hint=hint)
-    return edited
+    hint = f"{'list' if on else 'leave out'} {first.path} under `{_KEY}` there"
+    return _edited(text, splices, file, expected, hint)
 
 
 def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
     """Return a kustomization with the component `path` below all others; unchanged if it lists that already."""
-    document, source, data, entries = _read(text, file)
+    document, source, _, entries = _read(text, file)
     if path in map(str, entries):
         return text
     # Below the options, also those that are off: so a site's component is applied after them, whichever is added last.
-    if listed := components(text, file):
+    listed = components(text, file)
+    if listed:
         first, last = listed[0].offset, listed[-1].offset
         column = document.span((_KEY,)).column if entries else first - _line_start(source, first)
         end = source.find("\n", last)
@@ -120,10 +116,8 @@ def add(text: bytes, path: str, file: str = KUSTOMIZATION) -> bytes:
         splice = (head.end(), head.end(), f"\n  - {path}")
     else:
         splice = (0, 0, f"{_KEY}:\n  - {path}\n")
-    edited = yamlio.spliced(text, [splice])
-    if yamlio.load(edited, file)[0].data != {**data, _KEY: [*entries, path]}:
-        raise UsageError(f"{file} cannot be edited automatically", hint=f"list {path} under `{_KEY}` there")
-    return edited
+    expected = [*(component.path for component in listed if component.on), posixpath.normpath(path)]
+    return _edited(text, [splice], file, expected, f"list {path} under `{_KEY}` there")
 
 
 def offer(text: bytes, line: str, before: Collection[str], file: str = KUSTOMIZATION) -> bytes:
@@ -136,10 +130,18 @@ def offer(text: bytes, line: str, before: Collection[str], file: str = KUSTOMIZA
         at = end or len(source)
     else:
         at = _line_start(source, listed[0].offset) if listed else 0
-    edited = yamlio.spliced(text, [(at, at, f"  # {line}\n")])
-    path = _component(line.removeprefix("- ").partition(" #")[0]).path
-    if not any(component.path == path for component in components(edited, file)):
-        hint = f"write `{line}` under `{_KEY}` there"
+    expected = [component.path for component in listed if component.on]
+    return _edited(text, [(at, at, f"  # {line}\n")], file, expected, f"write `{line}` under `{_KEY}` there")
+
+
+def _edited(
+    text: bytes, splices: Sequence[tuple[int, int, str]], file: str, expected: Sequence[str], hint: str
+) -> bytes:
+    """Return the edited text. Raises UsageError unless the components that are on are all that changes in it."""
+    edited = yamlio.spliced(text, splices)
+    (document, _), (changed, problems) = (yamlio.load(it, file) for it in (text, edited))
+    is_other = problems or {**mapping(document.data), _KEY: None} != {**mapping(changed.data), _KEY: None}
+    if is_other or sorted(expected) != sorted(part.path for part in components(edited, file) if part.on):
         raise UsageError(f"{file} cannot be edited automatically", hint=hint)
     return edited
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from packager.base.paths import Limits
     from packager.package.outside import OutsideOverlay
-
-
-_NO_PACKAGE_HINT = "`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
 
 
 DEFAULT_OVERLAY = "multi-node"
@@ -224,16 +221,13 @@ def check_replaceable(path: Path) -> None:
     """Refuse to replace the content of `path` unless it is a package, an empty folder, or a link to a folder."""
     if not paths.is_folder(path):
         raise UsageError(f"{path} is not a folder")
+    if path.is_symlink() or next(path.iterdir(), None) is None:
+        return
     try:
-        if path.is_symlink() or next(path.iterdir(), None) is None:
-            return
         inventory.read(path)
-    except OSError as error:
-        raise unreadable(path, error) from None
     except VerificationError as error:
-        raise UsageError(
-            f"{error}; it was left unchanged", hint="move it to another place, or build into another folder with -d"
-        ) from None
+        hint = "move it to another place, or build into another folder with -d"
+        raise UsageError(f"{error}; it was left unchanged", hint=hint) from None
 
 
 @contextmanager
@@ -250,10 +244,8 @@ def _named_in_errors(folder: Path, path: Path) -> Iterator[None]:
 
 def not_found(path: Path) -> UsageError:
     """Return the error for a path of a package that does not exist."""
-    neighbours: list[str] = []
-    with suppress(OSError):
-        neighbours = [neighbour.name for neighbour in path.parent.iterdir()]
-    return UsageError(f"there is no {path}", hint=similar(path.name, neighbours) or _NO_PACKAGE_HINT)
+    hint = "`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
+    return UsageError(f"there is no {path}", hint=hint)
 
 
 @contextmanager
@@ -270,15 +262,12 @@ def _unpacked(path: Path, limits: Limits) -> Iterator[Path]:
 
 def root(path: Path, work: Path) -> Path:
     """Return the package's folder in an unpacked archive: the only one at the top, or the top itself."""
-    if (work / layout.INVENTORY).exists():
-        return work
     entries = sorted(work.iterdir())
-    if len(entries) == 1 and entries[0].is_dir():
-        if (entries[0] / layout.INVENTORY).exists():
-            return entries[0]
-        raise VerificationError(f"{path} is not a package: {entries[0].name} contains no {layout.INVENTORY}")
+    for folder in (work, *entries[:1]):
+        if (folder / layout.INVENTORY).is_file() and (folder == work or len(entries) == 1):
+            return folder
     names = ", ".join(entry.name for entry in entries[:5]) or "nothing"
-    raise VerificationError(f"{path} is not a package: expected one folder with a {layout.INVENTORY}, found {names}")
+    raise VerificationError(f"{path} is not a package: {names} contains no {layout.INVENTORY}")
 
 
 def chosen_overlays(package: Package, overlay: str | None) -> tuple[str, ...]:

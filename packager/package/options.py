@@ -536,7 +536,6 @@ PACKAGE_VOLUME = "package-volume"
 GITOPS = "gitops"
 GANG_OPTION = "gang"
 PLACEMENT = "placement"
-DEVICE_CLAIM = "device-claim"
 GPU = "gpu"
 
 BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
@@ -544,17 +543,6 @@ KNOWN: Mapping[str, Option] = {**BY_NAME, **{part.name: part for part in (SECRET
 """The options, and the components that no one selects: what reads values in `site.env`."""
 
 KEYS: Mapping[str, Key] = {key.name: key for option in KNOWN.values() for key in option.keys}
-
-
-def set_gpus(names: Collection[str], site: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the resource and the number in place of the GPUs of a spec, by the values in `site.env`.
-
-    Both are empty for a claim; None for no change.
-    """
-    if GPU in names:
-        values = {key.name: site.get(key.name, key.example) for key in BY_NAME[GPU].keys}
-        return f"{values['GPU_VENDOR']}/{values['GPU_RESOURCE']}", values["GPU_COUNT"]
-    return ("", "") if DEVICE_CLAIM in names else None
 
 
 def secret(name: str, site: Mapping[str, str]) -> str | None:
@@ -628,8 +616,6 @@ def _unfit(option: Option, site: Mapping[str, str], environment: Mapping[str, st
             yield Fault((key.name,), f"{option.name} needs {key.name}, such as {key.example}")
         elif complaint := key.complaint(value):
             yield Fault((key.name,), f"{key.name}: {complaint}")
-    if option.name == "tracking" and site.get("TRACKING") != "tensorboard" and site.get("TRACKING_URL") == "none":
-        yield Fault(("TRACKING_URL",), f"{site.get('TRACKING')} needs the address of its server as TRACKING_URL")
     if option.name == "expose" and site.get("EXPOSE") == "Ingress" and site.get("EXPOSE_HOST") == _RESERVED_DOMAIN:
         yield Fault(
             ("EXPOSE_HOST",), f"an Ingress needs a domain of your own as EXPOSE_HOST, found {_RESERVED_DOMAIN!r}"
@@ -643,16 +629,3 @@ def _misplaced(option: Option, environment: Mapping[str, str]) -> Iterator[Fault
         path = environment.get(name, "")
         if not path.startswith("/"):
             yield Fault((name,), f"{option.name} needs {name} as an absolute path, found {path!r}")
-    if option.name == PACKAGE_VOLUME:
-        for name in ("OUTPUT_DIR", "CHECKPOINT_DIR"):
-            if _within(environment.get(name, ""), environment.get("MODEL_DIR", "")):
-                message = f"{name} is inside MODEL_DIR, which {PACKAGE_VOLUME} makes read-only"
-                yield Fault((name,), f"{message}: use a folder such as /output")
-    if {"dataset", "output"} <= set(option.places) and _within(
-        environment.get("DATASET_DIR", ""), environment.get("OUTPUT_DIR", "")
-    ):
-        yield Fault(("DATASET_DIR",), "the dataset is inside OUTPUT_DIR and would be writable there")
-
-
-def _within(path: str, folder: str) -> bool:
-    return bool(path and folder) and f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")

@@ -22,8 +22,6 @@ FIELDS = {"NODE_SELECTOR": "nodeSelector", "TOLERATIONS": "tolerations"}
 
 _EXAMPLES = {"NODE_SELECTOR": "pool=train,disk=ssd", "TOLERATIONS": "dedicated=train:NoSchedule,nvidia.com/gpu"}
 
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
 _MOST = 100
 """The entries of one value; a site's file has the same limit."""
 
@@ -88,7 +86,8 @@ def _label(text: str) -> dict[str, str] | None:
 def _toleration(text: str) -> dict[str, str] | None:
     taint, colon, effect = text.partition(":")
     key, equals, value = taint.partition("=")
-    if not names.is_key(key) or not names.is_label_value(value) or (colon and effect not in _EFFECTS):
+    is_effect = not colon or effect in ("NoSchedule", "PreferNoSchedule", "NoExecute")
+    if not (names.is_key(key) and names.is_label_value(value) and is_effect):
         return None
     matching = {"operator": "Equal", "value": value} if equals else {"operator": "Exists"}
     return {"key": key, **matching, **({"effect": effect} if colon else {})}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packager.base import paths
-from packager.base.errors import SpecError, VerificationError, unreadable
+from packager.base.errors import VerificationError, unreadable
 from packager.base.paths import DEFAULT_LIMITS
 from packager.base.values import Value, indented
 from packager.package import inventory
@@ -72,26 +72,18 @@ def seal(tree: Tree, digests: Mapping[str, str]) -> Entry:
     These are the files that people edit; the lines show later what an edit has changed.
     """
     files = {entry.path: {"mode": f"{entry.mode:04o}", "sha256": digests[entry.path]} for entry in tree.entries}
-    editable = {entry.path: lines for entry in tree.entries if (lines := _lines(entry, digests[entry.path]))}
+    editable = {entry.path: lines for entry in tree.entries if (lines := _lines(entry))}
     about = {**tree.about, "files": files, "editable": editable}
     content = indented(json.dumps(about, ensure_ascii=False).encode()) + b"\n"
-    if len(content) > inventory.MAX_BYTES:
-        raise SpecError(
-            f"the names of {len(files):,} files make a manifest.json of more than {inventory.MAX_BYTES >> 10:,} KiB",
-            hint="use fewer files, or shorter names",
-        )
     return Entry(INVENTORY, content, len(content))
 
 
-def _lines(entry: Entry, digest: str) -> list[str] | None:
+def _lines(entry: Entry) -> list[str] | None:
     """Return the lines of a file that people edit; None for other files, and for large or binary ones."""
     if not is_editable(entry.path) or entry.size > _EDITABLE_BYTES:
         return None
-    content = b"".join(chunks(entry))
-    if hashlib.sha256(content).hexdigest() != digest:
-        return None
     try:
-        return content.decode().split("\n")
+        return b"".join(chunks(entry)).decode().split("\n")
     except UnicodeDecodeError:
         return None
 
@@ -187,7 +179,8 @@ def _walk(folder: Path, limits: Limits) -> Iterator[Entry]:
                     pending.append(contents.add_folder(path))
                     continue
                 if not stat.S_ISREG(status.st_mode):
-                    raise ContentError(f"{shown(path)} is {_kind(status.st_mode)}, not a plain file")  # noqa: TRY301
+                    kind = "a link" if stat.S_ISLNK(status.st_mode) else "a device, a pipe or a socket"
+                    raise ContentError(f"{shown(path)} is {kind}, not a plain file")  # noqa: TRY301
                 contents.add_file(path, status.st_size)
             except ContentError as error:
                 raise VerificationError(f"{folder}: {error}") from None
@@ -200,14 +193,6 @@ def _list(folder: Path, limit: int) -> list[tuple[str, os.stat_result]]:
             return [(item.name, item.stat(follow_symlinks=False)) for item in itertools.islice(listing, limit)]
     except OSError as error:
         raise unreadable(folder, error) from None
-
-
-def _kind(mode: int) -> str:
-    if stat.S_ISLNK(mode):
-        return "a link"
-    if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
-        return "a device"
-    return "a pipe" if stat.S_ISFIFO(mode) else "a socket"
 
 
 def make_folders(folder: Path, path: str) -> None:

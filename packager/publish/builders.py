@@ -18,7 +18,7 @@ from packager.cluster import manifests
 from packager.configure.settings import Files, value
 from packager.kubernetes.manifest import Manifest, mapping
 from packager.package.opened import chosen_overlays, opened
-from packager.publish.images import check_pushable
+from packager.publish.reference import check_pushable
 from packager.rendering import render
 from packager.workloads import structures
 from packager.workloads.pods import BUILT_ELSEWHERE
@@ -94,13 +94,11 @@ def push(request: ImageRequest) -> ImagePlan:
 
 def _builder(requested: str | None) -> str:
     """Return the first builder of this machine, or the one that the user selects."""
-    for program in BUILDERS if requested is None else (requested,):
-        if process.find(program) is not None:
-            return program
-    if requested is not None:
-        raise ToolError(f"{requested}: program not found", hint=f"use one of {', '.join(BUILDERS)}")
-    message = f"no program to build images: none of {', '.join(BUILDERS)} is installed"
-    raise ToolError(message, hint="install podman or buildah, which need no daemon")
+    program = requested or next(filter(process.find, BUILDERS), None)
+    if program is None:
+        message = f"no program to build images: none of {', '.join(BUILDERS)} is installed"
+        raise ToolError(message, hint="install podman or buildah, which need no daemon")
+    return program
 
 
 def _names(package: Package, request: ImageRequest) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -114,10 +112,8 @@ def _names(package: Package, request: ImageRequest) -> tuple[tuple[str, ...], di
         containers = [one.kind.pod_template(one.workload)["containers"] for one in applied.per_workload]
         image, *further = [str(listed[0]["image"]) for listed in containers]  # of the computing pods
         users = [one.shown for one in applied.per_workload[1:]]
-        annotations = [
-            mapping(pods.metadata.get("annotations")) for pods in structures.pods(Manifest(applied.workload))
-        ]
-        if any(BUILT_ELSEWHERE in those for those in annotations):
+        pods = structures.pods(Manifest(applied.workload))
+        if any(BUILT_ELSEWHERE in mapping(one.metadata.get("annotations")) for one in pods):
             further_images[image] = applied.per_workload[0].shown
             continue
         further_images |= {other: user for other, user in zip(further, users, strict=True) if other != image}

@@ -5,13 +5,13 @@ It needs no network to be loaded. Tests: cli/test_bundle.py.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shutil
 import tarfile
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,52 +19,35 @@ from packager.base import atomic, workfolder, yamlio
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.names import split_registry
 from packager.base.values import Value
-from packager.base.web import PIECE
+from packager.base.web import PIECE, digest_of
 from packager.builder.render import sources_script
-from packager.package.inventory import parsed
 from packager.package.layout import OVERLAYS
 from packager.package.opened import opened
-from packager.publish import artefact, layout, manifest
-from packager.publish.artefact import ArtefactChoices
-from packager.publish.images import check_pushable, image_reference
-from packager.publish.layout import BundledRepository, Root
-from packager.publish.manifest import MANIFEST, Descriptor, descriptor
+from packager.publish import artefact, layout
+from packager.publish.artefact import MANIFEST, Descriptor, descriptor
+from packager.publish.layout import Root
 from packager.publish.push import facts_of, images_of, packed
-from packager.publish.reference import is_digest, is_reference, parse
+from packager.publish.reference import OCI, check_pushable, image_reference, is_digest, is_reference, parse
 from packager.publish.registry import Repository
 from packager.publish.signatures import bundles_beside, check_file, find, judge, referring
 from packager.verify import Checks
 from packager.workloads import program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from packager.base.process import Progress, Runner, Tell
+    from packager.publish.artefact import ArtefactFacts, Source
     from packager.publish.client import Access
     from packager.publish.layout import Copy, Layout
+    from packager.publish.reference import PackageReference
     from packager.publish.signatures import Trust
     from packager.workloads.program import FetchedSource
 
 SOURCES = "sources/"
 """How the repositories of the files that pods fetch begin."""
 
-_MOST = 10_000
 _PLACE = re.compile(r"\$\((OUTPUT_DIR|DATASET_DIR|CHECKPOINT_DIR)\)((?:/(?!\.\.?(?:/|$))[^/\x00-\x1f]+)*/?)")
-
-
-class BundleRequest(Value, frozen=True):
-    """A package that is bundled, and the options."""
-
-    package: str  # a path, or a reference `oci://…`
-    destination: Path | None = None  # None for a file called like the package
-    with_images: bool = True
-    force: bool = False  # whether an existing bundle is replaced
-    archives: tuple[Path, ...] = ()  # of images that are in no registry, as podman, docker and buildah save them
-    created: int | None = None  # the time in seconds since 1970 for a package that is packed from a folder
-    kubectl: str = "kubectl"
-    trust: Trust | None = None  # None leaves signatures unread
-    with_sources: bool = True
-    secrets: tuple[str, ...] = ()  # the variables that may be sent to the servers of sources
 
 
 class Bundled(Value, frozen=True):
@@ -86,43 +69,59 @@ class Bundled(Value, frozen=True):
         }
 
 
-class _Subject(Value, frozen=True):
-    """The package in a bundle."""
+def bundle(  # noqa: PLR0913 - an option each
+    source: str,
+    access: Access,
+    *,
+    destination: Path | None = None,  # None for a file called like the package
+    with_images: bool = True,
+    force: bool = False,
+    archives: tuple[Path, ...] = (),  # of images that are in no registry, as podman, docker and buildah save them
+    created: int | None = None,  # seconds since 1970, for a package that is packed from a folder
+    kubectl: str = "kubectl",
+    trust: Trust | None = None,
+    with_sources: bool = True,
+    secrets: tuple[str, ...] = (),  # the variables that may be sent to the servers of sources
+    tell: Tell,
+    progress: Progress,
+    runner: Runner,
+) -> Bundled:
+    """Write a package with its images, signatures and sources to one file.
 
-    name: str
-    images: tuple[str, ...]
-    inventory: Mapping[str, Any] | None  # None if the registry does not tell it
-    tag: str | None
-
-
-def bundle(request: BundleRequest, access: Access, *, tell: Tell, progress: Progress, runner: Runner) -> Bundled:
-    """Write a package with its images, signatures and sources to one file."""
+    `source` is a path, or a reference `oci://…`.
+    """
+    exists_hint = None if force else "--force replaces it"
     with ExitStack() as stack:
         content = _Content(access, stack)
-        add_package = _add_remote if is_reference(request.package) else _add_local
-        subject = add_package(content, request, runner, tell)
-        path = request.destination or Path(f"{subject.name}.bundle.tar")
-        atomic.check_absent(path, None if request.force else "--force replaces it")
-        saved = [layout.read(archive, is_ours=False) for archive in request.archives]
-        local = [image for image in subject.images if image.startswith("localhost/")]
-        for image in sorted(subject.images) if request.with_images else ():
+        if is_reference(source):
+            facts, tag = _add_remote(content, parse(source), trust, tell)
+        else:
+            if trust is not None:
+                check_file(Path(source), trust, tell=tell)
+            facts, tag = _add_local(content, Path(source), created, Checks((kubectl,), runner=runner))
+        path = destination or Path(f"{facts.package}.bundle.tar")
+        atomic.check_absent(path, exists_hint)
+        saved = [layout.read(archive, is_ours=False) for archive in archives]
+        local = [image for image in facts.images if image.startswith("localhost/")]
+        for image in sorted(facts.images) if with_images else ():
             if not _add_saved(content, image, saved, is_only=local == [image]):
                 _add_image(content, image, tell)
-        _add_sources(content, request, subject, stack.enter_context(workfolder.beside(path)), runner, tell)
+        if facts.sealed is None:
+            tell("note: the registry does not tell what the pods fetch: the bundle has no sources")
+        sources = sources_of(facts.inventory)
+        for fetched in sources:
+            tell(f"fetching {fetched.address}" if with_sources else f"note: without {fetched.address}, a source")
+        if sources and with_sources:
+            folder = stack.enter_context(workfolder.beside(path))
+            files = _fetch(sources, folder, secrets, runner)
+            content.add_files(files, folder / "sources.tar", f"{SOURCES}{facts.package}", tag)
         size = sum(blob.size for blob in content.blobs)
-        if path.parent.is_dir() and shutil.disk_usage(path.parent).free < size:
-            raise ToolError(f"{path.parent} has no room for the bundle of {size:,} bytes")
         with (
-            atomic.file(path, exists_hint=None if request.force else "--force replaces it") as stream,
+            atomic.file(path, exists_hint=exists_hint) as stream,
             progress(path.name, size, unit="bytes") as advance,
         ):
-            counted = {blob: _counted(copy, blob, advance) for blob, copy in content.blobs.items()}
-            layout.write(stream, content.roots, counted)
+            layout.write(stream, content.roots, content.blobs, advance)
         return Bundled(path, tuple(content.roots), size)
-
-
-def _counted(copy: Copy, blob: Descriptor, advance: Callable[[int], object]) -> Copy:
-    return lambda stream: (copy(stream), advance(blob.size))
 
 
 def sources_of(inventory: Mapping[str, Any]) -> tuple[FetchedSource, ...]:
@@ -156,89 +155,52 @@ class _Content:
         self.stack = stack  # closes the connections at the end
         self.roots: list[Root] = []
         self.blobs: dict[Descriptor, Copy] = {}
-        self._manifest_bytes = 0
 
-    def add_bytes(self, content: bytes) -> Descriptor:
-        """Add a blob, and return its descriptor."""
-        blob = descriptor(content)
-        self.blobs[blob] = lambda stream: stream.write(content)
-        return blob
+    def add(self, *contents: bytes) -> None:
+        """Add blobs."""
+        for content in contents:
+            self.blobs[descriptor(content)] = lambda stream, content=content: stream.write(content)  # type: ignore[misc]
 
-    def add_made(self, content: bytes, repository: str, tag: str | None, *, is_attached: bool = False) -> Descriptor:
-        """Add a manifest that is made here, and list it in the index; return its descriptor."""
-        blob = self.add_bytes(content)
-        self.roots.append(Root(MANIFEST, blob, repository, tag, is_attached=is_attached))
-        return blob
+    def add_file(self, blob: Descriptor, path: Path) -> None:
+        """Add a file as a blob."""
 
-    def add_files(self, files: Mapping[str, Path], repository: str, tag: str | None) -> None:
-        """Add an image whose only layer has some files."""
+        def copy(stream: IO[bytes]) -> None:
+            with path.open("rb") as file:
+                shutil.copyfileobj(file, stream, PIECE)
 
-        def copy(stream: Any) -> None:
-            with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
-                for name, path in sorted(files.items()):
-                    member = tarfile.TarInfo(name)
-                    member.size = path.stat().st_size
-                    with path.open("rb") as source:
-                        archive.addfile(member, source)
-
-        sink = _Sink()
-        copy(sink)
-        blob = Descriptor(f"sha256:{sink.hashed.hexdigest()}", sink.size)
         self.blobs[blob] = copy
+
+    def add_made(self, content: bytes, repository: str, tag: str | None, *, is_attached: bool = False) -> None:
+        """Add a manifest that is made here, and list it in the index."""
+        self.add(content)
+        self.roots.append(Root(MANIFEST, descriptor(content), repository, tag, is_attached=is_attached))
+
+    def add_files(self, files: Mapping[str, Path], path: Path, repository: str, tag: str | None) -> None:
+        """Add an image whose only layer has some files; they are moved into the tar at `path`."""
+        with tarfile.open(path, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for name, file in sorted(files.items()):
+                member = tarfile.TarInfo(name)
+                member.size = file.stat().st_size
+                with file.open("rb") as source:
+                    archive.addfile(member, source)
+                file.unlink()
+        blob = Descriptor(f"sha256:{digest_of(path)}", path.stat().st_size)
+        self.add_file(blob, path)
         config, content = artefact.of_tar(blob)
-        self.add_bytes(config)
+        self.add(config)
         self.add_made(content, repository, tag)
 
-    def add_root(
-        self,
-        source: Repository | BundledRepository,
-        present: tuple[bytes, str],
-        repository: str,
-        tag: str | None,
-        name: str,
-    ) -> None:
+    def copy(self, source: Source, digest: str, repository: str, tag: str | None, name: str) -> None:
         """Add a manifest that the index lists, with what is attached to it; `name` is its name in the registry."""
-        content, digest = present
-        kind = self._add_manifest(source, content)
-        self.roots.append(Root(kind, descriptor(content), repository, tag, name))
-        for attached in [str(entry.get("digest")) for entry in source.referrers(digest)]:
-            if is_digest(attached):
-                content, _ = source.manifest(attached)
-                kind = self._add_manifest(source, content)
-                self.roots.append(Root(kind, descriptor(content), repository, is_attached=True))
-
-    def _add_manifest(self, source: Repository | BundledRepository, content: bytes) -> str:
-        """Add a manifest of a repository and all that it consists of, and return its media type."""
-        kind = ""
-        waiting = [content]
-        while waiting:
-            content = waiting.pop()
-            digest = descriptor(content).digest
-            found = manifest.read(content, digest)
-            kind = kind or found.kind
-            if descriptor(content) in self.blobs:
-                continue
-            self._manifest_bytes += len(content)
-            if len(self.blobs) > _MOST or self._manifest_bytes > layout.ALL_MANIFEST_BYTES:
-                raise ToolError(f"{digest}: expected at most {_MOST:,} blobs and 64 MiB of manifests")
-            self.add_bytes(content)
-            for part in found.blobs:
-                self.blobs.setdefault(part, lambda stream, part=part: source.download(part, stream))  # type: ignore[misc]
-            children = [child for child in dict.fromkeys(found.children) if child not in self.blobs]
-            waiting += [source.manifest(child.digest)[0] for child in children]
-        return kind
-
-
-class _Sink:
-    """Counts and hashes what is written to it."""
-
-    def __init__(self) -> None:
-        self.hashed, self.size = hashlib.sha256(), 0
-
-    def write(self, data: bytes) -> int:
-        self.hashed.update(data)
-        self.size += len(data)
-        return len(data)
+        attached = [str(entry.get("digest")) for entry in source.referrers(digest)]
+        for root in (digest, *filter(is_digest, attached)):
+            for content, found in source.walk(root):  # the last one is the root itself
+                self.add(content)
+                for blob in found.blobs:
+                    self.blobs.setdefault(blob, partial(source.download, blob))
+            is_own = root == digest
+            names = (tag, name) if is_own else (None, "")
+            self.roots.append(Root(found.kind, descriptor(content), repository, *names, is_attached=not is_own))
 
 
 def _repository(image: str) -> str:
@@ -250,49 +212,38 @@ def _package_repository(name: str, images: tuple[str, ...]) -> str:
     return f"packages/{name}" if name in map(_repository, images) else name
 
 
-def _add_remote(content: _Content, request: BundleRequest, _runner: Runner, tell: Tell) -> _Subject:
-    """Add a package of a registry."""
-    reference = parse(request.package)
-    if reference.version is None:
-        raise UsageError(f"{reference} names neither a tag nor a digest")
+def _add_remote(
+    content: _Content, reference: PackageReference, trust: Trust | None, tell: Tell
+) -> tuple[ArtefactFacts, str | None]:
+    """Add a package of a registry; return the facts about it, and its tag."""
     registry = content.stack.enter_context(Repository(reference, content.access))
-    present = registry.manifest(reference.version)
-    if request.trust is not None and request.trust.is_asked:
-        request.trust.require(find(registry, present[1], request.trust.keys), str(reference), tell)
-    config = artefact.described(present[0], str(reference)).config
-    facts = artefact.facts(registry.content(config), str(reference)) if config else None
-    if facts is None:
+    stored = registry.stored(reference.version, str(reference))
+    if trust is not None and trust.is_asked:
+        trust.require(find(registry, stored.digest, trust.keys), stored.shown, tell)
+    if stored.facts is None:
         raise VerificationError(f"{reference} is not a package that `mlpack push` has stored")
-    name = _package_repository(reference.repository.rpartition("/")[2], facts.images)
-    content.add_root(registry, present, name, reference.tag, str(reference).removeprefix("oci://"))
-    sealed = facts.sealed and parsed(facts.sealed.encode(), Path(facts.package))
-    return _Subject(facts.package, facts.images, sealed or None, reference.tag)
+    name = _package_repository(reference.repository.rpartition("/")[2], stored.facts.images)
+    content.copy(registry, stored.digest, name, reference.tag, str(reference).removeprefix(OCI))
+    return stored.facts, reference.tag
 
 
-def _add_local(content: _Content, request: BundleRequest, runner: Runner, tell: Tell) -> _Subject:
-    """Add a package on disk, as `mlpack push` would store it."""
-    source = Path(request.package)
-    if request.trust is not None:
-        check_file(source, request.trust, tell=tell)
+def _add_local(
+    content: _Content, source: Path, created: int | None, checks: Checks
+) -> tuple[ArtefactFacts, str | None]:
+    """Add a package on disk, as `mlpack push` would store it; return the facts about it, and its version."""
     package = content.stack.enter_context(opened(source))
-    images = tuple(images_of(package, Checks((request.kubectl,), runner=runner)))
-    path, layer, _ = content.stack.enter_context(packed(package, request.created or 0))
-    made = artefact.compose(facts_of(package, {*images}), layer, ArtefactChoices(package.version, request.created))
-
-    def copy(stream: IO[bytes]) -> None:
-        with path.open("rb") as file:
-            shutil.copyfileobj(file, stream, PIECE)
-
-    content.blobs[layer.blob] = copy
-    content.add_bytes(made.config)
-    name = _package_repository(package.name, images)
-    blob = content.add_made(made.manifest, name, package.version)
+    facts = facts_of(package, images_of(package, checks))
+    path, layer = content.stack.enter_context(packed(package, created or 0))
+    made = artefact.compose(facts, layer, version=package.version, created=created)
+    content.add_file(layer.blob, path)
+    content.add(made.config)
+    name = _package_repository(package.name, facts.images)
+    content.add_made(made.manifest, name, package.version)
     for signature in bundles_beside(source):
         if judge(signature, made.digest, ()).problem is None:
-            content.add_bytes(artefact.EMPTY)
-            content.add_bytes(signature)
-            content.add_made(referring(signature, blob), name, None, is_attached=True)
-    return _Subject(package.name, images, package.inventory, package.version)
+            content.add(artefact.EMPTY, signature)
+            content.add_made(referring(signature, descriptor(made.manifest)), name, None, is_attached=True)
+    return facts, package.version
 
 
 def _add_saved(content: _Content, image: str, saved: list[Layout], *, is_only: bool) -> bool:
@@ -307,8 +258,7 @@ def _add_saved(content: _Content, image: str, saved: list[Layout], *, is_only: b
         for root in archive.roots:
             is_bare = len(archive.roots) == 1 and not root.image and not re.search("[/:]", root.tag or "")
             if names & {root.image, root.tag} or (is_bare and (root.tag == tag or is_only)):
-                present = archive.manifests[root.blob.digest][0], root.blob.digest
-                content.add_root(BundledRepository(archive, ""), present, _repository(image), tag or None, image)
+                content.copy(archive, root.blob.digest, _repository(image), tag or None, image)
                 return True
     return False
 
@@ -319,52 +269,38 @@ def _add_image(content: _Content, image: str, tell: Tell) -> None:
         check_pushable(image)
     reference = image_reference(image)
     registry = content.stack.enter_context(Repository(reference, content.access))
-    present = registry.manifest(reference.version or "")
+    _, digest = registry.manifest(reference.version or "")
     if reference.digest is None:
-        tell(f"{image} is {present[1]}")
-    content.add_root(registry, present, _repository(image), None if reference.digest else reference.tag, image)
+        tell(f"{image} is {digest}")
+    content.copy(registry, digest, _repository(image), None if reference.digest else reference.tag, image)
 
 
-def _add_sources(  # noqa: PLR0913, PLR0917 - what is fetched, and with what
-    content: _Content, request: BundleRequest, subject: _Subject, folder: Path, runner: Runner, tell: Tell
-) -> None:
-    """Fetch what the pods fetch, by the script of the pods, and add it as one image with these files.
+def _fetch(
+    sources: tuple[FetchedSource, ...], folder: Path, secrets: tuple[str, ...], runner: Runner
+) -> dict[str, Path]:
+    """Fetch what the pods fetch into a folder, by the script of the pods; return the files by their names in the tar.
 
     Beside the files of a repository or an artefact is a list of them, by which the script finds them.
     """
-    sources = sources_of(subject.inventory or {})
-    if subject.inventory is None:
-        tell("note: the registry does not tell what the pods fetch: the bundle has no sources")
-    for source in sources:
-        tell(f"fetching {source.address}" if request.with_sources else f"note: without {source.address}, a source")
-    if not sources or not request.with_sources:
-        return
     script = folder / "sources.sh"
     script.write_text(sources_script())
-    arguments = []
+    words: list[str] = []
+    lists = []
     for source in sources:  # a package names no variable that the user has not named
         place = _PLACE.fullmatch(source.path)
         if place is None:
             raise VerificationError(f"{source.address}: unexpected path {source.path}")
-        if source.secret and source.secret not in request.secrets:
+        if source.secret and source.secret not in secrets:
             message = f"{source.address} is fetched with the secret {source.secret}"
             raise UsageError(message, hint=f"--secret {source.secret} sends this variable; or --no-sources")
         path = f"{folder}/files/{place[1]}{place[2]}"
-        arguments.append((source.address, path, source.sha256 or "-", source.size, source.secret or "-"))
-    words = [word for words in arguments for word in words]
+        words += [source.address, path, source.sha256 or "-", source.size, source.secret or "-"]
+        lists += [] if source.sha256 else [Path(path)]
     if runner.run_in_terminal(["/bin/sh", str(script), *words, "--"], stdout_to_stderr=True):
         raise ToolError("the sources could not be fetched", hint="--no-sources leaves them out")
-    for _, path, digest, *_ in arguments:
-        if digest == "-":
-            _write_list(path)
-    files = {str(path.relative_to(folder / "files")): path for path in (folder / "files").rglob("*") if path.is_file()}
-    kept = {name: path for name, path in files.items() if not path.name.startswith(".mlpack-")}
-    content.add_files(kept, f"{SOURCES}{subject.name}", subject.tag)
-
-
-def _write_list(path: str) -> None:
-    """Write the list of the files of a source, with their digests and sizes, from what the script has noted."""
-    folder, name = os.path.split(path)
-    source, *listed = json.loads(Path(folder, f".mlpack-{name}.list").read_text(encoding="utf-8"))
-    files = [(os.path.relpath(file, folder), digest, Path(file).stat().st_size) for file, digest in listed]
-    Path(f"{path}.sources.json").write_text(json.dumps([source, *files]), encoding="utf-8")
+    for file in lists:
+        address, *listed = json.loads(file.with_name(f".mlpack-{file.name}.list").read_text(encoding="utf-8"))
+        files = [(os.path.relpath(name, file.parent), digest, Path(name).stat().st_size) for name, digest in listed]
+        file.with_name(f"{file.name}.sources.json").write_text(json.dumps([address, *files]), encoding="utf-8")
+    found = (file for file in (folder / "files").rglob("*") if file.is_file())
+    return {str(file.relative_to(folder / "files")): file for file in found if not file.name.startswith(".mlpack-")}

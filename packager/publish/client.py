@@ -11,14 +11,15 @@ from __future__ import annotations
 import random
 import re
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from packager.base import jsonio, rest
+from packager.base import rest
 from packager.base.errors import ToolError, VerificationError
 from packager.base.masking import MASK, shortened
-from packager.base.values import FieldsError, Value, from_json
+from packager.base.values import FieldsError, Meta, Value, from_json
 from packager.base.web import BUSY, Content, HttpTransport, Network, OtherProtocolError, TransientError, address
 from packager.publish import credentials
+from packager.publish.artefact import MANIFEST_BYTES
 from packager.publish.reference import is_digest
 
 if TYPE_CHECKING:
@@ -45,28 +46,7 @@ _PARAMETER = re.compile(r'([A-Za-z]+)="([^"\\]{0,1000})"')
 _SCHEME = re.compile(r"(?:^|,)\s{0,9}(Basic|Bearer)\s", re.IGNORECASE)
 _LONGEST_CHALLENGE = 4 << 10
 _TOKEN_BYTES = 64 << 10
-_TOKEN = re.compile(r"[!-~]+")
-
-
-class Retries:
-    """Waits between tries, until there were too many; `sleep` waits."""
-
-    def __init__(self, sleep: Callable[[float], object]) -> None:
-        self._sleep = sleep
-        self._count = 0
-
-    def wait(self, error: TransientError) -> None:
-        """Wait before the next try; raise the error if the last try has failed, too."""
-        self._count += 1
-        if self._count >= _TRIES:
-            raise error from None
-        pause = _FIRST_PAUSE * 2 ** (self._count - 1)
-        jitter = random.uniform(pause / 2, pause)  # noqa: S311 - so that clients do not come back together
-        self._sleep(jitter if error.seconds is None else min(error.seconds, _LONGEST_PAUSE))
-
-    def begin(self) -> None:
-        """Count from one again."""
-        self._count = 0
+_Token = Annotated[str, Meta(pattern=r"^[!-~]*(?![\s\S])")]
 
 
 class Access(Value, frozen=True):
@@ -108,27 +88,45 @@ class RegistryClient:
         self._transport = HttpTransport(access.network)
         self._scope = f"repository:{reference.repository}:pull{',push' if may_push else ''}"
         self._use("http" if access.plain_http else "https")
-        self._is_certain = access.plain_http or not rest.is_loopback(self._url.host)
         self._authorization = ""  # the header; empty until the registry asks for one
         self._login: Login | None = None  # None without any, and until the registry asks for some
-        self._secrets: set[str] = set()
 
     def close(self) -> None:
         """Close all connections."""
         self._transport.close()
 
-    def retries(self) -> Retries:
-        """Return a new count of tries."""
-        return Retries(self._access.network.sleep)
-
     def retried(self, ask: Callable[[], T]) -> T:
         """Return the result of a function, which is called again after errors that pass."""
-        retries = self.retries()
-        while True:
+        pause = _FIRST_PAUSE
+        for _ in range(_TRIES - 1):
             try:
                 return ask()
             except TransientError as error:
-                retries.wait(error)
+                jitter = random.uniform(pause / 2, pause)  # noqa: S311 - so that clients do not come back together
+                self._access.network.sleep(jitter if error.seconds is None else min(error.seconds, _LONGEST_PAUSE))
+                pause *= 2
+        return ask()
+
+    def ask(self, method: str, place: str, statuses: tuple[int, ...], **options: Any) -> tuple[Response, bytes]:
+        """Send a request, again after errors that pass, and return the answer; see `once`."""
+        return self.retried(lambda: self.once(method, place, statuses, **options))
+
+    def once(
+        self,
+        method: str,
+        place: str | Address,
+        statuses: tuple[int, ...],
+        *,
+        version: str | None = None,
+        **options: Any,
+    ) -> tuple[Response, bytes]:
+        """Send a request with the `options` of `opened`, and return the answer and its body.
+
+        Raises ToolError with what the registry says if the answer has another status, for a manifest with `version`.
+        """
+        with self.opened(method, place, **options) as response:
+            self.expect(response, statuses, version)
+            return response, response.read(MANIFEST_BYTES, "the answer")
 
     @contextmanager
     def opened(
@@ -147,16 +145,36 @@ class RegistryClient:
             TransientError: The registry is busy, or the connection broke.
             ToolError: The registry does not accept the credentials.
         """
-        self._choose_scheme()
-        url = address(f"{self._url.text}{self._reference.repository}/{place}") if isinstance(place, str) else place
+
+        def send() -> AbstractContextManager[Response]:
+            """Send it; redirects of what reads are followed, and the registry alone receives credentials."""
+            url = address(f"{self._url.text}{self._reference.repository}/{place}") if isinstance(place, str) else place
+            secret = self._authorization if url.origin == self._url.origin else None
+            follows = method in ("GET", "HEAD")
+            return self._transport.opened(
+                method,
+                url,
+                headers or {},
+                content,
+                authorization=secret,
+                follows=follows,
+                **limits,  # type: ignore[arg-type]
+            )
+
         with ExitStack() as stack:
-            response = stack.enter_context(self._sent(method, url, headers, content, **limits))
+            try:
+                response = stack.enter_context(send())
+            except OtherProtocolError:  # a registry on this machine, perhaps without TLS
+                if self._authorization or not rest.is_loopback(self._url.host):
+                    raise
+                self._use("http")
+                response = stack.enter_context(send())
             if self._asks(response) and not self._authorization.startswith("Basic "):  # a token may be too old
                 asked = response.header("www-authenticate")
                 response.read(_ERROR_BYTES, "the answer")
                 stack.close()
                 self._authenticate(asked)
-                response = stack.enter_context(self._sent(method, url, headers, content, **limits))
+                response = stack.enter_context(send())
             if response.status in BUSY:
                 pause = response.header("retry-after")
                 message = f"the registry has answered with status {response.status}"
@@ -196,41 +214,9 @@ class RegistryClient:
         """Use the API over http or https."""
         self._url = address(f"{scheme}://{self._reference.api_host}/v2/")
 
-    def _choose_scheme(self) -> None:
-        """Use http for a registry on this machine that does not speak TLS."""
-        if self._is_certain:
-            return
-        try:
-            with self._transport.opened("GET", self._url, {}) as response:
-                response.read(_ERROR_BYTES, "the answer")
-        except OtherProtocolError:
-            self._use("http")
-        self._is_certain = True
-
     def _asks(self, response: Response) -> bool:
         """Whether the registry itself asks for credentials."""
         return response.status == 401 and response.url.origin == self._url.origin
-
-    def _sent(
-        self,
-        method: str,
-        url: Address,
-        headers: Mapping[str, str] | None,
-        content: Content | None,
-        **limits: float,
-    ) -> AbstractContextManager[Response]:
-        """Send a request; the redirects of reading ones are followed, and the registry alone receives credentials."""
-        secret = self._authorization if url.origin == self._url.origin else None
-        follows = method in ("GET", "HEAD")
-        return self._transport.opened(
-            method,
-            url,
-            headers or {},
-            content,
-            authorization=secret,
-            follows=follows,
-            **limits,  # type: ignore[arg-type]
-        )
 
     def _authenticate(self, header: str) -> None:
         """Answer the challenge in WWW-Authenticate, Bearer before Basic.
@@ -244,17 +230,12 @@ class RegistryClient:
         if realm is None and "basic" not in challenges:
             raise ToolError(f"{host} asks for credentials of a kind that is not supported", hint="use Basic or Bearer")
         login = self._login = self._login or self._access.login(self._reference)
-        if login is not None:
-            self._secrets |= {*login.secrets}
-        if login is not None and login.registry_token:
-            self._authorization = f"Bearer {login.registry_token}"
-        elif realm is not None:
+        if realm is not None:
             self._authorization = f"Bearer {self._token(realm, challenges['bearer'].get('service'))}"
         elif login is None or login.identity_token:
             raise ToolError(f"{host} asks for a user name and a password", hint=f"log in: podman login {host}")
         else:
             self._authorization = login.basic
-        self._secrets.add(self._authorization.partition(" ")[2])
 
     def _token(self, realm: str, service: str | None) -> str:
         """Return a token of the issuer at `realm`."""
@@ -286,11 +267,8 @@ class RegistryClient:
         try:
             issued = from_json(answer, _Issued)
         except FieldsError:
-            issued = _Issued()
-        token = issued.token or issued.access_token
-        if not _TOKEN.fullmatch(token):
-            raise ToolError(f"{issuer.shown} has issued something that is not a token")
-        return token
+            raise ToolError(f"{issuer.shown} has issued something that is not a token") from None
+        return issued.token or issued.access_token
 
     def _refused(self, status: int, message: str = "", *, refuses: str | None = None) -> ToolError:
         """Return the error that the registry refuses a request, by the credentials in use."""
@@ -302,25 +280,32 @@ class RegistryClient:
     def _explained(self, response: Response) -> str:
         """Return the messages of a registry about an error, to be added to ours; empty without any."""
         try:
-            body = jsonio.read_object(response.read(_ERROR_BYTES, "the answer"))
-        except (jsonio.JsonError, ToolError):
+            errors = from_json(response.read(_ERROR_BYTES, "the answer"), _Errors).errors
+        except (FieldsError, ToolError):
             return ""
-        errors = body.get("errors")
-        explained = ""
-        for entry in errors[:_MOST_ERRORS] if isinstance(errors, list) else ():
-            text = entry.get("message") if isinstance(entry, dict) else None
-            if isinstance(text, str) and text:
-                for secret in sorted(self._secrets, key=len, reverse=True):  # it may repeat what it has received
-                    text = text.replace(secret, MASK)
-                explained += f": {shortened(text, _LONGEST_ERROR)}"
-        return explained
+        messages = [error.message for error in errors if error.message]
+        text = "".join(f": {shortened(message, _LONGEST_ERROR)}" for message in messages[:_MOST_ERRORS])
+        sent = self._authorization.partition(" ")[2], "" if self._login is None else self._login.password
+        for secret in filter(None, sent):  # it may repeat what it has received
+            text = text.replace(secret, MASK)
+        return text
+
+
+class _Error(Value, frozen=True):
+    message: str = ""
+
+
+class _Errors(Value, frozen=True):
+    """The messages of a registry about a request that has failed."""
+
+    errors: list[_Error]
 
 
 class _Issued(Value, frozen=True):
     """The answer of an issuer of tokens."""
 
-    token: str = ""
-    access_token: str = ""
+    token: _Token = ""
+    access_token: _Token = ""
 
 
 def _challenges(header: str) -> dict[str, dict[str, str]]:

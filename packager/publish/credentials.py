@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _HELPER_SECONDS = 30.0
 _HELPER_BYTES = 1 << 20
-_HELPER = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TOKEN_USER = "<token>"  # noqa: S105 - the word by which helpers mark an identity token
 _NOT_FOUND = "credentials not found"
 """The beginning of what a helper prints without credentials (docker-credential-helpers, credentials/error.go)."""
@@ -35,7 +34,6 @@ class Login(Value, frozen=True):
     username: str = ""  # the name of the user; empty with a token
     password: str = ""
     identity_token: str = ""  # a token that is exchanged for others (OAuth 2.0's refresh token)
-    registry_token: str = ""  # a token that the registry itself accepts
     source: str = ""  # the place where they come from, for messages
 
     def __repr__(self) -> str:
@@ -46,24 +44,14 @@ class Login(Value, frozen=True):
         """The user and the password as the header Authorization names them."""
         return f"Basic {base64.b64encode(f'{self.username}:{self.password}'.encode()).decode()}"
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """All texts that must not be shown."""
-        forms = (self.password, self.identity_token, self.registry_token, self.basic.partition(" ")[2])
-        return tuple(text for text in forms if text)
-
 
 def files(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the files that may have credentials, in the order in which they are read."""
-    home = None
-    with suppress(RuntimeError):  # a user without a home folder
-        home = Path.home()
-    docker = environment.get("DOCKER_CONFIG")
     runtime = environment.get("XDG_RUNTIME_DIR")
     listed = (
-        environment.get("REGISTRY_AUTH_FILE") or None,
-        runtime and Path(runtime, "containers", "auth.json"),
-        Path(docker, "config.json") if docker else home and home / ".docker" / "config.json",
+        environment.get("REGISTRY_AUTH_FILE"),
+        runtime and f"{runtime}/containers/auth.json",
+        f"{environment.get('DOCKER_CONFIG') or os.path.expanduser('~/.docker')}/config.json",  # noqa: PTH111 - no error
     )
     return tuple(Path(file) for file in listed if file)
 
@@ -73,14 +61,13 @@ class _Entry(Value, frozen=True):
 
     auth: bytes = b""  # the user and the password
     identitytoken: str = ""
-    registrytoken: str = ""
     username: str = ""
     password: str = ""
 
     def login(self, source: str) -> Login | None:
         """Return the credentials; None if it has none."""
-        if self.identitytoken or self.registrytoken:
-            return Login(identity_token=self.identitytoken, registry_token=self.registrytoken, source=source)
+        if self.identitytoken:
+            return Login(identity_token=self.identitytoken, source=source)
         if self.auth:
             username, colon, password = self.auth.decode(errors="replace").partition(":")
             if not colon:
@@ -153,24 +140,14 @@ def _key(key: str) -> str:
 def _of_helper(helper: str, server: str, tell: Callable[[str], object], runner: Runner) -> Login | None:
     """Return the credentials that a helper program prints; None if it has none, or fails."""
     program = f"docker-credential-{helper}"
-    if not _HELPER.fullmatch(helper):
-        tell("a helper for credentials was not started: expected the name of a program")
-        return None
     try:
         done = runner.run([program, "get"], timeout=_HELPER_SECONDS, max_bytes=_HELPER_BYTES, stdin=server.encode())
-    except ToolError as error:
-        tell(f"{server} is used without credentials: {error}")
-        return None
-    if done.returncode:
-        if not done.stdout.strip().startswith(_NOT_FOUND):
-            tell(f"{server} is used without credentials: {program} has ended with exit code {done.returncode}")
-        return None
-    try:
+        if done.stdout.strip().startswith(_NOT_FOUND):
+            return None
         answer = from_json(done.stdout, _Answer)
-    except FieldsError:
-        answer = _Answer("", "")
-    if not answer.secret:
-        tell(f"{server} is used without credentials: {program} has printed something else than credentials")
+    except (ToolError, FieldsError) as error:
+        why = f"{program} has printed something else than credentials" if isinstance(error, FieldsError) else error
+        tell(f"{server} is used without credentials: {why}")
         return None
     if answer.username == _TOKEN_USER:
         return Login(identity_token=answer.secret, source=program)

@@ -14,8 +14,7 @@ from packager.base.names import split_registry
 from packager.base.values import Value
 from packager.package.opened import opened
 from packager.publish import load
-from packager.publish.layout import BundledRepository
-from packager.publish.pull import read, warn_of_version
+from packager.publish.pull import warn_of_version
 from packager.publish.push import facts_of, images_of
 from packager.publish.reference import is_bundle, is_reference, parse
 from packager.publish.registry import Repository
@@ -59,17 +58,12 @@ class Inspected(Value, frozen=True):
     @property
     def files(self) -> tuple[str, ...] | None:
         """The paths of the files; None if the registry does not list them."""
-        sealed = self._sealed
-        return None if sealed is None else tuple(sorted(sealed["files"]))
+        return tuple(sorted(self.facts.inventory["files"])) if self.facts.sealed is not None else None
 
     @property
     def options(self) -> tuple[str, ...]:
         """The site options that the package was built with."""
-        return tuple((self._sealed or {}).get("spec", {}).get("with") or ())
-
-    @property
-    def _sealed(self) -> dict[str, Any] | None:
-        return None if self.facts.sealed is None else json.loads(self.facts.sealed)
+        return tuple(self.facts.inventory.get("spec", {}).get("with") or ())
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -110,63 +104,36 @@ def inspect(  # noqa: PLR0913, PLR0917 - the package, and what reads it
     """Return the description of a package, or of the one in a bundle."""
     if not is_reference(source):
         if is_bundle(path):
-            return _in_bundle(path, trust, progress)
+            contents = load.read(path, trust, progress=progress, tell=lambda _: None)
+            stored = contents.packages[contents.package.blob.digest]
+            signatures = find(contents.layout, stored.digest, trust.keys)
+            facts = load.facts_in(stored)
+            return Inspected(facts, None, stored.digest, stored.layer.size, stored.created, signatures, contents)
         check_file(path, trust, tell=tell)
-        return _on_disk(path, kubectl, runner)
+        with opened(path) as package:
+            images = images_of(package, Checks((kubectl,), runner=runner))
+            size = path.stat().st_size if package.folder != package.source else None
+            return Inspected(facts_of(package, images), size=size)
     reference = parse(source)
     with Repository(reference, access) as registry:
-        remote = read(registry, reference)
-        signatures = find(registry, remote.digest, trust.keys)
+        stored = registry.stored(reference.version, str(reference))
+        signatures = find(registry, stored.digest, trust.keys)
     trust.require(signatures, str(reference), lambda _: None)
-    if remote.facts is None:
+    if stored.facts is None:
         message = f"{reference} has no description of a package: another program has pushed it"
         raise VerificationError(message, hint="mlpack pull shows whether it contains one")
-    warn_of_version(remote, remote.facts.version, tell)
-    described = remote.described
-    return Inspected(
-        remote.facts,
-        reference,
-        remote.digest,
-        described.layer.size,
-        described.created,
-        signatures=signatures,
-    )
+    warn_of_version(reference, stored, stored.facts.version, tell)
+    return Inspected(stored.facts, reference, stored.digest, stored.layer.size, stored.created, signatures)
 
 
-def bill_of_materials(inspected: Inspected) -> dict[str, Any]:
-    """Return the bill of materials of a package, as a document of CycloneDX."""
-    if inspected.files is None:
-        raise ToolError("the files are not listed in the registry", hint="mlpack pull, and inspect the file")
-    return document(inspected.facts)
-
-
-def _in_bundle(path: Path, trust: Trust, progress: Progress) -> Inspected:
-    contents = load.read(path, trust, progress=progress, tell=lambda _: None)
-    root = contents.package
-    facts, described = contents.packages[root.blob.digest], contents.described(root)
-    return Inspected(
-        facts,
-        digest=root.blob.digest,
-        size=described.layer.size,
-        created=described.created,
-        signatures=find(BundledRepository(contents.layout, root.repository), root.blob.digest, trust.keys),
-        bundle=contents,
-    )
-
-
-def _on_disk(path: Path, kubectl: str, runner: Runner) -> Inspected:
-    with opened(path) as package:
-        images = images_of(package, Checks((kubectl,), runner=runner))
-        size = path.stat().st_size if package.folder != package.source else None
-        return Inspected(facts_of(package, images), size=size)
-
-
-def document(facts: ArtefactFacts) -> dict[str, Any]:
+def bill_of_materials(facts: ArtefactFacts) -> dict[str, Any]:
     """Return a document of CycloneDX 1.6 with the files and images of a package, always the same bytes.
 
-    `facts.sealed` must be the text of the inventory. The parts of an image are in the bill of who has built it.
+    The parts of an image are in the bill of who has built it.
     """
-    inventory = json.loads(facts.sealed or "{}")
+    if facts.sealed is None:
+        raise ToolError("the files are not listed in the registry", hint="mlpack pull, and inspect the file")
+    inventory = facts.inventory
     tool = inventory.get("tool", {})
     package = {
         "type": "application",
@@ -177,7 +144,10 @@ def document(facts: ArtefactFacts) -> dict[str, Any]:
     }
     if version := inventory.get("version"):
         package["version"] = str(version)
-    files = [_file(path, entry["sha256"]) for path, entry in sorted(inventory["files"].items())]
+    files = [
+        {"type": "file", "bom-ref": f"file:{path}", "name": path, "hashes": [_hash(entry["sha256"])]}
+        for path, entry in sorted(inventory["files"].items())
+    ]
     parts = [*files, *map(_image, facts.images)]
     depends = {"ref": facts.package, "dependsOn": [part["bom-ref"] for part in parts]}
     tools = [{"type": "application", "name": str(tool.get("name")), "version": str(tool.get("version"))}]
@@ -191,10 +161,6 @@ def document(facts: ArtefactFacts) -> dict[str, Any]:
         "components": parts,
         "dependencies": [depends],
     }
-
-
-def _file(path: str, digest: str) -> dict[str, Any]:
-    return {"type": "file", "bom-ref": f"file:{path}", "name": path, "hashes": [_hash(digest)]}
 
 
 def _image(image: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -27,7 +27,6 @@ from cryptography.hazmat.primitives.serialization import (
 
 from packager.base import atomic
 from packager.base.errors import UsageError, unreadable
-from packager.base.paths import exists
 from packager.base.values import Value
 
 if TYPE_CHECKING:
@@ -38,14 +37,13 @@ if TYPE_CHECKING:
 
 _SHA256 = SHA256()
 _EXISTS = "choose another name: a key is never replaced"
-_RSA_BITS = range(2048, 8193)
 
 
 class PublicKey(Value, frozen=True):
-    """A public key: ECDSA P-256, Ed25519 or RSA."""
+    """A public key, ECDSA P-256."""
 
     name: str  # the name of its owner: of the file, without `.pub`
-    key: Any  # the library's key
+    key: ec.EllipticCurvePublicKey
 
     @property
     def fingerprint(self) -> str:
@@ -61,12 +59,7 @@ class PublicKey(Value, frozen=True):
     def has_signed(self, content: bytes, signature: bytes) -> bool:
         """Whether the key has made a signature over some bytes."""
         try:
-            if isinstance(self.key, ec.EllipticCurvePublicKey):
-                self.key.verify(signature, content, ec.ECDSA(_SHA256))
-            elif isinstance(self.key, rsa.RSAPublicKey):
-                self.key.verify(signature, content, padding.PKCS1v15(), _SHA256)
-            else:
-                self.key.verify(signature, content)
+            self.key.verify(signature, content, ec.ECDSA(_SHA256))
         except (InvalidSignature, ValueError):
             return False
         return True
@@ -95,12 +88,9 @@ def public(content: bytes, name: str, shown: str) -> PublicKey:
         key = load_pem_public_key(content) if content.count(b"-----BEGIN ") == 1 else None
     except (ValueError, UnsupportedAlgorithm):
         key = None
-    is_ec = isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
-    is_rsa = isinstance(key, rsa.RSAPublicKey) and key.key_size in _RSA_BITS
-    if not (is_ec or is_rsa or isinstance(key, ed25519.Ed25519PublicKey)):
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         hint = "that is a private key; name its public key" if b"PRIVATE KEY-----" in content else None
-        message = f"{shown}: expected one public key in PEM: ECDSA P-256, Ed25519, or RSA of 2,048 to 8,192 bits"
-        raise UsageError(message, hint=hint)
+        raise UsageError(f"{shown}: expected one public key in PEM, ECDSA P-256", hint=hint)
     return PublicKey(name, key)
 
 
@@ -129,38 +119,29 @@ class NewKey(Value, frozen=True):
     public: Path  # the file with the public key
     key: PublicKey
     is_encrypted: bool  # whether the private key needs a password
-    kind: str = "ECDSA P-256"
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
         return {
             "private": str(self.private),
             "public": str(self.public),
-            "kind": self.kind,
+            "kind": "ECDSA P-256",
             "fingerprint": self.key.fingerprint,
             "encrypted": self.is_encrypted,
         }
 
 
-def new(name: str) -> Signer:
-    """Return a new key."""
-    return Signer(ec.generate_private_key(ec.SECP256R1()), name)
-
-
 def new_key(path: Path, password: Callable[[], bytes | None]) -> NewKey:
     """Write a new key pair, PATH.key and PATH.pub; `password` returns None to leave the private key unencrypted."""
     private_file, public_file = (path.with_name(f"{path.name}{ending}") for ending in (".key", ".pub"))
-    for file in (private_file, public_file):
-        if exists(file):
-            raise UsageError(f"{file} already exists and was left unchanged", hint=_EXISTS)
-    secret = password()
-    if secret == b"":
-        raise UsageError("the password is empty", hint="--no-password leaves the key unencrypted")
-    pair = new(path.name)
     with (
         atomic.file(public_file, exists_hint=_EXISTS) as public_stream,
         atomic.file(private_file, exists_hint=_EXISTS) as private_stream,
     ):
+        secret = password()
+        if secret == b"":
+            raise UsageError("the password is empty", hint="--no-password leaves the key unencrypted")
+        pair = Signer(ec.generate_private_key(ec.SECP256R1()), path.name)
         public_stream.write(pair.public.pem.encode())
         os.fchmod(private_stream.fileno(), 0o600)
         private_stream.write(pair.pem(secret))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
+from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -19,25 +20,22 @@ from packager.base.web import PIECE
 from packager.configure.configure import Answers, Assignment, prepared, write
 from packager.configure.settings import Files, site_files
 from packager.package import integrity
-from packager.package.inventory import parsed
 from packager.package.layout import env
 from packager.package.opened import opened
-from packager.publish import artefact, layout
-from packager.publish.artefact import TAR
+from packager.publish import layout
+from packager.publish.artefact import TAR, file_name, only_layer
 from packager.publish.bundle import SOURCES, sources_of
-from packager.publish.layout import BundledRepository
-from packager.publish.manifest import MANIFEST_BYTES
-from packager.publish.pull import PullRequest, pull_from
+from packager.publish.pull import pull
 from packager.publish.reference import OCI, dashed, parse
 from packager.publish.registry import Repository
 from packager.publish.signatures import find
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from packager.base.paths import Limits
     from packager.base.process import Progress, Tell
-    from packager.publish.artefact import ArtefactFacts, Described
+    from packager.publish.artefact import ArtefactFacts, Stored
     from packager.publish.client import Access
     from packager.publish.layout import Layout, Root
     from packager.publish.reference import PackageReference
@@ -58,13 +56,23 @@ class BundleContents(Value, frozen=True):
 
     path: Path
     layout: Layout
-    roots: tuple[Root, ...]  # the packages, images and sources, without what is attached to these
-    packages: Mapping[str, ArtefactFacts]  # by the digest of each package
+    packages: Mapping[str, Stored]  # by the digest of each package
+
+    @property
+    def roots(self) -> tuple[Root, ...]:
+        """The packages, images and sources, without what is attached to these.
+
+        A package may name another manifest as its subject, too: with a tag of its own, it is what the tag is pulled
+        for.
+        """
+        manifests = self.layout.manifests
+        roots = self.layout.roots
+        return tuple(root for root in roots if root.tag or manifests[root.blob.digest][1].subject is None)
 
     @property
     def main(self) -> tuple[Root, ...]:
         """The packages that no other package mounts as a volume."""
-        mounted = {image for facts in self.packages.values() for image in facts.images}
+        mounted = {image for stored in self.packages.values() for image in facts_in(stored).images}
         return tuple(root for root in self.roots if root.blob.digest in self.packages and root.image not in mounted)
 
     @property
@@ -86,13 +94,9 @@ class BundleContents(Value, frozen=True):
         """The images with the files that pods fetch."""
         return tuple(root for root in self.roots if root.repository.startswith(SOURCES))
 
-    def described(self, root: Root, kinds: tuple[str, ...] = ()) -> Described:
-        """Return the content of the manifest of a package, or of something whose layer has one of these types."""
-        return artefact.described(self.layout.manifests[root.blob.digest][0], f"{self.path}: {root.name}", kinds)
-
     def _size(self, root: Root) -> int:
         """Return the number of bytes of a manifest, of those below it and of their blobs."""
-        manifests = [self.layout.manifests[digest] for digest in self.layout.children_first(root.blob.digest)]
+        manifests = list(self.layout.walk(root.blob.digest))
         blobs = {blob for _, manifest in manifests for blob in manifest.blobs}
         return sum(len(content) for content, _ in manifests) + sum(blob.size for blob in blobs)
 
@@ -133,23 +137,24 @@ class Loaded(Value, frozen=True):
     sources: Mapping[str, str] = {}  # the folders with the files that pods fetch, by the variable of their folder
 
 
-def _is_signature(content: Layout, root: Root) -> bool:
-    """Whether a manifest is stored for another one.
-
-    A package may name another manifest as its subject, too: with a tag of its own, it is what the tag is pulled for.
-    """
-    return root.tag is None and content.manifests[root.blob.digest][1].subject is not None
-
-
 def read(path: Path, trust: Trust | None, *, progress: Progress, tell: Tell) -> BundleContents:
     """Return the content of a bundle, after all digests were checked, and the signatures unless `trust` is None."""
     with progress(path.name, path.stat().st_size if path.is_file() else 0, unit="bytes") as advance:
         content = layout.read(path, advance)
-    roots = tuple(root for root in content.roots if not _is_signature(content, root))
-    contents = BundleContents(path, content, roots, _packages(content, roots))
+    packages: dict[str, Stored] = {}  # with what `mlpack pull` would take for a package
+    for root in content.roots:
+        with suppress(VerificationError):
+            packages[root.blob.digest] = content.stored(root.blob.digest, f"{path}: {root.name}")
+    own = {digest: stored for digest, stored in packages.items() if stored.facts is not None}
     if trust is not None and trust.is_asked:
-        _check_signatures(contents, trust, tell)
-    return contents
+        if trust.is_required and not own:
+            raise VerificationError(f"{path} has no package that could be signed")
+        repositories = {root.repository for root in content.roots if root.blob.digest in own}
+        for root in content.roots:
+            if root.repository in repositories and root.blob.digest in packages:
+                signatures = find(content, root.blob.digest, trust.keys)
+                trust.require(signatures, f"{path}: {root.repository}", tell)
+    return BundleContents(path, content, own)
 
 
 def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:
@@ -157,56 +162,63 @@ def unpacked(contents: BundleContents, folder: Path, limits: Limits) -> Path:
 
     Packages that it mounts as volumes are written too, and compared with their inventories.
     """
-    paths = {}
-    for digest, facts in contents.packages.items():
-        root = next(root for root in contents.roots if root.blob.digest == digest)
-        described = contents.described(root)
-        path = paths[root] = folder / dashed(digest) / artefact.file_name(described, facts.package)
+    main, result = contents.package.blob.digest, folder
+    for digest, stored in contents.packages.items():
+        path = folder / dashed(digest) / file_name(stored, facts_in(stored).package)
         try:
             path.parent.mkdir()
             with path.open("wb") as stream:
-                BundledRepository(contents.layout, root.repository).download(described.layer, stream)
+                contents.layout.download(stored.layer, stream)
         except OSError as error:
             raise ToolError(f"{contents.path} cannot be unpacked: {reason(error)}") from None
-        if root != contents.package:
-            with opened(path, limits=limits, shown_as=contents.path / path.name) as package:
-                problems = [*integrity.check(package, limits).problems, *differences(contents, root, package.digest)]
-            if problems:
-                raise VerificationError(f"{contents.path}: {root.name} is not a valid package", problems=problems)
-    return paths[contents.package]
+        if digest == main:
+            result = path
+            continue
+        with opened(path, limits=limits, shown_as=contents.path / path.name) as package:
+            problems = [*integrity.check(package, limits).problems, *differences(stored, package.digest)]
+        if problems:
+            raise VerificationError(f"{stored.shown} is not a valid package", problems=problems)
+    return result
 
 
-def differences(contents: BundleContents, root: Root, digest: str) -> list[Problem]:
+def facts_in(stored: Stored) -> ArtefactFacts:
+    """Return the facts about a package of ours."""
+    assert stored.facts is not None
+    return stored.facts
+
+
+def differences(stored: Stored, digest: str) -> list[Problem]:
     """Return a problem if the package in a layer, which has this digest, is another one than its description says."""
-    expected = contents.packages[root.blob.digest].digest
+    expected = facts_in(stored).digest
     message = f"the layer has another package than its description: expected {expected}, found {digest}"
-    return [] if digest == expected else [Problem(f"{contents.path}: {root.name}", 0, 0, message)]
+    return [] if digest == expected else [Problem(stored.shown, 0, 0, message)]
 
 
 def compared(contents: BundleContents, report: Report) -> tuple[list[Problem], list[str]]:
     """Return how the report on the package of a bundle differs from the bundle: the problems and the notes."""
     present = {image.image for image in contents.images}
     used = dict.fromkeys(image for names in report.images.values() for image in names)
+    stored = contents.packages[contents.package.blob.digest]
     notes = []
     if missing := [image for image in used if image not in present]:
         notes.append(f"note: the bundle has no image {', '.join(missing)}")
-    if not contents.sources and (sources := _sources_of(contents.packages[contents.package.blob.digest])):
+    if not contents.sources and (sources := sources_of(facts_in(stored).inventory)):
         notes.append(f"note: the bundle lacks what pods fetch: {', '.join(source.address for source in sources)}")
-    return differences(contents, contents.package, report.digest), notes
+    return differences(stored, report.digest), notes
 
 
 def load(request: LoadRequest, access: Access, *, progress: Progress, tell: Tell) -> Loaded:
     """Check a bundle, and store its content in a registry; the tags are set last."""
     contents = read(request.bundle, request.trust, progress=progress, tell=tell)
-    content, roots = contents.layout, contents.roots
+    roots = contents.roots
     if not request.dry_run:
-        _store(request, content, access, progress)
+        _store(request, contents.layout, access, progress)
     manifests = []
     for root in roots:
         reference, is_package = str(_reference(request.registry, root)), root.blob.digest in contents.packages
         shown = reference if is_package else reference.removeprefix(OCI)
         manifests.append(LoadedManifest(shown, is_package, root.image))
-    loaded = Loaded(tuple(manifests), len(content.roots) - len(roots))
+    loaded = Loaded(tuple(manifests), len(contents.layout.roots) - len(roots))
     if request.folder is None or request.dry_run:
         return loaded
     moves = {one.source: one.reference.removeprefix(OCI) for one in manifests if one.source}
@@ -220,9 +232,9 @@ def _extract(
     """Unpack a package, and let its overlays pull their images from the registry; return its folder."""
     assert request.folder is not None
     reference = _reference(request.registry, root)
-    pull = PullRequest(reference, request.folder, extract=True, force=request.force, trust=request.trust)
-    repository = BundledRepository(contents.layout, root.repository)
-    path = pull_from(repository, pull, progress=progress, tell=lambda _: None).path
+    force, trust = request.force, request.trust
+    pulled = pull(contents.layout, reference, request.folder, extract=True, force=force, trust=trust, progress=progress)
+    path = pulled.path
     with opened(path) as package:
         files = Files(package)
         lines = [line for file in site_files(package) for line in envfile.lines(files.read(file))]
@@ -254,18 +266,17 @@ def _write_sources(request: LoadRequest, contents: BundleContents) -> Iterator[t
     assert request.folder is not None
     for root in contents.sources:
         name = root.repository.removeprefix(SOURCES)
-        expected = {}
-        for facts in contents.packages.values():
-            if facts.package == name:
-                expected = {source.path: source.sha256 for source in _sources_of(facts) if source.sha256}
-        layer = contents.described(root, (TAR,)).layer
+        known = [facts_in(stored) for stored in contents.packages.values()]
+        sources = [source for facts in known if facts.package == name for source in sources_of(facts.inventory)]
+        expected = {source.path: source.sha256 for source in sources if source.sha256}
+        layer = only_layer(contents.layout.manifests[root.blob.digest][1], f"{contents.path}: {root.name}", TAR).blob
         with (
             atomic.folder(
                 request.folder / f"{name}.sources", exists_hint=None if request.force else "--force replaces it"
             ) as folder,
             contents.path.open("rb") as stream,
         ):
-            stream.seek(contents.layout.blobs[layer])
+            stream.seek(contents.layout.part(layer)[1])
             try:
                 _unpack(stream, folder, layer.size, expected)
             except (tarfile.TarError, ValueError) as error:
@@ -297,11 +308,6 @@ def _unpack(stream: Any, folder: Path, size: int, expected: Mapping[str, str]) -
                 raise ValueError(f"{member.name}: expected sha256 {digest}, found {hashed.hexdigest()}")
 
 
-def _sources_of(facts: ArtefactFacts) -> tuple[Any, ...]:
-    """Return the sources that the pods of a package fetch."""
-    return sources_of(parsed(facts.sealed.encode(), Path(facts.package))) if facts.sealed else ()
-
-
 def _reference(registry: str, root: Root) -> PackageReference:
     tag = f":{root.tag}" if root.tag else ""
     return parse(f"oci://{registry}/{root.repository}{tag}@{root.blob.digest}")
@@ -312,74 +318,20 @@ def _store(request: LoadRequest, content: Layout, access: Access, progress: Prog
     by_repository: dict[str, list[Root]] = {}
     for root in content.roots:
         by_repository.setdefault(root.repository, []).append(root)
-    for roots in by_repository.values():
-        with Repository(_reference(request.registry, roots[0]), access, may_push=True) as registry:
-            _refuse_moves(registry, request, roots)
-    for name, roots in by_repository.items():
-        digests = [digest for root in roots for digest in content.children_first(root.blob.digest)]
-        blobs = {blob for digest in digests for blob in content.manifests[digest][1].blobs}
-        with (
-            Repository(_reference(request.registry, roots[0]), access, may_push=True) as registry,
-            progress(name, sum(blob.size for blob in blobs), unit="bytes") as advance,
-        ):
-            for blob in sorted(blobs, key=lambda blob: blob.digest):
-                registry.upload(blob, content.path, advance, start=content.blobs[blob])
-            for digest in sorted(dict.fromkeys(digests), key=lambda one: content.manifests[one][1].subject is not None):
-                _put(registry, content, digest)
-            for root in roots:
-                if root.tag is not None and registry.digest_of(root.tag) != root.blob.digest:
-                    text, manifest = content.manifests[root.blob.digest]
-                    registry.put_manifest(root.tag, text, manifest.kind)
-
-
-def _refuse_moves(registry: Repository, request: LoadRequest, roots: list[Root]) -> None:
-    """Refuse to move a tag. Raises VerificationError."""
-    for root in roots:
-        present = registry.digest_of(root.tag) if root.tag is not None and not request.force else None
-        if present not in (None, root.blob.digest):
-            place = str(_reference(request.registry, root)).partition("@")[0]
-            message = f"{place} names something else: expected {root.blob.digest}, found {present}; nothing was loaded"
-            raise VerificationError(message, hint="--force moves the tag")
-
-
-def _put(registry: Repository, content: Layout, digest: str) -> None:
-    """Store a manifest by its digest, unless it is there, and is listed if it refers to another manifest."""
-    text, manifest = content.manifests[digest]
-    is_there = registry.digest_of(digest) is not None
-    if is_there and manifest.subject is not None:
-        is_there = any(other.get("digest") == digest for other in registry.referrers(manifest.subject.digest))
-    if not is_there:
-        registry.put_manifest(digest, text, manifest.kind)
-
-
-def _check_signatures(contents: BundleContents, trust: Trust, tell: Tell) -> None:
-    """Check the signatures of the packages in a bundle, and of all that `mlpack pull` would take for one."""
-    packages = [root for root in contents.roots if root.blob.digest in contents.packages]
-    if trust.is_required and not packages:
-        raise VerificationError(f"{contents.path} has no package that could be signed")
-    repositories = {root.repository for root in packages}
-    for root in dict.fromkeys([*packages, *contents.layout.roots]):
-        if root.repository in repositories:
-            if root not in packages:
-                try:
-                    contents.described(root)
-                except VerificationError:
-                    continue
-            found = find(BundledRepository(contents.layout, root.repository), root.blob.digest, trust.keys)
-            trust.require(found, f"{contents.path}: {root.repository}", tell)
-
-
-def _packages(content: Layout, roots: Iterable[Root]) -> dict[str, ArtefactFacts]:
-    """Return the facts about each package, by its digest."""
-    packages: dict[str, ArtefactFacts] = {}
-    for root in roots:
-        config = content.manifests[root.blob.digest][1].config
-        if config is not None and config.media_type == artefact.CONFIG and config.size <= MANIFEST_BYTES:
-            text = BundledRepository(content, root.repository).content(config.blob)
-            try:
-                facts = artefact.facts(text, root.repository)
-            except VerificationError:
-                continue
-            if facts is not None:
-                packages[root.blob.digest] = facts
-    return packages
+    tags: dict[str, list[tuple[str, str]]] = {}  # those to set, with their digests
+    with ExitStack() as stack:
+        registries = {
+            name: stack.enter_context(Repository(_reference(request.registry, roots[0]), access, may_push=True))
+            for name, roots in by_repository.items()
+        }
+        for name, roots in by_repository.items():
+            named = [(root.tag, root.blob.digest) for root in roots if root.tag is not None]
+            tags[name] = [pair for pair in named if registries[name].is_to_set(*pair, force=request.force)]
+        for name, roots in by_repository.items():
+            manifests = list(content.walk(*(root.blob.digest for root in roots)))
+            blobs = {blob: content.part(blob) for _, found in manifests for blob in found.blobs}
+            ordered = sorted(manifests, key=lambda pair: pair[1].subject is not None)
+            with progress(name, sum(blob.size for blob in blobs), unit="bytes") as advance:
+                registries[name].store(blobs, [text for text, _ in ordered], advance)
+            for tag, digest in tags[name]:
+                registries[name].put_manifest(tag, content.manifests[digest][0])

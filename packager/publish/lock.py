@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from packager.base import envfile
-from packager.base.errors import RenderError, ToolError, VerificationError
-from packager.base.problems import Problem
+from packager.base.errors import RenderError, ToolError, UsageError, VerificationError
+from packager.base.problems import Problem, similar
 from packager.base.values import Value, as_plain, field, replace
 from packager.configure import configure
 from packager.configure.configure import Answers, PreparedEdits
@@ -18,12 +18,13 @@ from packager.configure.settings import value
 from packager.package import layout
 from packager.package.image import IMAGE, REGISTRY, bare, parse
 from packager.package.opened import chosen_overlays
-from packager.publish.images import ImageManifest, check_platform, check_pushable, image_reference, look_up
+from packager.publish.artefact import Platform, read_manifest
+from packager.publish.reference import check_platform, check_pushable, image_reference, is_platform
 from packager.publish.registry import Repository
 from packager.rendering import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from packager.base.process import Runner
@@ -31,15 +32,39 @@ if TYPE_CHECKING:
     from packager.publish.client import Access
 
 
-class LockRequest(Value, frozen=True):
-    """A package whose images are locked, and the options."""
+class ImageManifest(Value, frozen=True):
+    """The manifest that a tag of an image has, or the index of those of several platforms."""
 
-    package: Path
-    overlay: str | None = None  # the overlay; None for all overlays
-    registry: str | None = None  # the registry that the images are pulled from; None for the present one
-    platform: str | None = None  # the platform whose manifest is locked, in place of an index of several
-    destination: Path | None = None  # the new archive; None for a path beside the old one
-    kubectl: str = "kubectl"  # the kubectl that renders
+    digest: str
+    platforms: Mapping[str, str]
+    """The digest of the manifest for each platform of an index, such as `linux/amd64`; empty without one."""
+
+    def digest_for(self, platform: str | None) -> str:
+        """Return the digest to pull by; for a platform, that of its own manifest."""
+        if platform is None or not self.platforms:
+            return self.digest
+        if platform not in self.platforms:
+            message = f"--platform {platform}: the image is for {', '.join(self.platforms)}"
+            raise UsageError(message, hint=similar(platform, self.platforms))
+        return self.platforms[platform]
+
+    def has(self, digest: str) -> bool:
+        """Whether a digest is that of the manifest or the index, or of a manifest in the index."""
+        return digest == self.digest or digest in self.platforms.values()
+
+
+def look_up(image: str, access: Access) -> ImageManifest:
+    """Return the manifest that an image has now; those for no platform, such as signatures, are left out."""
+    reference = image_reference(image)
+    with Repository(reference, access) as registry:
+        content, digest = registry.manifest(reference.version or "")
+    platforms = {}
+    for entry in read_manifest(content, str(reference)).manifests or ():
+        platform = entry.platform or Platform()
+        name = "/".join(part for part in (platform.os, platform.architecture, platform.variant) if part)
+        if is_platform(name) and "unknown" not in name:
+            platforms[name] = entry.digest
+    return ImageManifest(digest, platforms)
 
 
 class LockedImage(Value, frozen=True):
@@ -72,25 +97,36 @@ class PreparedLock(Value, frozen=True):
 
 
 @contextmanager
-def prepared(request: LockRequest, access: Access, runner: Runner) -> Iterator[PreparedLock]:
-    """Open a package and look up the digests of its images; nothing is written."""
-    if request.platform is not None:
-        check_platform(request.platform)
-    answers = Answers(registry=request.registry)
+def prepared(  # noqa: PLR0913 - an option each
+    path: Path,
+    access: Access,
+    runner: Runner,
+    *,
+    overlay: str | None = None,
+    registry: str | None = None,  # that the images are pulled from, which is set in the package
+    platform: str | None = None,
+    destination: Path | None = None,
+    kubectl: str = "kubectl",
+) -> Iterator[PreparedLock]:
+    """Open a package and look up the digests of its images; nothing is written.
+
+    `platform` locks the manifest of one, in place of an index of several.
+    """
+    if platform is not None:
+        check_platform(platform)
+    answers = Answers(registry=registry)
     configure.check_answers(answers)
-    with configure.prepared(request.package, request.overlay, answers, destination=request.destination) as edits:
-        work = _Lock(edits.files, request, access, runner)
-        images = [
-            image for overlay in chosen_overlays(edits.package, request.overlay) for image in work.overlay(overlay)
-        ]
+    with configure.prepared(path, overlay, answers, destination=destination) as edits:
+        work = _Lock(edits.files, access, platform, kubectl, runner)
+        images = [image for name in chosen_overlays(edits.package, overlay) for image in work.overlay(name)]
         yield PreparedLock(edits, tuple(images))
 
 
 class _Lock:
     """Locks overlays in the files of a package; each image is looked up once."""
 
-    def __init__(self, files: Files, request: LockRequest, access: Access, runner: Runner) -> None:
-        self.files, self.request, self.access, self.runner = files, request, access, runner
+    def __init__(self, files: Files, access: Access, platform: str | None, kubectl: str, runner: Runner) -> None:
+        self.files, self.access, self.platform, self.kubectl, self.runner = files, access, platform, kubectl, runner
         self.manifests: dict[str, ImageManifest] = {}
 
     def overlay(self, overlay: str) -> list[LockedImage]:
@@ -99,7 +135,7 @@ class _Lock:
         _unlock(self.files, overlay)
         by_tag = [image for image in self._rendered(overlay) if "@" not in image]
         manifests = {image: self._manifest(image) for image in by_tag}
-        digests = {image: manifest.digest_for(self.request.platform) for image, manifest in manifests.items()}
+        digests = {image: manifest.digest_for(self.platform) for image, manifest in manifests.items()}
         if by_tag:
             own = _own_images(self.files, overlay)
             for image, key in [(image, own[image]) for image in by_tag if image in own]:
@@ -115,7 +151,7 @@ class _Lock:
     def _rendered(self, overlay: str) -> tuple[str, ...]:
         """Return the images of an overlay with the changes so far."""
         package = self.files.edited_package()
-        outcome = render.render(package, overlay, (self.request.kubectl,), self.runner)
+        outcome = render.render(package, overlay, (self.kubectl,), self.runner)
         if outcome.overlay is None:
             problems = outcome.problems
             if outcome.unchecked:
@@ -126,9 +162,7 @@ class _Lock:
     def _manifest(self, image: str) -> ImageManifest:
         if image not in self.manifests:
             check_pushable(image)
-            reference = image_reference(image)
-            with Repository(reference, self.access) as registry:
-                self.manifests[image] = look_up(registry, reference)
+            self.manifests[image] = look_up(image, self.access)
         return self.manifests[image]
 
     def _check(self, overlay: str) -> None:

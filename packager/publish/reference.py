@@ -1,4 +1,4 @@
-"""Reads references to packages in registries: `oci://HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]`.
+"""Reads references to packages in registries, `oci://HOST[:PORT]/REPOSITORY[:TAG][@sha256:HEX]`, and to images.
 
 What is a path may also be that of a bundle.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from packager.base.errors import UsageError
-from packager.base.names import IMAGE_PATH, TAG
+from packager.base.names import IMAGE, IMAGE_PATH, TAG, split_registry
 from packager.base.problems import show
 from packager.base.values import Value
 
@@ -31,6 +31,8 @@ _TAG = re.compile(TAG)
 _DOCKER_HUB = "docker.io"
 _DOCKER_HUB_API = "registry-1.docker.io"
 _DOCKER_HUB_LIBRARY = "library/"
+_DEFAULT_TAG = "latest"
+_PLATFORM = re.compile(r"[a-z0-9]{1,32}/[a-z0-9]{1,32}(/[a-z0-9.]{1,32})?")
 
 
 class PackageReference(Value, frozen=True):
@@ -70,7 +72,7 @@ def is_reference(text: str) -> bool:
     return text.startswith(OCI)
 
 
-def is_digest(text: object) -> bool:
+def is_digest(text: object) -> TypeGuard[str]:
     """Whether a value is a digest that this program computes."""
     return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
@@ -109,3 +111,34 @@ def is_bundle(path: Path) -> bool:
             with path.open("rb") as stream:
                 return stream.read(512)[257:262] == b"ustar"
     return False
+
+
+def image_reference(image: str) -> PackageReference:
+    """Return the reference to an image, with the registry and the tag that container runtimes take by default."""
+    if not re.fullmatch(IMAGE, image):
+        raise UsageError(f"expected an image such as registry.example.com/team/model:1.0, found {show(image)}")
+    reference = parse(f"{OCI}{image}" if split_registry(image)[0] else f"{OCI}{_DOCKER_HUB}/{image}")
+    return reference if reference.version else parse(f"{reference}:{_DEFAULT_TAG}")
+
+
+def check_pushable(image: str) -> None:
+    """Refuse to push to a registry that no cluster can pull from."""
+    if "@" in image:
+        raise UsageError(f"{image} has a digest: it is in its registry already", hint="nothing has to be pushed")
+    host = image.partition("/")[0]
+    if host == "localhost":
+        raise UsageError(
+            f"{image} has no registry: localhost is this machine",
+            hint="mlpack configure --registry HOST, or --registry HOST",
+        )
+
+
+def is_platform(text: str) -> bool:
+    """Whether a text is a platform: `OS/ARCHITECTURE`, perhaps with a variant."""
+    return _PLATFORM.fullmatch(text) is not None
+
+
+def check_platform(platform: str) -> None:
+    """Refuse a platform that no image has. Raises UsageError."""
+    if not is_platform(platform):
+        raise UsageError(f"--platform {platform}: expected OS/ARCHITECTURE, such as linux/amd64")

@@ -6,75 +6,58 @@ A registry may send anything: sizes are limited, and every manifest and blob is 
 from __future__ import annotations
 
 import hashlib
-import io
-from functools import wraps
-from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Self
 
-from packager.base import jsonio
+from packager.base import jsonio, rest
 from packager.base.errors import ToolError, VerificationError
-from packager.base.values import as_dict
-from packager.base.web import PIECE, Content, TransientError
-from packager.publish import manifest
+from packager.base.values import FieldsError, Value, as_dict, from_json
+from packager.base.web import Content, TransientError, address
+from packager.publish.artefact import INDEX, MANIFEST, Source, descriptor, read_manifest
 from packager.publish.client import RegistryClient
-from packager.publish.manifest import INDEX, MANIFEST, MANIFEST_BYTES, descriptor
-from packager.publish.reference import dashed, is_digest, is_tag
-from packager.publish.upload import Upload
+from packager.publish.reference import dashed, is_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from packager.publish.artefact import Descriptor
     from packager.publish.client import Access
-    from packager.publish.manifest import Descriptor
     from packager.publish.reference import PackageReference
 
     Advance = Callable[[int], object]
 
-Options = ParamSpec("Options")
-Result = TypeVar("Result")
-
-_ACCEPTED = ", ".join(
-    (
-        *(MANIFEST, INDEX),
-        "application/vnd.docker.distribution.manifest.v2+json",
-        "application/vnd.docker.distribution.manifest.list.v2+json",
+_ACCEPTED = {
+    "Accept": ", ".join(
+        (
+            *(MANIFEST, INDEX),
+            "application/vnd.docker.distribution.manifest.v2+json",
+            "application/vnd.docker.distribution.manifest.list.v2+json",
+        )
     )
-)
+}
 
 _WITHOUT_REFERRERS = (400, 404, 405)
 """The answers of registries that do not list referrers; the specification names 404."""
 
-_TAGS_BYTES = 1 << 20
-_MOST_TAGS = 1_000
+_FINISH_SECONDS = 600.0
+"""The seconds that a registry may take to check and store a blob, beside those for its bytes."""
+
 _TRIES = 3
-_MOST_VALUES = 50_000  # of a list of referrers
+
+
+class _Index(Value, frozen=True):
+    manifests: list[dict[str, Any]]
 
 
 def _entries(content: bytes, digest: str) -> list[dict[str, Any]]:
     """Return the entries of a list of referrers. Raises VerificationError."""
     try:
-        index = jsonio.read(content, max_values=_MOST_VALUES)
-    except jsonio.JsonError as error:
+        return from_json(content, _Index).manifests
+    except FieldsError as error:
         raise VerificationError(f"{digest}: the list of what refers to it is not valid: {error}") from None
-    entries = index.get("manifests") if isinstance(index, dict) else None
-    if not isinstance(entries, list):
-        raise VerificationError(f"{digest}: the list of what refers to it is not valid: expected an index")
-    return [entry for entry in entries if isinstance(entry, dict)]
 
 
-def _retried(
-    method: Callable[Concatenate[Repository, Options], Result],
-) -> Callable[Concatenate[Repository, Options], Result]:
-    """Let a method send its requests again after errors that pass."""
-
-    @wraps(method)
-    def retried(self: Repository, /, *arguments: Options.args, **options: Options.kwargs) -> Result:
-        return self._client.retried(lambda: method(self, *arguments, **options))
-
-    return retried
-
-
-class Repository:
+class Repository(Source):
     """One repository of a registry."""
 
     def __init__(self, reference: PackageReference, access: Access, *, may_push: bool = False) -> None:
@@ -86,27 +69,22 @@ class Repository:
     def __exit__(self, *_error: object) -> None:
         self._client.close()
 
-    def manifest(self, version: str) -> tuple[bytes, str]:
-        """Return a manifest and its digest."""
-        present = self.find_manifest(version)
-        if present is None:
-            raise ToolError(f"{self._client.shown(version)} not found")
-        return present
+    def shown(self, version: str) -> str:
+        """Return the repository with a tag or a digest."""
+        return self._client.shown(version)
 
-    @_retried
     def find_manifest(self, version: str) -> tuple[bytes, str] | None:
         """Return a manifest and its digest; None if the registry has no such manifest."""
-        with self._client.opened("GET", f"manifests/{version}", {"Accept": _ACCEPTED}) as response:
-            if response.status == 404:
-                return None
-            self._client.expect(response, (200,), version)
-            content = response.read(MANIFEST_BYTES, "the manifest")
-            claimed = response.header("docker-content-digest")
+        response, content = self._client.ask(
+            "GET", f"manifests/{version}", (200, 404), version=version, headers=_ACCEPTED
+        )
+        if response.status == 404:
+            return None
         digest = descriptor(content).digest
-        for expected in (version, claimed):
+        for expected in (version, response.header("docker-content-digest")):
             if is_digest(expected) and expected != digest:
                 raise VerificationError(
-                    f"{self._client.shown(version)}: the registry has sent another manifest: "
+                    f"{self.shown(version)}: the registry has sent another manifest: "
                     f"expected {expected}, found {digest}"
                 )
         return content, digest
@@ -116,16 +94,10 @@ class Repository:
 
         A registry without the API has them in an index with a tag (distribution-spec 1.1, "Referrers Tag Schema").
         """
-        listed = self._referrers(digest)
-        return self._tagged_referrers(digest) if listed is None else _entries(listed, digest)
-
-    @_retried
-    def _referrers(self, digest: str) -> bytes | None:
-        with self._client.opened("GET", f"referrers/{digest}", {"Accept": INDEX}) as response:
-            if response.status in _WITHOUT_REFERRERS:
-                return None
-            self._client.expect(response, (200,), digest)
-            return response.read(MANIFEST_BYTES, "the list of referrers")
+        response, content = self._client.ask(
+            "GET", f"referrers/{digest}", (200, *_WITHOUT_REFERRERS), version=digest, headers={"Accept": INDEX}
+        )
+        return _entries(content, digest) if response.status == 200 else self._tagged_referrers(digest)
 
     def _tagged_referrers(self, digest: str) -> list[dict[str, Any]]:
         present = self.find_manifest(dashed(digest))
@@ -142,138 +114,131 @@ class Repository:
         if all(other.get("digest") != entry["digest"] for other in self._tagged_referrers(digest)):
             raise ToolError(f"the tag {dashed(digest)} is changed by other programs again and again", hint="push again")
 
-    @_retried
     def digest_of(self, tag: str) -> str | None:
         """Return the digest of the manifest with a tag; None if there is no such tag."""
-        with self._client.opened("HEAD", f"manifests/{tag}", {"Accept": _ACCEPTED}) as response:
-            if response.status == 404:
-                return None
-            self._client.expect(response, (200,), tag)
-            claimed = response.header("docker-content-digest")
+        response, _ = self._client.ask("HEAD", f"manifests/{tag}", (200, 404), version=tag, headers=_ACCEPTED)
+        if response.status == 404:
+            return None
+        claimed = response.header("docker-content-digest")
         if is_digest(claimed):
             return claimed
         present = self.find_manifest(tag)
         return None if present is None else present[1]
 
-    def put_manifest(self, version: str, content: bytes, kind: str = MANIFEST) -> None:
+    def is_to_set(self, tag: str, digest: str, *, force: bool) -> bool:
+        """Whether a tag does not name a manifest yet. Raises VerificationError if it names another one, without force.
+
+        `force` moves it.
+        """
+        present = self.digest_of(tag)
+        if present not in (None, digest) and not force:
+            message = f"{self.shown(tag)} names another artefact: expected {digest}, found {present}"
+            raise VerificationError(message, hint="--force moves the tag")
+        return present != digest
+
+    def put_manifest(self, version: str, content: bytes) -> None:
         """Store a manifest, so that it is listed as one that refers to another manifest if it names one."""
-        found = manifest.read(content, self._client.shown(version))
-        if self._put_manifest(version, content, kind) or found.subject is None:
+        found = read_manifest(content, self.shown(version))
+        if self._put_manifest(version, content, found.kind) or found.subject is None:
             return
-        entry: dict[str, Any] = {"mediaType": kind, **as_dict(descriptor(content))}
+        entry: dict[str, Any] = {"mediaType": found.kind, **as_dict(descriptor(content))}
         if artifact_type := found.artifact_type or (found.config and found.config.media_type):
             entry["artifactType"] = artifact_type
         if found.annotations:
             entry["annotations"] = found.annotations
         self._add_referrer(found.subject.digest, entry)
 
-    @_retried
     def _put_manifest(self, version: str, content: bytes, kind: str) -> bool:
         """Store a manifest, and return whether the registry lists it as one that refers to another manifest."""
         headers, body = {"Content-Type": kind}, Content(content, len(content))
-        with self._client.opened("PUT", f"manifests/{version}", headers, body) as response:
-            self._client.expect(response, (201,), version)
-            self._client.expect_digest(response, descriptor(content).digest)
-            return bool(response.header("oci-subject"))
+        response, _ = self._client.ask(
+            "PUT", f"manifests/{version}", (201,), version=version, headers=headers, content=body
+        )
+        self._client.expect_digest(response, descriptor(content).digest)
+        return bool(response.header("oci-subject"))
 
-    @_retried
-    def tags(self) -> tuple[str, ...]:
-        """Return the tags of the repository, as far as one answer lists them. Raises ToolError."""
-        with self._client.opened("GET", f"tags/list?n={_MOST_TAGS}", {"Accept": "application/json"}) as response:
-            if response.status == 404:
-                return ()
-            self._client.expect(response, (200,))
-            content = response.read(_TAGS_BYTES, "the list of tags")
-        try:
-            body = jsonio.read(content)
-        except jsonio.JsonError:
-            body = None
-        tags = body.get("tags") if isinstance(body, dict) else None
-        return tuple(tag for tag in tags if isinstance(tag, str) and is_tag(tag)) if isinstance(tags, list) else ()
-
-    def content(self, blob: Descriptor) -> bytes:
-        """Return a blob of at most MANIFEST_BYTES bytes."""
-        if blob.size > MANIFEST_BYTES:
-            shown = self._client.shown(blob.digest)
-            raise VerificationError(f"{shown}: expected at most {MANIFEST_BYTES >> 20} MiB, found {blob.size:,} bytes")
-        stream = io.BytesIO()
-        self.download(blob, stream)
-        return stream.getvalue()
+    def store(
+        self,
+        blobs: Mapping[Descriptor, tuple[bytes | Path, int]],
+        manifests: Iterable[bytes],
+        advance: Advance = lambda _size: None,
+    ) -> tuple[str, ...]:
+        """Store blobs, each a part of a file from an offset, and then manifests; return the digests of what is new."""
+        sent = [blob.digest for blob, (source, start) in blobs.items() if self.upload(blob, source, advance, start)]
+        for content in manifests:
+            digest, subject = descriptor(content).digest, read_manifest(content, "").subject
+            is_there = self.digest_of(digest) is not None
+            if is_there and subject is not None:
+                is_there = any(other.get("digest") == digest for other in self.referrers(subject.digest))
+            if not is_there:
+                self.put_manifest(digest, content)
+                sent.append(digest)
+        return tuple(sent)
 
     def download(self, blob: Descriptor, stream: IO[bytes], advance: Advance = lambda _size: None) -> None:
-        """Write a blob to a stream; if the connection breaks, continue where it broke.
+        """Write a blob to a stream; if the connection breaks, continue where it broke."""
+        start, count, hashed = stream.tell(), 0, hashlib.sha256()
+        shown = self.shown(blob.digest)
 
-        Raises:
-            OSError: The stream cannot be written.
-        """
-        part = _Part(stream, advance)
-        retries = self._client.retries()
-        while True:
-            begin = part.count
-            try:
-                self._download_rest(blob, part)
-                break
-            except TransientError as error:
-                if part.count - begin >= PIECE:
-                    retries.begin()
-                retries.wait(error)
-        if (part.count, part.digest) != (blob.size, blob.digest):
+        def receive() -> None:
+            nonlocal count, hashed
+            headers = {"Accept": "application/octet-stream", **({"Range": f"bytes={count}-"} if count else {})}
+            with self._client.opened("GET", f"blobs/{blob.digest}", headers, size=blob.size) as response:
+                if response.status != 206 or not count:
+                    self._client.expect(response, (200,), blob.digest)
+                    stream.seek(start)
+                    stream.truncate()
+                    advance(-count)
+                    count, hashed = 0, hashlib.sha256()
+                for piece in response.pieces():
+                    count += len(piece)
+                    if count > blob.size:
+                        raise VerificationError(f"{shown}: the registry has sent more than {blob.size:,} bytes")
+                    stream.write(piece)
+                    hashed.update(piece)
+                    advance(len(piece))
+
+        self._client.retried(receive)
+        digest = f"sha256:{hashed.hexdigest()}"
+        if (count, digest) != (blob.size, blob.digest):
             raise VerificationError(
-                f"{self._client.shown(blob.digest)}: the registry has sent other content: "
-                f"expected {blob.size:,} bytes, found {part.count:,} with the digest {part.digest}"
+                f"{shown}: the registry has sent other content: "
+                f"expected {blob.size:,} bytes, found {count:,} with the digest {digest}"
             )
 
     def upload(
-        self, blob: Descriptor, source: bytes | Path, advance: Advance = lambda _size: None, *, start: int = 0
+        self, blob: Descriptor, source: bytes | Path, advance: Advance = lambda _size: None, start: int = 0
     ) -> bool:
         """Store a blob, which begins at `start` in a file, and return whether it was sent: False if it was there."""
-        return Upload(self._client, blob, source, start, advance).run()
+        count, is_begun = 0, False
 
-    def _download_rest(self, blob: Descriptor, part: _Part) -> None:
-        """Receive what is missing of a blob."""
-        shown = self._client.shown(blob.digest)
-        headers = {"Accept": "application/octet-stream"}
-        if part.count:
-            headers["Range"] = f"bytes={part.count}-"
-        with self._client.opened("GET", f"blobs/{blob.digest}", headers, size=blob.size) as response:
-            if response.status == 206 and part.count:
-                if not response.header("content-range").startswith(f"bytes {part.count}-"):
-                    raise ToolError(f"{shown}: the registry has sent another part than it was asked for")
-            else:
-                self._client.expect(response, (200,), blob.digest)
-                part.restart()
-            for piece in response.pieces():
-                if part.count + len(piece) > blob.size:
-                    raise VerificationError(f"{shown}: the registry has sent more than {blob.size:,} bytes")
-                part.add(piece)
+        def sent(size: int) -> None:
+            nonlocal count
+            count += size
+            advance(size)
 
+        def send() -> bool:
+            nonlocal is_begun
+            head, _ = self._client.once("HEAD", f"blobs/{blob.digest}", (200, 404))
+            if head.status == 200:  # also if only the answer to the last request was lost
+                sent(blob.size - count)
+                return is_begun
+            is_begun = True
+            sent(-count)
+            begun, _ = self._client.once("POST", "blobs/uploads/", (202,))
+            place, query = begun.location(), rest.path(digest=blob.digest)
+            response, _ = self._client.once(
+                "PUT",
+                address(f"{place.text}{f'&{query[1:]}' if '?' in place.target else query}"),
+                (201, 404),
+                version=blob.digest,
+                headers={"Content-Type": "application/octet-stream"},
+                content=Content(source, blob.size, start, sent),
+                seconds=_FINISH_SECONDS,
+            )
+            if response.status == 404:
+                raise TransientError(self._client.shown(), "the registry has lost the upload")
+            self._client.expect_digest(response, blob.digest)
+            return True
 
-class _Part:
-    """The beginning of a blob that has been received."""
-
-    def __init__(self, stream: IO[bytes], advance: Advance) -> None:
-        self.count = 0  # the number of bytes
-        self._stream = stream
-        self._start = stream.tell()
-        self._advance = advance
-        self._hashed = hashlib.sha256()
-
-    @property
-    def digest(self) -> str:
-        """The digest of what has been received."""
-        return f"sha256:{self._hashed.hexdigest()}"
-
-    def add(self, piece: bytes) -> None:
-        """Write a piece."""
-        self._stream.write(piece)
-        self._hashed.update(piece)
-        self.count += len(piece)
-        self._advance(len(piece))
-
-    def restart(self) -> None:
-        """Forget what has been received."""
-        if self.count:
-            self._stream.seek(self._start)
-            self._stream.truncate()
-            self._advance(-self.count)
-            self.count, self._hashed = 0, hashlib.sha256()
+        return self._client.retried(send)

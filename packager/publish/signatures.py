@@ -10,7 +10,6 @@ protocol.md; sigstore/cosign, specs/BUNDLE_SPEC.md.
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,8 +18,9 @@ from packager.base import jsonio
 from packager.base.errors import UsageError, VerificationError, missing_extra, unreadable
 from packager.base.problems import show
 from packager.base.values import FieldsError, Value, field, from_json
+from packager.base.web import digest_of
 from packager.publish import artefact
-from packager.publish.manifest import descriptor
+from packager.publish.artefact import descriptor
 from packager.publish.reference import is_digest
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.process import Tell
-    from packager.publish.artefact import Artefact
+    from packager.publish.artefact import Artefact, Descriptor, Source
     from packager.publish.keys import PublicKey, Signer
-    from packager.publish.layout import BundledRepository
-    from packager.publish.manifest import Descriptor
     from packager.publish.registry import Repository
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -161,16 +159,16 @@ def judge(content: bytes, digest: str, keys: Sequence[PublicKey]) -> Signature:
     return Signature(key.name, key.fingerprint, problem, content)
 
 
-def find(registry: Repository | BundledRepository, digest: str, keys: Sequence[PublicKey]) -> tuple[Signature, ...]:
+def find(source: Source, digest: str, keys: Sequence[PublicKey]) -> tuple[Signature, ...]:
     """Return the signatures of an artefact.
 
     What is not valid is a signature with a problem: anyone who may push can attach anything.
     """
-    listed = [entry for entry in registry.referrers(digest) if _is_signature(entry)]
+    listed = [entry for entry in source.referrers(digest) if _is_signature(entry)]
     signatures = []
     for entry in listed[:_MOST_READ]:
         try:
-            signatures.append(judge(_read(registry, entry), digest, keys))
+            signatures.append(judge(_read(source, entry), digest, keys))
         except ValueError as error:
             signatures.append(Signature(problem=str(error)))
     if len(listed) > _MOST_READ:
@@ -185,35 +183,33 @@ def _is_signature(entry: Mapping[str, Any]) -> bool:
     return claimed == SIGNATURE if kind == artefact.EMPTY_CONFIG else kind == BUNDLE and claimed in (SIGNATURE, None)
 
 
-def _read(registry: Repository | BundledRepository, entry: Mapping[str, Any]) -> bytes:
+def _read(source: Source, entry: Mapping[str, Any]) -> bytes:
     """Return a bundle. Raises ValueError if it is not valid, and the errors of the registry."""
     name = entry.get("digest")
-    present = registry.find_manifest(str(name)) if is_digest(name) else None
+    present = source.find_manifest(name) if is_digest(name) else None
     if present is None:
         raise ValueError(f"{show(name)} not found")
     try:
-        layer = artefact.described(present[0], str(name), (BUNDLE,)).layer
+        layer = artefact.only_layer(artefact.read_manifest(present[0], str(name)), str(name), BUNDLE).blob
     except VerificationError as error:
         raise ValueError(str(error)) from None
     if layer.size > _BUNDLE_BYTES:
         raise ValueError(f"expected at most {_BUNDLE_BYTES >> 10} KiB, found {layer.size:,} bytes")
-    return registry.content(layer)
+    return source.content(layer)
 
 
-def attach(registry: Repository, made: Artefact, signers: Sequence[Signer], created: str | None = None) -> bool:
-    """Attach the signature of each key, and return whether anything was sent; `created` is its time as RFC 3339."""
-    is_new = False
-    subject = descriptor(made.manifest)
+def attach(
+    registry: Repository, made: Artefact, signers: Sequence[Signer], created: int | None = None
+) -> tuple[str, ...]:
+    """Attach the signature of each key, and return the digests of what is new; `created` is in seconds since 1970."""
+    sent: tuple[str, ...] = ()
     for signer in signers:
         content = sign(made, signer)
-        manifest = referring(content, subject, created)
-        digest = descriptor(manifest).digest
-        if all(entry.get("digest") != digest for entry in registry.referrers(subject.digest)):
-            for blob in (artefact.EMPTY, content):
-                registry.upload(descriptor(blob), blob)
-            registry.put_manifest(digest, manifest)
-            is_new = True
-    return is_new
+        blobs: dict[Descriptor, tuple[bytes | Path, int]] = {
+            descriptor(blob): (blob, 0) for blob in (artefact.EMPTY, content)
+        }
+        sent += registry.store(blobs, [referring(content, descriptor(made.manifest), created)])
+    return sent
 
 
 def sign(made: Artefact, signer: Signer) -> bytes:
@@ -221,12 +217,12 @@ def sign(made: Artefact, signer: Signer) -> bytes:
     return bundle(statement([(made.digest, ""), (made.layer.blob.digest, made.layer.name)]), signer)
 
 
-def referring(content: bytes, subject: Descriptor, created: str | None = None) -> bytes:
+def referring(content: bytes, subject: Descriptor, created: int | None = None) -> bytes:
     """Return the manifest that attaches a bundle to an artefact."""
     annotations = {"dev.sigstore.bundle.content": "dsse-envelope", _PREDICATE: SIGNATURE}
-    return artefact.referring(
-        BUNDLE, content, subject, annotations | ({artefact.CREATED: created} if created is not None else {})
-    )
+    if created is not None:
+        annotations[artefact.CREATED] = artefact.time_text(created)
+    return artefact.referring(BUNDLE, content, subject, annotations)
 
 
 class Trust(Value, frozen=True):
@@ -240,14 +236,19 @@ class Trust(Value, frozen=True):
         """Whether signatures are of interest."""
         return self.is_required or bool(self.keys)
 
-    def require(self, signatures: Sequence[Signature], shown: str, tell: Tell) -> None:
-        """Report signatures, and refuse a package without one by a trusted key."""
+    def require(
+        self,
+        signatures: Sequence[Signature],
+        shown: str,
+        tell: Tell,
+        hint: str = "its publisher signs it with `mlpack push --sign-key KEY`",
+    ) -> None:
+        """Report signatures, and refuse a package without one by a trusted key; `hint` is for one without any."""
         for signature in signatures:
             tell(f"signature {signature}")
         if self.is_required and not any(signature.is_trusted for signature in signatures):
             names = " or ".join(key.name for key in self.keys)
-            hint = None if signatures else "its publisher signs it with `mlpack push --sign-key KEY`"
-            raise VerificationError(f"{shown} is not signed by {names}", hint=hint)
+            raise VerificationError(f"{shown} is not signed by {names}", hint=None if signatures else hint)
 
 
 def trust(keys: Sequence[Path], usual: Sequence[Path], *, is_required: bool) -> Trust:
@@ -287,35 +288,27 @@ def bundles_beside(path: Path) -> list[bytes]:
         with file.open("rb") as stream:
             content = stream.read(_MOST_READ * _BUNDLE_BYTES)
     except FileNotFoundError:
-        return []
+        content = b""
     except OSError as error:
         raise unreadable(file, error) from None
     return [line for line in content.splitlines()[:_MOST_READ] if line.strip()]
 
 
 def check_file(path: Path, trust: Trust, *, tell: Tell) -> None:
-    """Check the signatures of a package on disk, which are in the file beside it; a folder cannot be signed."""
-    if not trust.is_asked:
+    """Check the signatures of a package on disk, which are in the file beside it; a folder cannot be signed.
+
+    A package that is missing is reported when it is opened.
+    """
+    if not trust.is_asked or not path.exists():
         return
     if path.is_dir():
         if trust.is_required:
             hint = "mlpack pull --extract checks the signature, and unpacks what is signed"
             raise VerificationError(f"{path} is a folder, and only archives are signed", hint=hint)
         return
-    file = beside(path)
     try:
-        with path.open("rb") as stream:
-            digest = f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
-    except FileNotFoundError:
-        return  # there is no such package, as is reported when it is opened
+        digest = f"sha256:{digest_of(path)}"
     except OSError as error:
         raise unreadable(path, error) from None
     signatures = [judge(line, digest, trust.keys) for line in bundles_beside(path)]
-    try:
-        trust.require(signatures, str(path), tell)
-    except VerificationError as error:
-        if signatures:
-            raise
-        raise VerificationError(
-            str(error), hint=f"expected its signatures in {file}, as mlpack pull writes them"
-        ) from None
+    trust.require(signatures, str(path), tell, f"expected its signatures in {beside(path)}, as mlpack pull writes them")

@@ -151,17 +151,14 @@ class Sources:
             raise VerificationError(f"{self.start.file}: the overlay has more than {_MAX_VALUES:,} values")
 
     def env_file(self, path: str) -> EnvFile:
-        """Return the content of an env file that was read; its problems are noted.
+        """Return the content of an env file that was read, else nothing; its problems are noted.
 
         The file is parsed once: a kustomization may include the same file a thousand times.
         """
         if path not in self._env_files:
-            text, name = self.files[path], self.shown(path)
-            for weight, problem in envfile.problems(text, name, self.declared.environment):
-                if weight is envfile.Weight.REFUSED:
-                    self.refuse(problem)
-                else:
-                    (self.notes if weight is envfile.Weight.DOUBT else self.problems).append(problem)
+            text, name = self.files.get(path, b""), self.shown(path)
+            for is_doubt, problem in envfile.problems(text, name, self.declared.environment):
+                (self.notes if is_doubt else self.problems).append(problem)
             lines = list(envfile.lines(text))
             keys = {line.key: Position(name, line.number, 1) for line in lines}
             self._count_values(len(keys))

@@ -23,16 +23,7 @@ DEFAULT_LISTEN = "127.0.0.1:8080"
 URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*)/?")
 """The public address of a server: its path is the prefix of the pages and of the API."""
 
-SEPARATE_HINT = "give each a namespace of its own"
-"""The hint for projects that share a namespace."""
-
-
-def shares(namespace: str, other: str) -> str:
-    """Return the message about a project that has the namespace of another one."""
-    return f"shares the namespace {namespace} with {other}, where nothing keeps their jobs and storage apart"
-
-
-Listen = Annotated[str, Meta(pattern=":", title=f"HOST:PORT, such as {DEFAULT_LISTEN}")]
+Listen = Annotated[str, Meta(pattern=":[0-9]+$", title=f"HOST:PORT, such as {DEFAULT_LISTEN}")]
 DnsLabel = Annotated[
     str,
     Meta(max_length=63, pattern=rf"^{LABEL}$", title="a name of lower-case letters, digits and '-' (at most 63)"),
@@ -112,7 +103,9 @@ class ServerConfig(Fields, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     listen: Listen = DEFAULT_LISTEN
     database: str | None = None
-    url: Annotated[str, Meta(pattern="^https?://", title="an address such as https://train.example.com")] | None = None
+    url: (
+        Annotated[str, Meta(pattern=f"^{URL.pattern}$", title="an address such as https://train.example.com")] | None
+    ) = None
     name: Annotated[
         str, Meta(max_length=63, pattern=rf"^{LABEL_VALUE}$", title="at most 63 letters, digits and '-_.'")
     ] = "default"

@@ -9,7 +9,7 @@ from packager.base.errors import UsageError, unreadable
 from packager.base.problems import Fault, ordered, show, similar
 from packager.modelspec import conversion
 from packager.service.callbacks.endpoints import read_receivers
-from packager.service.config import SEPARATE_HINT, URL, ServerConfig, address, shares
+from packager.service.config import ServerConfig
 from packager.service.registry import policy
 
 if TYPE_CHECKING:
@@ -39,14 +39,6 @@ def read(path: Path | None) -> ServerConfig:
 
 def _faults(settings: ServerConfig) -> Iterator[Fault]:
     """Yield the faults that the types cannot express."""
-    if settings.url is not None and not URL.fullmatch(settings.url):
-        message = f"expected an address such as https://train.example.com, found {show(settings.url)}"
-        yield Fault(("url",), message)
-    try:
-        address(settings.listen)
-    except UsageError as error:
-        yield Fault(("listen",), str(error))
-    yield from _faults_of_projects(settings)
     allowed: list[tuple[Location, list[str]]] = [(("allow",), settings.allow)]
     allowed += [(("projects", name, "allow"), project.allow) for name, project in settings.projects.items()]
     yield from (fault.below(place) for place, words in allowed for fault in policy.faults(words))
@@ -62,17 +54,6 @@ def _faults(settings: ServerConfig) -> Iterator[Fault]:
             yield Fault(("retention", key), str(error))
 
 
-def _faults_of_projects(settings: ServerConfig) -> Iterator[Fault]:
-    """Yield the projects that share a namespace; the kubeconfig's namespace is known only when the server starts."""
-    first: dict[str | None, str] = {}
-    for name, project in settings.projects.items():
-        namespace = project.namespace or settings.namespace
-        other = first.setdefault(namespace, name)
-        if other != name:
-            message = shares(namespace or "of the kubeconfig", other)
-            yield Fault(("projects", name), message, SEPARATE_HINT, at_key=True)
-
-
 def _faults_of_oidc(settings: ServerConfig, oidc: OidcConfig) -> Iterator[Fault]:
     try:
         rest.server(oidc.issuer, None)
@@ -83,11 +64,6 @@ def _faults_of_oidc(settings: ServerConfig, oidc: OidcConfig) -> Iterator[Fault]
         message = "`url` is missing: the issuer leads people back to it"
         place: Location = ("oidc", "client_id")
         yield Fault(place, message, "url: https://train.example.com")
-    if oidc.client_id is None and oidc.client_secret_file is not None:
-        place = ("oidc", "client_secret_file")
-        yield Fault(place, "`client_id` is missing, whose secret this is")
-    if "openid" not in oidc.scopes:
-        yield Fault(("oidc", "scopes"), "expected `openid` among them, without which no one is named")
     projects = [*settings.projects] or ["default"]
     for group, roles in oidc.roles.items():
         for project in roles if isinstance(roles, dict) else ():

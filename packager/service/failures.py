@@ -104,7 +104,6 @@ class Complaint(Value, frozen=True):
     pointer: str  # the place in the body; empty for the body as a whole
     detail: str  # the expected and the found value
     hint: str | None = None  # the fix, if it is known
-    line: int = 0  # the 1-based line in the text at the place; 0 if it is not known
 
 
 MOST = 50
@@ -127,7 +126,6 @@ def listed(complaints: Sequence[Complaint]) -> tuple[Complaint, ...]:
             cut(item.pointer, _LONGEST_POINTER),
             cut(item.detail, _LONGEST_TEXT),
             None if item.hint is None else cut(item.hint, _LONGEST_TEXT),
-            line=item.line,
         )
         for item in complaints[:MOST]
     )
@@ -152,4 +150,4 @@ def of_fault(fault: Fault, above: Location = ()) -> Complaint:
 def of_problem(problem: Problem, key: str) -> Complaint:
     """Return the complaint about a problem in the text at `key` of the body."""
     place = f"line {problem.line}, column {problem.column}: " if problem.line else ""
-    return Complaint(pointer((key,)), place + problem.message, problem.hint, line=problem.line)
+    return Complaint(pointer((key,)), place + problem.message, problem.hint)

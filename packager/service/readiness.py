@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from packager.base.errors import ClusterError, ToolError
@@ -14,89 +13,53 @@ if TYPE_CHECKING:
     from packager.service.jobs.kube import Cluster
     from packager.service.store.store import Store
 
-_FRESH_SECONDS = 5.0
-"""The seconds for which a result is reused."""
-
 _SECONDS = 4.0
-"""The time limit of the database and the cluster: a kubelet waits for five seconds."""
-
-_PATIENCE = 0.5
-"""The seconds for which a view waits for the first result."""
+"""The time limit of the database and of the cluster."""
 
 _ABSENT = "mlpack-readiness"
 """A ConfigMap that need not exist: a request for one name costs an API server less than a list."""
 
 
 class Readiness:
-    """The check whether a server is ready."""
+    """Whether a server is ready, as of the last check."""
 
-    def __init__(
-        self,
-        store: Store,
-        cluster: Cluster,
-        namespace: str,
-        log: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, store: Store, cluster: Cluster, namespace: str, log: Callable[[str], None]) -> None:
+        self.seconds = 5.0  # between two checks
+        self.problems = ["nothing was checked yet"]
+        self.away: str | None = None  # why the cluster does not answer; None if it does
         self._store = store
         self._cluster = cluster
         self._namespace = namespace
         self._log = log
-        self._clock = clock
-        self._looked_at = float("-inf")
-        self._look: asyncio.Task[list[str]] | None = None
-        self._problems: list[str] = []
-        self._away: str | None = None
 
-    async def is_ready(self) -> bool:
-        """Return whether the database and the cluster answer; the result may be five seconds old.
+    async def run(self) -> None:
+        """Check again and again, until cancelled."""
+        while True:
+            problems = [*await self._of_database(), *await self._of_cluster()]
+            if problems != self.problems:
+                self._log(f"not ready: {'; '.join(problems)}" if problems else "ready")
+            self.problems = problems
+            await asyncio.sleep(self.seconds)
 
-        Simultaneous callers share one check.
-        """
-        look = self._current()
-        if not look.done():
-            await asyncio.wait([look], timeout=_SECONDS)
-        if not look.done():
-            self._tell(["the database or the cluster has not answered in time"])
-            return False
-        self._tell(look.result())
-        return not look.result()
-
-    async def away(self) -> str | None:
-        """Return why the cluster does not answer; None if it does. The result may be that of an earlier check.
-
-        Only the first check is waited for, so that a slow cluster does not slow down the views.
-        """
-        is_first = self._look is None
-        look = self._current()
-        if is_first:
-            await asyncio.wait([look], timeout=_PATIENCE)
-        return self._away
-
-    def _current(self) -> asyncio.Task[list[str]]:
-        """Return the check that is at work, or the last one; start one if the last one is too old."""
-        if self._look is None or (self._look.done() and self._clock() - self._looked_at >= _FRESH_SECONDS):
-            self._looked_at = self._clock()
-            self._look = asyncio.create_task(self._found_problems())
-        return self._look
-
-    async def _found_problems(self) -> list[str]:
-        problems = []
+    async def _of_database(self) -> list[str]:
         try:
-            await asyncio.to_thread(self._store.check_writable)
+            async with asyncio.timeout(_SECONDS):
+                await asyncio.to_thread(self._store.check_writable)
+        except TimeoutError:
+            return ["the database has not answered in time"]
         except ToolError as error:
-            problems.append(str(error))
+            return [str(error)]
         except Exception as error:  # noqa: BLE001 - a server whose database fails in any way is not ready
-            problems.append(f"{type(error).__name__}: {error}")
-        try:
-            await self._cluster.get("ConfigMap", _ABSENT, self._namespace)
-            self._away = None
-        except ClusterError as error:
-            problems.append(str(error))
-            self._away = str(error)
-        return problems
+            return [f"{type(error).__name__}: {error}"]
+        return []
 
-    def _tell(self, problems: list[str]) -> None:
-        if problems != self._problems:
-            self._log(f"not ready: {'; '.join(problems)}" if problems else "ready again")
-        self._problems = problems
+    async def _of_cluster(self) -> list[str]:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                await self._cluster.get("ConfigMap", _ABSENT, self._namespace)
+            self.away = None
+        except TimeoutError:
+            self.away = "the cluster has not answered in time"
+        except ClusterError as error:
+            self.away = str(error)
+        return [self.away] if self.away else []

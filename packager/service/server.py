@@ -94,7 +94,7 @@ class Server:
         site = Site(settings.name, settings.pod_security, settings.storage_classes, settings.node_selectors)
         self.figures = Figures()  # the metrics for Prometheus
         self.work = Work()
-        self._renderer = Renderer(self.figures.rendered)
+        self._renderer = Renderer()
         self.catalog = Catalog(store, self._renderer, site, self.projects)
         self.follower: Follower
         of_follower = (lambda job: self.follower.pods(job), lambda *job: self.follower.look_at(*job))  # noqa: PLW0108
@@ -121,14 +121,12 @@ class Server:
             url=settings.public_url,
             secrets=signing_secrets or SigningSecrets(),
             log=self.log,
-            attempted=self.figures.attempted,
         )
         self.pulse.on_change.append(self.courier.wake)
-        self.jobs = Jobs(store, self.tasks, sealer, self._logs, self.work, self.projects)
+        self.jobs = Jobs(self.tasks, self._logs)
         self.logs = Logs(store, cluster, settings.name)
         self.events = JobEvents(store, self.pulse)
-        parts = (self.catalog, self.tasks, self.projects, self.work)
-        self.templates, self.definitions = TaskTemplates(*parts), TaskDefinitions(*parts)
+        self.templates, self.definitions = TaskTemplates(self.tasks), TaskDefinitions(self.tasks)
         self.tokens = Tokens(store, self.projects, settings.limits.project_tokens)
         self.project_use = Projects(store, self.projects)
         # the check whether the server can work
@@ -141,7 +139,7 @@ class Server:
         threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="database")
         asyncio.get_running_loop().set_default_executor(threads)
         await asyncio.to_thread(self.catalog.add_bundled)
-        runs = (self.follower.run, self.courier.run, self._sweeper.run, self._logs.run)
+        runs = (self.follower.run, self.courier.run, self._sweeper.run, self._logs.run, self.readiness.run)
         loops = [asyncio.create_task(self._kept_up(run)) for run in runs]
         try:
             yield
@@ -182,10 +180,10 @@ class Server:
         """Return the numbers of jobs and callbacks in the database. Raises AwayError."""
         counts = {(project, status): 0 for project in self.projects for status in ACTIVE}
         jobs, gpus = {**counts}, {**counts}
-        for row in self.store.usage_of_all():
+        for row in self.store.usage():
             key = (row.project, row.status)
             jobs[key], gpus[key] = row.jobs, row.gpus
-        return Load(jobs, gpus, self.store.outbox.waiting())
+        return jobs, gpus, self.store.outbox.waiting()
 
     def log(self, message: str, **fields: str) -> None:
         """Write a line of JSON to the log: the time, the message and further fields."""

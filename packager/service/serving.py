@@ -84,17 +84,12 @@ def _listening(listen: str) -> socket.socket:
 
 def signing_secrets(settings: ServerConfig) -> SigningSecrets:
     """Return the secrets that sign callbacks. Raises ToolError or UsageError."""
-    of_projects = {name: project.signing_secret_file for name, project in settings.projects.items()}
-    secrets = SigningSecrets(
-        _path(settings.callbacks.signing_secret_file),
-        {name: path for name, file in of_projects.items() if (path := _path(file))},
-    )
+    files = {name: project.signing_secret_file for name, project in settings.projects.items()}
+    of_projects = {name: Path(file).expanduser() for name, file in files.items() if file}
+    own = settings.callbacks.signing_secret_file
+    secrets = SigningSecrets(Path(own).expanduser() if own else None, of_projects)
     secrets.read_all()
     return secrets
-
-
-def _path(file: str | None) -> Path | None:
-    return Path(file).expanduser() if file else None
 
 
 def issuer(settings: ServerConfig) -> Issuer | None:

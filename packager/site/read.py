@@ -10,7 +10,7 @@ from packager.base.names import KEY, LABEL_VALUE, SUBDOMAIN
 from packager.base.problems import Fault, ordered, show, similar
 from packager.base.values import Fields, Meta, Value, as_dict, as_plain, field, replace
 from packager.base.yamlio import Document, Location
-from packager.kubernetes.allowed.judge import annotation_fault, is_below
+from packager.kubernetes.allowed.judge import is_below
 from packager.kubernetes.allowed.table import ANNOTATION
 from packager.kubernetes.containers import root_fault
 from packager.modelspec import conversion
@@ -228,9 +228,6 @@ def _faults(config: SiteConfig) -> Iterator[Fault]:
         yield replace(conflict.below(("storage",)), at_key=True)
     if config.ids is not None and config.ids.uid == 0 and "root" not in config.options:
         yield Fault(("ids", "uid"), "user 0 needs the option root", "options: {root: {}}")
-    for key, text in (config.annotations or {}).items():
-        if message := annotation_fault(key, text, PLACEMENT, config.annotation_domains):
-            yield Fault(("annotations", key), message, at_key=True)
 
 
 def _faults_of_options(key: str, options: OptionValues, names: tuple[str, ...]) -> Iterator[Fault]:

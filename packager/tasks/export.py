@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from packager.base import envfile, masking, yamlio
 from packager.base.errors import RenderError, UsageError
 from packager.base.problems import Problem
-from packager.base.values import Fields, Value
+from packager.base.values import Value
 from packager.configure.settings import Files
 from packager.kubernetes.containers import ROOT
 from packager.kubernetes.manifest import Manifest, dotted, listing, mapping
@@ -54,25 +54,6 @@ endpoints:
 """
 
 
-class TemplateFile(Fields, frozen=True, kw_only=True):
-    """A template, as a task service takes it."""
-
-    name: str
-    description: str
-    template: str
-
-
-class DefinitionFile(Fields, frozen=True, kw_only=True):
-    """A definition, as a task service takes it."""
-
-    name: str
-    task_template_name: str
-    description: str
-    user_values_description: str
-    user_values_example: str
-    system_values: str
-
-
 class _Key(Value, frozen=True):
     """A key of mlops.env, or a secret of the package."""
 
@@ -86,8 +67,8 @@ class _Key(Value, frozen=True):
 
 def export(
     package: Path, overlay: str | None, name: str | None, kubectl: str, runner: Runner
-) -> tuple[TemplateFile, DefinitionFile]:
-    """Return a template and a definition whose jobs have the objects of an overlay."""
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return a template and a definition, as a task service takes them, whose jobs have the objects of an overlay."""
     with opened(package) as content:
         overlay = chosen_overlays(content, overlay)[0]
         title = declared.title(content) or f"The package {content.name}"
@@ -121,7 +102,8 @@ class _Export:
         for number, key in enumerate(self._filled):
             files.assign(path, key, f"{_MARK}n{number}e")
         self._plain = rendered(package)
-        if not any(_runs_task(Manifest(item)) for item in self._plain):
+        workloads = [manifest for manifest in map(Manifest, self._plain) if structures.is_workload(manifest)]
+        if all(kinds()[manifest.kind].serves for manifest in workloads):
             raise UsageError(f"{overlay} of {package.source} has no workload that ends, as a task does")
         marked = rendered(files.edited_package())
         self._places: dict[str, list[Location]] = {line.key: [] for line in lines}
@@ -208,24 +190,26 @@ class _Export:
                     added = [{"name": str(ref["key"])[4:], "valueFrom": {"secretKeyRef": ref}} for ref in references]
                     container["env"] = [*listing(container.get("env")), *added]
 
-    def files(self, name: str, description: str) -> tuple[TemplateFile, DefinitionFile]:
+    def files(self, name: str, description: str) -> tuple[dict[str, str], dict[str, str]]:
         """Return the template and the definition."""
         own = [key for key in self._keys if not key.is_fixed]
         fixed = {key.name: key.default for key in self._keys if key.is_fixed}
         described = {
-            key.name: f"({'Required' if key.is_required else 'Optional'}{_marker(key)}) {_sentence(key)}" for key in own
+            key.name: f"({'Required' if key.is_required else 'Optional'}"
+            f"{'' if key.type == 'string' else f':{key.type}'}) {_sentence(key)}"
+            for key in own
         }
         example = {key.name: "***" if key.type == "secret" else yamlio.scalar(key.default) for key in own}
         example = {key: value for key, value in example.items() if value != ""}
-        template = TemplateFile(name=name, description=description, template=self._template(own))
-        definition = DefinitionFile(
-            name=name,
-            task_template_name=name,
-            description=description,
-            user_values_description=(yamlio.dump([{"env": described}]) if described else "") + _ENDPOINTS.lstrip(),
-            user_values_example=yamlio.dump([{"taskDef": name, **({"env": example} if example else {})}]),
-            system_values=yamlio.dump([{"fixed": fixed}]) if fixed else "",
-        )
+        template = {"name": name, "description": description, "template": self._template(own)}
+        definition = {
+            "name": name,
+            "task_template_name": name,
+            "description": description,
+            "user_values_description": (yamlio.dump([{"env": described}]) if described else "") + _ENDPOINTS.lstrip(),
+            "user_values_example": yamlio.dump([{"taskDef": name, **({"env": example} if example else {})}]),
+            "system_values": yamlio.dump([{"fixed": fixed}]) if fixed else "",
+        }
         return template, definition
 
     def _template(self, own: Sequence[_Key]) -> str:
@@ -250,16 +234,8 @@ class _Export:
         return "\n".join([*lines, text, ""])
 
 
-def _runs_task(manifest: Manifest) -> bool:
-    return structures.is_workload(manifest) and not kinds()[manifest.kind].serves
-
-
 def _variable(key: str) -> str:
     return f"env_{key}"
-
-
-def _marker(key: _Key) -> str:
-    return "" if key.type == "string" else f":{key.type}"
 
 
 def _sentence(key: _Key) -> str:
@@ -321,12 +297,12 @@ def _comment_on(text: bytes, wanted: str) -> str:
     return ""
 
 
-def write(folder: Path, template: TemplateFile, definition: DefinitionFile) -> tuple[Path, Path]:
+def write(folder: Path, template: dict[str, str], definition: dict[str, str]) -> tuple[Path, Path]:
     """Write both as YAML into new files of a folder, and return their paths. Raises UsageError if one exists."""
-    paths = (folder / f"{template.name}.template.yaml", folder / f"{definition.name}.definition.yaml")
+    paths = (folder / f"{template['name']}.template.yaml", folder / f"{definition['name']}.definition.yaml")
     for path in paths:
         if path.exists():
             raise UsageError(f"{path} exists", hint="choose another folder or --name")
     for path, content in zip(paths, (template, definition), strict=True):
-        path.write_text(yamlio.dump([{key: getattr(content, key) for key in content.__struct_fields__}]), "utf-8")
+        path.write_text(yamlio.dump([content]), "utf-8")
     return paths

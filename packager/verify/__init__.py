@@ -18,7 +18,6 @@ from packager.verify import (
     allowed_fields,
     changes,
     credentials,
-    environment,
     objects,
     options,
     runnable,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from packager.base.problems import Fault
-    from packager.kubernetes.kubectl.client import Kubectl
     from packager.kubernetes.manifest import Manifest
     from packager.package.opened import Package
     from packager.rendering.overlay import RenderedOverlay
@@ -54,7 +52,9 @@ def verify(package: Package, checks: Checks) -> Report:
                 reason = f"{error}, so what edits have brought to {overlay.overlay.name} is unknown"
                 findings.append(Finding("unchecked", reason))
         if checks.server is not None:
-            findings += _dry_run(overlay, checks.server)
+            from packager.verify import server  # noqa: PLC0415 - compiles many patterns, for this option alone
+
+            findings += server.check(overlay, checks.server)
         overlays.append(overlay.report())
     findings += [Finding("problem", problem) for problem in _unread_additions(case, overlays)]
     return case.report(overlays, findings)
@@ -149,20 +149,10 @@ def _unknown(case: OverlayCase) -> Iterator[str]:
     """Yield the reason for each manifest that was not checked against a schema, or has no Pod Security level."""
     for manifest in case.overlay.manifests:
         if (manifest.api, manifest.kind) not in schema.kinds():
-            reason = f"none for {manifest.data.get('apiVersion')} {manifest.kind}"
-            yield f"{case.overlay.name}: {manifest} was not checked against a schema: {reason}"
+            api = manifest.data.get("apiVersion")
+            yield f"{case.overlay.name}: {manifest} was not checked against a schema: none for {api} {manifest.kind}"
     for manifest in case.unknown if case.checks.level is not None else ():
         yield f"{case.overlay.name}: the Pod Security level of {manifest} is unknown"
-
-
-def _dry_run(case: OverlayCase, cluster: Kubectl) -> Iterator[Finding]:
-    """Yield the findings of a cluster about an overlay, and the reasons if it could not check it."""
-    from packager.verify import server  # noqa: PLC0415 - compiles many patterns, for this option alone
-
-    try:
-        yield from server.check(case, cluster)
-    except ToolError as error:
-        yield Finding("unchecked", f"the cluster could not check {case.overlay.name}: {error}")
 
 
 OF_MANIFESTS = (
@@ -182,12 +172,10 @@ CHECKS_OF_PACKAGES: tuple[tuple[FindingKind, Callable[[Case], Iterable[Problem |
 
 PERMISSIONS: tuple[Callable[[OverlayCase], Iterable[Problem]], ...] = (
     lambda case: runnable.by_tag(case.overlay) if case.checks.must_be_locked else (),
-    lambda case: environment.check(case.overlay),
-    lambda case: environment.added(case.overlay, case.original, case.checks.allowed),
+    lambda case: additions.check_variables(case.overlay),
     lambda case: objects.check(case.overlay, case.checks.allowed, case.checks.namespace),
     lambda case: credentials.check(case.overlay, case.checks.allowed, case.original),
     lambda case: additions.check(case.overlay, case.original, case.checks.allowed),
-    lambda case: additions.code(case.overlay, case.original, case.checks.allowed),
     lambda case: objects.check_workspace(case.overlay),
 )
 """The checks that `trust` makes too."""

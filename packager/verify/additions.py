@@ -1,113 +1,168 @@
-"""Finds workloads and code that edits have added to a package since it was sealed. Tests: verify/test_edits.py.
+"""Finds what edits have added to a package since it was sealed, and variables that none may set.
 
 An overlay may contain as many workloads as it was built with. A workload that an edit adds would run code that was not
-sealed, and so would a file that an edit changes in a ConfigMap: the program, or a module that shadows one of Python's.
+sealed. So would a file that an edit changes in a ConfigMap, the program or a module that shadows one of Python's, and
+many programs run commands from a variable. Tests: verify/test_edits.py.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from packager.base.values import Value
-from packager.kubernetes.allowed.words import permits
-from packager.kubernetes.manifest import at, listing, mapping
-from packager.verify.objects import KIND, allow_word, is_allowed, permits_hint
-from packager.verify.taken import CONFIG_MAP as MAP
-from packager.verify.taken import fields
+from packager.kubernetes.allowed import words
+from packager.kubernetes.containers import BUILT, refusal_reason
+from packager.kubernetes.manifest import at, listing, mapping, text
+from packager.verify import objects, taken
+from packager.verify.objects import permits_hint
+from packager.workloads.program import CHOICE, choices, wrong_choice
+from packager.workloads.structures import reserved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
     from packager.verify.changes import Original
+    from packager.workloads.pods import Pods
 
+VARIABLE, CODE = "variable", "code"
+"""The kinds of the problems with variables that an edit adds, and with files that it changes."""
 
-CODE = "code"
-"""The kind of the problems with files that an edit changes."""
+_Use = tuple["Pods", set[str]]
+"""Pods whose container has the variables of a ConfigMap, and the variables that it takes from Secrets."""
 
 
 def check(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) -> Iterator[Problem]:
-    """Yield a finding for each workload that an edit adds."""
-    workloads = _workloads(overlay, allowed)
-    if len(workloads) < 2 or original.edits.are_expected:
-        return
-    # If the original does not render, the additions cannot be found; a build makes one workload.
-    sealed = _workloads(original.permitted, allowed) if original.permitted else workloads[:1]
-    known = {_identity(manifest) for manifest in sealed}
-    others = [manifest for manifest in workloads if _identity(manifest) not in known]
-    for manifest in others[max(len(sealed) - (len(workloads) - len(others)), 0) :]:
-        message = f"an edit adds this workload: the package was sealed with {', '.join(map(str, sealed)) or 'none'}"
-        word = allow_word(manifest)
-        yield overlay.problem(manifest, ("kind",), message, permits_hint(word)).about(KIND, word)
+    """Yield a finding for each variable, workload, and file of a mounted ConfigMap that an edit adds or changes.
 
-
-def _workloads(overlay: RenderedOverlay, allowed: frozenset[str]) -> list[Manifest]:
-    """Return the manifests that make pods, except those of a kind that the user allows."""
-    makers = {id(pods.manifest): pods.manifest for pods in overlay.pods}
-    return [manifest for manifest in makers.values() if not is_allowed(manifest, allowed)]
-
-
-def _identity(manifest: Manifest) -> tuple[str, str, str]:
-    return manifest.group, manifest.kind, manifest.name
-
-
-def code(overlay: RenderedOverlay, original: Original, allowed: frozenset[str]) -> Iterator[Problem]:
-    """Yield a finding for each file of a mounted ConfigMap that an edit changes or adds; see `check` for the arguments.
-
-    Files are compared by their keys, paths and contents, since an edit may rename the ConfigMaps.
+    If the original does not render, nothing in it is known; a build makes one workload.
     """
     if original.edits.are_expected:
         return
     sealed = original.permitted
-    sealed_files = {file.identity for file in _files(sealed)} if sealed else set()
-    for file in _files(overlay):
-        word = f"configmap.{file.part}"
-        if file.identity not in sealed_files and not permits(allowed, word):
-            message = "an edit changes or adds this file, which programs may run"
-            problem = overlay.problem(file.manifest, file.location, message, permits_hint(word), at_key=not file.path)
+    yield from _workloads(overlay, sealed, allowed)
+    names = {name for name, _, _ in _all_variables(sealed)} if sealed else set()
+    for name, manifest, location in _all_variables(overlay):
+        is_reported = name not in BUILT and refusal_reason(name) is not None
+        variable = words.variable(name)
+        word = variable if words.is_word(variable) else ""  # nothing permits a variable of another name
+        if name not in names and variable not in allowed and not is_reported:
+            message = "an edit adds this variable, and programs may run what it says"
+            yield overlay.problem(manifest, location, message, permits_hint(word), at_key=True).about(VARIABLE, word)
+    files = {identity for _, _, _, identity in _files(sealed)} if sealed else set()
+    for manifest, location, part, identity in _files(overlay):
+        word = f"configmap.{part}"
+        if identity not in files and not words.permits(allowed, word):
+            message, is_path = "an edit changes or adds this file, which programs may run", location[-1] == "path"
+            problem = overlay.problem(manifest, location, message, permits_hint(word), at_key=not is_path)
             yield problem.about(CODE, word)
 
 
-class _File(Value, frozen=True):
-    """A file of a ConfigMap that pods mount."""
-
-    manifest: Manifest  # the ConfigMap, or the workload that gives the file another path
-    location: Location  # in the manifest
-    part: str  # of the ConfigMap: `data` or `binaryData`
-    key: str
-    path: str  # in the volume if it is not the key; else empty
-    value: str  # the content; empty for a value that users change
-
-    @property
-    def identity(self) -> tuple[str, str, str]:
-        """The values by which files are compared."""
-        return self.key, self.path, self.value
+def _workloads(
+    overlay: RenderedOverlay, original: RenderedOverlay | None, allowed: frozenset[str]
+) -> Iterator[Problem]:
+    present = _makers(overlay, allowed)
+    sealed = _makers(original, allowed) if original else present[:1]
+    known = {(manifest.group, manifest.kind, manifest.name) for manifest in sealed}
+    others = [manifest for manifest in present if (manifest.group, manifest.kind, manifest.name) not in known]
+    for manifest in others[max(len(sealed) - (len(present) - len(others)), 0) :]:
+        message = f"an edit adds this workload: the package was sealed with {', '.join(map(str, sealed)) or 'none'}"
+        word = objects.allow_word(manifest)
+        yield overlay.problem(manifest, ("kind",), message, permits_hint(word)).about(objects.KIND, word)
 
 
-def _files(overlay: RenderedOverlay) -> Iterator[_File]:
+def _makers(overlay: RenderedOverlay, allowed: frozenset[str]) -> list[Manifest]:
+    """Return the manifests that make pods, except those of a kind that the user allows."""
+    makers = {id(pods.manifest): pods.manifest for pods in overlay.pods}
+    return [manifest for manifest in makers.values() if not objects.is_allowed(manifest, allowed)]
+
+
+def _files(overlay: RenderedOverlay) -> Iterator[tuple[Manifest, Location, str, tuple[str, ...]]]:
     """Yield each file of the ConfigMaps that pods mount, and each other path at which a volume has it.
 
     Of those that containers also get as variables, only the other paths are compared: users change the values, and
-    `environment` judges the names.
+    the names are compared as variables. A file has its manifest, its location there, the part of the ConfigMap that has
+    it, and its key, path and content: an edit may rename the ConfigMaps.
     """
-    uses = [(pods.manifest, name, place) for pods in overlay.pods for noun, name, place in fields(pods) if noun == MAP]
+    uses = [
+        (pods.manifest, name, place)
+        for pods in overlay.pods
+        for noun, name, place in taken.fields(pods)
+        if noun == taken.CONFIG_MAP
+    ]
     variables = {name for _, name, place in uses if place[-2] == "configMapRef"}
-    mounted = [(workload, name, place[:-1]) for workload, name, place in uses if place[-2] == "configMap"]
-    for name in dict.fromkeys(name for _, name, _ in mounted):
-        if (manifest := overlay.named("ConfigMap", name)) is not None:
-            for part in ("binaryData",) if name in variables else ("data", "binaryData"):
-                for key, value in mapping(manifest.data.get(part)).items():
-                    yield _File(manifest, (part, key), part, str(key), "", str(value))
-    for workload, name, place in mounted:
-        if (manifest := overlay.named("ConfigMap", name)) is None:
+    listed = set()
+    for workload, name, place in uses:
+        if place[-2] != "configMap" or (manifest := overlay.named("ConfigMap", name)) is None:
             continue
-        texts, binaries = (mapping(manifest.data.get(part)) for part in ("data", "binaryData"))
-        for index, item in enumerate(map(mapping, listing(at(workload.data, (*place, "items"))))):
+        parts = {part: mapping(manifest.data.get(part)) for part in ("data", "binaryData")}
+        for part, files in parts.items():
+            if name not in listed and (name not in variables or part == "binaryData"):
+                for key, value in files.items():
+                    yield manifest, (part, key), part, (str(key), "", str(value))
+        listed.add(name)
+        for index, item in enumerate(map(mapping, listing(at(workload.data, (*place[:-1], "items"))))):
             key, path = str(item.get("key")), str(item.get("path"))
-            part, files = ("data", texts) if key in texts else ("binaryData", binaries)
-            value = "" if part == "data" and name in variables else str(files.get(key))
+            part = "data" if key in parts["data"] else "binaryData"
+            value = "" if part == "data" and name in variables else str(parts[part].get(key))
             if path != key:
-                yield _File(workload, (*place, "items", index, "path"), part, key, path, value)
+                yield workload, (*place[:-1], "items", index, "path"), part, (key, path, value)
+
+
+def check_variables(overlay: RenderedOverlay) -> Iterator[Problem]:
+    """Yield a finding for each variable that no package may set, and for each choice of a script that pods lack."""
+    uses: dict[str, list[_Use]] = {}  # of each ConfigMap
+    for pods in overlay.pods:
+        for location, container in pods.containers():
+            from_secrets = set()
+            for index, variable in enumerate(map(mapping, listing(container.get("env")))):
+                key = text(variable.get("name"))
+                if "secretKeyRef" in mapping(variable.get("valueFrom")):
+                    from_secrets.add(key)
+                if key not in BUILT and (reason := refusal_reason(key)):  # kinds set variables of their own here
+                    message = f"{key}: it cannot be set in a package: {reason}"
+                    yield overlay.problem(pods.manifest, (*location, "env", index, "name"), message)
+            for _, config in config_maps(overlay, container):
+                uses.setdefault(config.name, []).append((pods, from_secrets))
+    for name, users in uses.items():
+        if (manifest := overlay.named("ConfigMap", name)) is not None:
+            yield from _of_config_map(overlay, manifest, users)
+
+
+def _of_config_map(overlay: RenderedOverlay, manifest: Manifest, users: Sequence[_Use]) -> Iterator[Problem]:
+    workloads = {str(pods.manifest): pods.manifest for pods, _ in users}
+    secrets = {key for _, from_secrets in users for key in from_secrets}
+    scripts = next(filter(None, (choices(pods) for pods, _ in users)), ())
+    for key, value in mapping(manifest.data.get("data")).items():
+        here = ("data", key)
+        reasons = [("in a package", refusal_reason(str(key)))]
+        reasons += [(f"for {workload}", reserved(workload, str(key))) for workload in workloads.values()]
+        for where, reason in reasons:
+            if reason:
+                yield overlay.problem(manifest, here, f"it cannot be set {where}: {reason}", at_key=True)
+        if key in secrets:
+            message = f"{key} is a secret: pods read it from a Secret, and anyone can read this file"
+            yield overlay.problem(manifest, here, message, "remove this line", at_key=True)
+        if key == CHOICE and scripts and value not in scripts:
+            yield overlay.problem(manifest, here, *wrong_choice(str(value), scripts))
+
+
+def _all_variables(overlay: RenderedOverlay) -> Iterator[tuple[str, Manifest, Location]]:
+    """Yield each variable that containers get from the package, and where it is set."""
+    for pods in overlay.pods:
+        for location, container in pods.containers():
+            for index, variable in enumerate(listing(container.get("env"))):
+                yield text(mapping(variable).get("name")), pods.manifest, (*location, "env", index, "name")
+            for prefix, manifest in config_maps(overlay, container):
+                for key in mapping(manifest.data.get("data")):
+                    yield f"{prefix}{key}", manifest, ("data", key)
+
+
+def config_maps(overlay: RenderedOverlay, container: dict[str, Any]) -> Iterator[tuple[str, Manifest]]:
+    """Yield each ConfigMap of the overlay whose keys become variables of a container, and the prefix of these."""
+    for source in map(mapping, listing(container.get("envFrom"))):
+        manifest = overlay.named("ConfigMap", mapping(source.get("configMapRef")).get("name"))
+        if manifest is not None:
+            yield text(source.get("prefix")), manifest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
+import re
 from typing import TYPE_CHECKING
 
 from packager.base.problems import show, similar
@@ -15,7 +15,7 @@ from packager.verify import options
 from packager.verify.objects import MADE, allow_word, is_allowed, permits_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
     from packager.base.problems import Problem
     from packager.kubernetes.allowed.judge import Unlisted
@@ -26,33 +26,22 @@ FIELD = "field"
 """The kind of the problems with unlisted fields, labels and annotations."""
 
 
-Place = tuple[str, str]
-"""A manifest, and the path of a field in it."""
-
-
 def check(
-    overlay: RenderedOverlay, allowed: Collection[str], elsewhere: Collection[Place] = frozenset()
+    overlay: RenderedOverlay, allowed: Collection[str], elsewhere: Collection[tuple[str, str]] = frozenset()
 ) -> Iterator[Problem]:
-    """Yield a finding for each unlisted field, label and annotation."""
+    """Yield a finding for each unlisted field, label and annotation, unless it, or a part of it, is in `elsewhere`.
+
+    Args:
+        overlay: The overlay.
+        allowed: The words of `--allow`.
+        elsewhere: The manifests and the paths of fields that other checks report.
+    """
     known = facts(overlay)
-    reported: dict[str, list[str]] = {}
-    for name, field in sorted(elsewhere):
-        reported.setdefault(name, []).append(field)
+    reported = {(name, field[: end.start()]) for name, field in elsewhere for end in re.finditer(r"[.\[]|$", field)}
     for manifest in overlay.manifests:
-        yield from check_object(overlay, manifest, known, allowed, reported.get(str(manifest), ()))
-
-
-def check_object(
-    overlay: RenderedOverlay,
-    manifest: Manifest,
-    known: Facts,
-    allowed: Collection[str],
-    elsewhere: Sequence[str] = (),
-) -> Iterator[Problem]:
-    """Yield a finding for each unlisted field, label and annotation of an object."""
-    for unlisted in judged(overlay, manifest, known, allowed):
-        if not _is_among(unlisted, elsewhere):
-            yield _problem(overlay, manifest, unlisted)
+        for unlisted in judged(overlay, manifest, known, allowed):
+            if (str(manifest), dotted(unlisted.location)) not in reported:
+                yield _problem(overlay, manifest, unlisted)
 
 
 def judged(
@@ -88,14 +77,6 @@ def facts(overlay: RenderedOverlay) -> Facts:
         options.claims(overlay.sources).union(overlay.names("PersistentVolumeClaim")),
         (package, f"{package}-{overlay.name}") if package else (),
     )
-
-
-def _is_among(unlisted: Unlisted, fields: Sequence[str]) -> bool:
-    """Whether one of the sorted paths of fields is the unlisted part, or a path below it."""
-    path = dotted(unlisted.location)
-    below = (f"{path}.", f"{path}[")
-    places = [bisect.bisect_left(fields, beginning) for beginning in (path, *below)]
-    return any(f"{fields[place]}.".startswith(below) for place in places if place < len(fields))
 
 
 def _problem(overlay: RenderedOverlay, manifest: Manifest, unlisted: Unlisted) -> Problem:

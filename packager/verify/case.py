@@ -9,7 +9,6 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 from packager.base.errors import ToolError, VerificationError
-from packager.base.masking import bounded
 from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import Problem, in_order, ordered
 from packager.base.process import SYSTEM, Runner
@@ -22,7 +21,6 @@ from packager.workloads import structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from concurrent.futures import Future
 
     from packager.base.paths import Limits
     from packager.base.problems import Fault
@@ -91,37 +89,28 @@ class Case(Value, frozen=True):
         end = self.checks.runner.clock() + _SECONDS
         names = self.package.applied
 
-        def start(name: str) -> Future[render.Outcome] | None:
+        def start(name: str) -> render.Outcome:
             if self.checks.runner.clock() > end:
-                return None
-            return pool.submit(render.render, self.package, name, self.checks.kubectls, self.checks.runner)
+                raise ToolError(f"the other overlays took more than {_SECONDS:g} seconds")
+            return render.render(self.package, name, self.checks.kubectls, self.checks.runner)
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            started = {name: start(name) for name in names[:_AT_ONCE]}
+            started = {name: pool.submit(start, name) for name in names[:_AT_ONCE]}
             for name, later in zip_longest(names, names[_AT_ONCE:]):
                 future = started.pop(name)
                 if later is not None:
-                    started[later] = start(later)
-                yield from self._rendered(name, future, findings)
-
-    def _rendered(
-        self, name: str, future: Future[render.Outcome] | None, findings: list[Finding]
-    ) -> Iterator[OverlayCase]:
-        if future is None:
-            reason = f"the other overlays took more than {_SECONDS:g} seconds, so {name} was not rendered"
-            findings.append(Finding("unchecked", reason))
-            return
-        try:
-            outcome = future.result()
-        except ToolError as error:
-            findings.append(Finding("unchecked", f"{error}, so {name} was not rendered"))
-            return
-        problems = (*outcome.problems, *options.check(outcome.sources, name, self.checks.kubernetes))
-        findings += [Finding("problem", problem) for problem in problems]
-        findings += [Finding("note", note) for note in outcome.sources.notes]
-        findings += [Finding("unchecked", reason) for reason in outcome.unchecked]
-        if outcome.overlay is not None:
-            yield OverlayCase(self, outcome.overlay, outcome.rendered)
+                    started[later] = pool.submit(start, later)
+                try:
+                    outcome = future.result()
+                except ToolError as error:
+                    findings.append(Finding("unchecked", f"{error}, so {name} was not rendered"))
+                    continue
+                problems = (*outcome.problems, *options.check(outcome.sources, name, self.checks.kubernetes))
+                findings += [Finding("problem", problem) for problem in problems]
+                findings += [Finding("note", note) for note in outcome.sources.notes]
+                findings += [Finding("unchecked", reason) for reason in outcome.unchecked]
+                if outcome.overlay is not None:
+                    yield OverlayCase(self, outcome.overlay, outcome.rendered)
 
     def report(self, overlays: Sequence[OverlayReport], findings: Sequence[Finding]) -> Report:
         """Return the report with the findings, in order of file and line."""
@@ -264,9 +253,7 @@ class Report(Value, frozen=True):
     @property
     def exit_code(self) -> int:
         """5 when there is a problem, 6 when there is none but a check could not be made, else 0."""
-        if self.problems:
-            return VerificationError.exit_code
-        return ToolError.exit_code if self.unchecked else 0
+        return {False: VerificationError.exit_code, None: ToolError.exit_code, True: 0}[self.is_valid]
 
     def as_json(self) -> dict[str, Any]:
         """Return the value that `-o json` prints."""
@@ -277,4 +264,4 @@ class Report(Value, frozen=True):
         for values in ("objects", "changes"):
             content[values] = [as_dict(value) for value in content[values]]
         content["security"] = [security.as_json() for security in self.security]
-        return {"valid": self.is_valid, "exit_code": self.exit_code, **bounded(content)}
+        return {"valid": self.is_valid, "exit_code": self.exit_code, **content}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import envfile, yamlio
 from packager.base.errors import MlpackError, ToolError
-from packager.base.masking import masked_line, masked_urls
+from packager.base.masking import masked_line, masked_urls, shortened
 from packager.base.values import Value, replace
 from packager.package import ids, kustomization, layout
 from packager.package.options import KNOWN
@@ -74,12 +74,9 @@ class Edits(Value, frozen=True):
 
 
 def _short(line: str | None, *, whole: bool = False) -> str:
-    """Return a line for a message: escaped, without indentation; a long line as its start, end and length."""
+    """Return a line for a message: escaped, without indentation; of a long line the start and the end."""
     plain = (line or "") if whole else (line or "").strip()
-    if len(plain) <= LONGEST_LINE:
-        return repr(plain)
-    half = LONGEST_LINE // 2
-    return f"{plain[:half]!r}...{plain[-half:]!r} ({len(plain):,} characters)"
+    return repr(shortened(plain, LONGEST_LINE))
 
 
 def read(package: Package, edited: Sequence[str], options: Sequence[str] = ()) -> Edits:
@@ -191,13 +188,9 @@ def _difference(file: str, before: list[str], after: list[str], *, expected: boo
             continue
         pairs = itertools.zip_longest(before[first:last], after[begin:end])
         for offset, (old, new) in enumerate(pairs):
-            if old == new:
-                continue
-            yield EditedLine(file, begin + (offset if new is not None else max(end - begin, 0)) + 1, old, new, expected)
-
-
-_ROOT = "root"
-"""The option with which a package is meant to run as user 0."""
+            if old != new:
+                number = begin + (offset if new is not None else max(end - begin, 0)) + 1
+                yield EditedLine(file, number, old, new, expected)
 
 
 class Original:
@@ -276,4 +269,4 @@ class Original:
             components = kustomization.components(self.edits.package.sealed(path) or b"")
         except (MlpackError, UnicodeDecodeError):
             return False
-        return any(component.on and component.name == _ROOT for component in components)
+        return any(component.on and component.name == "root" for component in components)

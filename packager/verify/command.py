@@ -41,19 +41,14 @@ def verify(path: Path, checks: Checks, further: Sequence[Further] = (), tag: str
 
 def allowed_words(arguments: Sequence[str]) -> frozenset[str]:
     """Return the kinds, fields, labels, annotations and variables that `--allow` names."""
+    made = {kind.lower(): (api, kind) for api, kind in objects.MADE}
     for word in arguments:
         if not words.is_word(word):
             raise UsageError(f"--allow {word}: {words.EXPECTED}")
-        if complaint := _unknown_field(word):
+        name, _, path = word.partition(".")
+        if path and name in made and (complaint := schema.unknown_step(*made[name], path)):
             raise UsageError(f"--allow {word}: {complaint[0]}", hint=complaint[1])
     return frozenset(arguments)
-
-
-def _unknown_field(word: str) -> tuple[str, str | None] | None:
-    """Return the message about a field that its kind does not have, and a hint; None if it has the field."""
-    name, _, path = word.partition(".")
-    made = {kind.lower(): (api, kind) for api, kind in objects.MADE}
-    return schema.unknown_step(*made[name], path) if name in made and path else None
 
 
 def expected_digest(digest: str | None) -> str | None:
@@ -68,8 +63,3 @@ def level(name: str | None) -> Level | None:
     if name is not None and name not in list(Level):
         raise UsageError(f"--pod-security {name}: expected {', '.join(Level)}")
     return Level(name) if name is not None else None
-
-
-def kubernetes_versions() -> tuple[str, ...]:
-    """Return the versions of Kubernetes that manifests can be checked against, the oldest first."""
-    return tuple(schema.versions())

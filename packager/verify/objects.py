@@ -12,7 +12,7 @@ from packager.base.values import Value
 from packager.kubernetes.allowed import words
 from packager.kubernetes.manifest import mapping
 from packager.verify import options
-from packager.workloads.structures import companion_faults, companions, faults, structures
+from packager.workloads.structures import companions, faults, structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,18 +37,6 @@ MADE = frozenset(
 _ALONE = MADE - {pair for structure in structures().values() for pair in structure.companion_kinds}
 """The members of MADE that a build makes whatever the kinds of the overlay's workloads are."""
 
-# `kubectl api-resources --namespaced=false` of Kubernetes 1.37.
-_CLUSTER_WIDE = frozenset(
-    """
-    APIService CSIDriver CSINode CertificateSigningRequest ClusterRole ClusterRoleBinding ClusterTrustBundle
-    ComponentStatus CustomResourceDefinition DeviceClass FlowSchema IPAddress IngressClass MutatingAdmissionPolicy
-    MutatingAdmissionPolicyBinding MutatingWebhookConfiguration Namespace Node PersistentVolume PriorityClass
-    PriorityLevelConfiguration ResourceSlice RuntimeClass SelfSubjectReview ServiceCIDR StorageClass
-    StorageVersionMigration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration
-    VolumeAttachment VolumeAttributesClass
-    """.split()  # noqa: SIM905 - a column of quoted words reads worse
-)
-
 
 class Made(Value, frozen=True):
     """An object that an overlay makes; `namespace` is empty for the namespace that the package is applied to."""
@@ -58,16 +46,6 @@ class Made(Value, frozen=True):
     kind: str
     name: str
     namespace: str
-
-    @property
-    def is_usual(self) -> bool:
-        """Whether builds make this kind, and the object is in the namespace that the package is applied to."""
-        return (self.api, self.kind) in MADE and not self.namespace
-
-    def __str__(self) -> str:
-        where = f" in the namespace {self.namespace}" if self.namespace else ""
-        core = "" if (self.api, self.kind) in MADE else f" ({self.api})"
-        return f"{self.kind} {self.name}{core}{where}"
 
 
 def made(overlay: RenderedOverlay) -> Iterator[Made]:
@@ -88,12 +66,14 @@ def check(overlay: RenderedOverlay, allowed: frozenset[str], namespace: str | No
     for manifest in overlay.manifests:
         if not is_allowed(manifest, allowed):
             yield from _kind(overlay, manifest)
-            yield from _namespace(overlay, manifest, namespace)
+            named = mapping(manifest.data.get("metadata")).get("namespace")
+            if named not in (None, namespace):
+                message = f"names the namespace {named!r}: a package runs in the namespace that it is applied to"
+                yield _unmade(overlay, manifest, ("metadata", "namespace"), message)
         yield from _name(overlay, manifest, allowed)
         if manifest.data.get("status") is not None:
             message = "a package must not set this field: the cluster does"
             yield overlay.problem(manifest, ("status",), message, at_key=True)
-    yield from _duplicates(overlay)
     is_empty = not overlay.pods and overlay.claim is None
     if is_empty and not any(is_allowed(manifest, allowed) for manifest in overlay.manifests):
         yield Problem(*overlay.sources.start, "the overlay has no workload: nothing would run")
@@ -113,12 +93,8 @@ def _kind(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
         return
     if (api, kind) in _ALONE:
         return
-    if kind in _CLUSTER_WIDE:
-        message = f"a {kind} is cluster-scoped, and no build creates one"
-    elif any(kind == known for _, known in _ALONE):
-        message = f"a {kind} of {api or 'no apiVersion'} is not created by any build"
-    else:
-        message = f"no build creates a {kind or 'manifest without a kind'}"
+    of_api = f" of {api or 'no apiVersion'}" if any(kind == known for _, known in _ALONE) else ""
+    message = f"no build creates a {kind or 'manifest without a kind'}{of_api}"
     yield _unmade(overlay, manifest, ("kind",), message)
 
 
@@ -139,13 +115,6 @@ def _unmade(overlay: RenderedOverlay, manifest: Manifest, location: Location, me
     return overlay.problem(manifest, location, message, permits_hint(word)).about(KIND, word)
 
 
-def _namespace(overlay: RenderedOverlay, manifest: Manifest, expected: str | None) -> Iterator[Problem]:
-    namespace = mapping(manifest.data.get("metadata")).get("namespace")
-    if namespace not in (None, expected):
-        message = f"names the namespace {namespace!r}: a package runs in the namespace that it is applied to"
-        yield _unmade(overlay, manifest, ("metadata", "namespace"), message)
-
-
 def _name(overlay: RenderedOverlay, manifest: Manifest, allowed: frozenset[str]) -> Iterator[Problem]:
     """Yield a finding for a name that is not the package's: an object that has it already may belong to others.
 
@@ -163,22 +132,10 @@ def _name(overlay: RenderedOverlay, manifest: Manifest, allowed: frozenset[str])
     yield overlay.problem(manifest, ("metadata", "name"), message, hint).about(NAME, word)
 
 
-def _duplicates(overlay: RenderedOverlay) -> Iterator[Problem]:
-    seen: set[tuple[str, str, str, str]] = set()
-    for manifest, item in zip(overlay.manifests, made(overlay), strict=True):
-        identity = (manifest.group, item.kind, item.name, item.namespace)
-        if item.name and identity in seen:
-            yield overlay.problem(manifest, ("metadata", "name"), f"duplicate object {manifest}", "remove one of them")
-        seen.add(identity)
-
-
 def check_kinds(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for everything that the controller of a workload would refuse or misinterpret.
-
-    Also yield a finding for each companion object that contradicts the workload.
-    """
+    """Yield a finding for each value of a workload with which its pods would fail or wait."""
     for manifest in overlay.manifests:
-        for fault in (*faults(manifest), *companion_faults(manifest, overlay.manifests)):
+        for fault in faults(manifest):
             yield overlay.problem(manifest, fault.location, fault.message, fault.hint, at_key=fault.at_key)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import posixpath
+from collections import ChainMap
 from typing import TYPE_CHECKING, Any
 
-from packager.base import envfile
 from packager.base.problems import Problem
-from packager.kubernetes.manifest import at
+from packager.kubernetes.manifest import at, listing
 from packager.package import layout
 from packager.package.options import CLAIMS, GITOPS, KEYS, KNOWN, PACKAGE_VOLUME, PLACEMENT, TRAITS, conflicts, faults
 from packager.package.options import GANG_OPTION as GANG
 from packager.rendering.origins import Operations, Position, Written, matches
+from packager.verify import schema
 from packager.workloads import structures
 from packager.workloads.kinds import kinds
 from packager.workloads.structures import gang
@@ -40,8 +41,8 @@ def switched_on(sources: Sources) -> dict[str, str]:
 
 def site_values(sources: Sources) -> dict[str, str]:
     """Return the values in `site.env` of the options that an overlay has on."""
-    texts = (sources.files.get(layout.site_env(posixpath.dirname(folder))) for folder in switched_on(sources).values())
-    return {line.key: line.value for text in dict.fromkeys(texts) if text for line in envfile.lines(text)}
+    folders = {posixpath.dirname(folder) for folder in switched_on(sources).values()}
+    return dict(ChainMap(*(sources.env_file(layout.site_env(folder)).values for folder in folders)))
 
 
 def claims(sources: Sources) -> frozenset[str]:
@@ -53,8 +54,8 @@ def claims(sources: Sources) -> frozenset[str]:
 
 def supporting(sources: Sources, versions: Sequence[str]) -> tuple[str, ...]:
     """Return those minor versions of Kubernetes that have the fields of every option that an overlay has on."""
-    since = [_number(option) for name in switched_on(sources) if (option := KNOWN[name].since)]
-    return tuple(version for version in versions if all(_number(version) >= oldest for oldest in since))
+    since = [schema.minor_of(option) for name in switched_on(sources) if (option := KNOWN[name].since)]
+    return tuple(version for version in versions if all(schema.minor_of(version) >= oldest for oldest in since))
 
 
 def check(sources: Sources, overlay: str, versions: Collection[str] = ()) -> Iterator[Problem]:
@@ -70,7 +71,7 @@ def check(sources: Sources, overlay: str, versions: Collection[str] = ()) -> Ite
         yield Problem(*places[str(conflict.location[-1])], conflict.message, conflict.hint)
     for name in on:
         since = KNOWN[name].since
-        if since and (older := [version for version in versions if _number(version) < _number(since)]):
+        if since and (older := [version for version in versions if schema.minor_of(version) < schema.minor_of(since)]):
             message = f"{name} needs Kubernetes {since} or later, not {', '.join(older)}"
             yield Problem(*places[name], message, "switch it off for this cluster")
     if "queue" in on:
@@ -116,10 +117,6 @@ def check_code(overlay: RenderedOverlay) -> Iterator[Problem]:
                     yield overlay.problem(manifest, location, message, f"switch on {PACKAGE_VOLUME}")
 
 
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
-
-
 def _suspended(sources: Sources) -> Iterator[Problem]:
     """Yield a finding for every manifest or patch that sets `suspend` itself."""
     for origin in sources.origins:
@@ -132,23 +129,12 @@ def _suspended(sources: Sources) -> Iterator[Problem]:
 
 def _values(sources: Sources, on: dict[str, Position], site: str, environment: str) -> Iterator[Problem]:
     """Yield the problems with the values that the options `on` read in two env files."""
-    values, lines = _env_values(sources, site)
-    others, other_lines = _env_values(sources, environment)
-    for option, fault in faults(on, values, others):
+    of_site, of_overlay = sources.env_file(site), sources.env_file(environment)
+    for option, fault in faults(on, of_site.values, of_overlay.values):
         key = str(fault.location[-1])
-        file = site if key in KEYS else environment
-        place = (lines if key in KEYS else other_lines).get(key)
-        hint = None if place else f"set it in {sources.shown(file)}"
-        yield Problem(*(place or on[option]), fault.message, hint)
-
-
-def _env_values(sources: Sources, path: str) -> tuple[dict[str, str], dict[str, Position]]:
-    text = sources.read(path) if sources.is_file(path) else None
-    if text is None:
-        return {}, {}
-    lines = list(envfile.lines(text))
-    name = sources.shown(path)
-    return {line.key: line.value for line in lines}, {line.key: Position(name, line.number, 1) for line in lines}
+        file, keys = (site, of_site.keys) if key in KEYS else (environment, of_overlay.keys)
+        place, hint = keys.get(key), f"set it in {sources.shown(file)}"
+        yield Problem(*(place or on[option]), fault.message, None if place else hint)
 
 
 def check_placement(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -182,29 +168,15 @@ _USUAL = (
 
 def _placed(value: Any, location: Location = ()) -> Iterator[tuple[Location, str, Any]]:
     """Yield each node label and toleration in a manifest or a patch: its location, its field, and itself."""
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _placed(item, (*location, index))
-    for key, content in value.items() if isinstance(value, dict) else ():
-        if key == "nodeSelector" and isinstance(content, dict):
-            for name, text in content.items():
-                yield (*location, key, name), key, {name: text}
-        elif key == "tolerations" and isinstance(content, list):
-            for index, entry in enumerate(content):
-                yield (*location, key, index), key, entry
-        elif key == "value" and isinstance(value.get("path"), str):  # of an operation (RFC 6902)
-            inside = _placed(_as_written(value["path"], content))
-            yield from (((*location, key), field, entry) for _, field, entry in inside)
+    for key, content in value.items() if isinstance(value, dict) else enumerate(listing(value)):
+        here = (*location, key)
+        field = str(value.get("path")).rpartition("/")[2] if key == "value" else key  # of an operation (RFC 6902)
+        if field == "nodeSelector" and isinstance(content, dict):
+            yield from (((*here, label), field, {label: text}) for label, text in content.items())
+        elif field == "tolerations" and isinstance(content, list):
+            yield from (((*here, index), field, entry) for index, entry in enumerate(content))
         else:
-            yield from _placed(content, (*location, key))
-
-
-def _as_written(pointer: str, value: Any) -> dict[str, Any]:
-    """Return the field that an operation sets as a patch would have it that looks like a manifest."""
-    *_, field, name = ("", *(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")))
-    if field == "tolerations":
-        return {field: [value]}
-    return {field: {name: value}} if field == "nodeSelector" else {name: value}
+            yield from _placed(content, here)
 
 
 def _is_placed(spec: Mapping[str, Any], field: str, entry: Any) -> bool:

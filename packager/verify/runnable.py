@@ -9,14 +9,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from packager.base import units
-from packager.base.names import IMAGE, LABEL_LENGTH
+from packager.base.names import IMAGE
 from packager.base.problems import similar
 from packager.base.values import replace
 from packager.kubernetes.containers import mount_complaint, normalized, references, resource_faults
 from packager.kubernetes.manifest import INT32, at, listing, mapping, out_of_range, text
 from packager.package.image import REGISTRY, WRITTEN, bare
 from packager.rendering.kustomization import IMAGE_HINT
-from packager.verify import environment, security, taken
+from packager.verify import additions, security, taken
 from packager.workloads import structures
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from packager.base.problems import Problem
     from packager.base.yamlio import Location
-    from packager.kubernetes.manifest import Manifest
     from packager.rendering.overlay import RenderedOverlay
     from packager.workloads.pods import Pods
 
@@ -32,10 +31,8 @@ _KUBELET_WRITTEN = frozenset(("configMap", "secret", "downwardAPI", "projected")
 
 
 def check(overlay: RenderedOverlay) -> Iterator[Problem]:
-    """Yield a finding for each name, image, user, amount, key, mount and variable with which pods would not run."""
+    """Yield a finding for each image, user, amount, key, mount and variable with which pods would not run."""
     yield from _idle_entries(overlay)
-    for manifest in overlay.manifests:
-        yield from _name(overlay, manifest)
     for pods in overlay.pods:
         for location, context in security.contexts(pods):
             for field in ("runAsUser", "runAsGroup", "fsGroup"):
@@ -48,32 +45,22 @@ def check(overlay: RenderedOverlay) -> Iterator[Problem]:
         for location, container in pods.containers():
             yield from _image(overlay, pods, location, container.get("image"))
             yield from _resources(overlay, pods, (*location, "resources"), mapping(container.get("resources")))
-            yield from _user(overlay, pods, location, container)
+            yield from _user(overlay, pods, location)
             yield from _mounts(overlay, pods, location, container)
             yield from _command(overlay, pods, location, container)
 
 
 def by_tag(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a problem for each image that is named by its tag."""
-    set_weights = "name it by its digest: mlpack configure --set WEIGHTS_IMAGE=NAME@sha256:…"
     for pods in overlay.pods:
         images = [((*place, "image"), container.get("image"), "mlpack lock") for place, container in pods.containers()]
         for place, volume in pods.volumes():
-            location = (*place, "image", "reference")
-            images.append((location, mapping(volume.get("image")).get("reference"), set_weights))
+            hint = "name it by its digest: mlpack configure --set WEIGHTS_IMAGE=NAME@sha256:…"
+            images.append(((*place, "image", "reference"), mapping(volume.get("image")).get("reference"), hint))
         for location, image, hint in images:
             if isinstance(image, str) and "@sha256:" not in image:
                 message = f"{image} is named by its tag, which may move"
                 yield overlay.problem(pods.manifest, location, message, hint)
-
-
-def _name(overlay: RenderedOverlay, manifest: Manifest) -> Iterator[Problem]:
-    """Check the name of a workload with what its controllers append for its pods and Services."""
-    structure = structures.structure_of(manifest)
-    longest = (structure.longest_name(manifest) or manifest.name) if structure else ""
-    if len(longest) > LABEL_LENGTH:
-        message = f"makes the name {longest!r}: {len(longest)} characters, the limit is {LABEL_LENGTH}"
-        yield overlay.problem(manifest, ("metadata", "name"), message, "shorten the name")
 
 
 def _idle_entries(overlay: RenderedOverlay) -> Iterator[Problem]:
@@ -112,14 +99,13 @@ def _resources(overlay: RenderedOverlay, pods: Pods, here: Location, given: dict
         yield overlay.problem(pods.manifest, (*here, *fault.location), fault.message, fault.hint, at_key=fault.at_key)
 
 
-def _user(overlay: RenderedOverlay, pods: Pods, here: Location, container: dict[str, Any]) -> Iterator[Problem]:
+def _user(overlay: RenderedOverlay, pods: Pods, here: Location) -> Iterator[Problem]:
     """Check that no container with `runAsNonRoot` has `runAsUser: 0`: the kubelet would not start it."""
-    own, of_pod = mapping(container.get("securityContext")), mapping(pods.spec.get("securityContext"))
-    user = own.get("runAsUser", of_pod.get("runAsUser"))
-    if own.get("runAsNonRoot", of_pod.get("runAsNonRoot")) is True and user == 0 and user is not False:
-        place = here if "runAsUser" in own else (*pods.location, "spec")
+    place, user = security.inherited(pods, (*here, "securityContext"), "runAsUser")
+    _, is_not_root = security.inherited(pods, (*here, "securityContext"), "runAsNonRoot")
+    if is_not_root is True and user == 0 and user is not False:
         message = "runs as root, which runAsNonRoot forbids: the container would never start"
-        yield overlay.problem(pods.manifest, (*place, "securityContext", "runAsUser"), message, "choose another user")
+        yield overlay.problem(pods.manifest, place, message, "choose another user")
 
 
 def _keys(overlay: RenderedOverlay, pods: Pods, name: str, location: Location) -> Iterator[Problem]:
@@ -167,8 +153,10 @@ def _command(overlay: RenderedOverlay, pods: Pods, location: Location, container
     sources = [mapping(mapping(source).get("configMapRef")).get("name") for source in listing(container.get("envFrom"))]
     if any(overlay.named("ConfigMap", name) is None for name in sources):
         return
-    found = environment.variables(overlay, pods, location, container)
-    variables = {name for name, _, _ in found} | {*structures.added_variables(pods.manifest)}
+    variables = {text(mapping(variable).get("name")) for variable in listing(container.get("env"))}
+    variables.update(structures.added_variables(pods.manifest))
+    for prefix, manifest in additions.config_maps(overlay, container):
+        variables.update(f"{prefix}{key}" for key in mapping(manifest.data.get("data")))
     for field in ("command", "args"):
         for index, argument in enumerate(listing(container.get(field))):
             for name in references(str(argument)):

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packager.base.problems import Fault, similar
+from packager.base.problems import Fault, show, similar
 from packager.base.values import replace
 from packager.workloads.structures import structures
 
@@ -33,36 +33,29 @@ def versions() -> tuple[str, ...]:
     return tuple(_read(_SCHEMAS / "kubernetes.json")["versions"])
 
 
-def kinds() -> frozenset[tuple[str, str]]:
-    """Return each apiVersion and kind that has a schema."""
-    return frozenset(_kinds())
-
-
 def faults(manifest: dict[str, Any], against: Sequence[str]) -> Iterator[Fault]:
     """Yield the faults of `manifest` in any of the versions `against`; none for a kind without a schema."""
-    name = _kinds().get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
+    name = kinds().get((str(manifest.get("apiVersion")), str(manifest.get("kind"))))
     if name is None:
         return
     versions_by_fault: dict[Fault, list[str]] = {}
     checker = None
     for version in against:
-        if checker is None or checker.differs_in(_minor(version)):
-            checker = _Checker(_minor(version))
+        if checker is None or checker.differs_in(minor_of(version)):
+            checker = _Checker(minor_of(version))
             checker.check(manifest, name, ())
         for fault in checker.faults:
             versions_by_fault.setdefault(fault, []).append(version)
-    for fault, faulty_versions in versions_by_fault.items():
-        yield fault if len(faulty_versions) == len(against) else _limited_to(fault, faulty_versions)
-
-
-def _limited_to(fault: Fault, versions: list[str]) -> Fault:
-    span = versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
-    return replace(fault, message=f"{fault.message} (in Kubernetes {span})")
+    for fault, faulty in versions_by_fault.items():
+        span = " to ".join(dict.fromkeys((faulty[0], faulty[-1])))
+        yield (
+            fault if len(faulty) == len(against) else replace(fault, message=f"{fault.message} (in Kubernetes {span})")
+        )
 
 
 def unknown_step(api: str, kind: str, path: str) -> tuple[str, str | None] | None:
     """Return a message and a hint if the kind does not have the path, such as `spec.volumes[].name`; else None."""
-    expression = _kinds()[api, kind]
+    expression = kinds()[api, kind]
     for step in path.replace("[]", ".[]").split("."):
         if expression == "any":
             return None
@@ -101,34 +94,23 @@ class _Checker:
         if expression in _SCALARS:
             noun, types = _SCALARS[expression]
             if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-                self._add(here, f"expected {noun}, found {_quoted(value)}", _unquote(value, expression))
-        elif expression.startswith("["):
-            self._list(value, expression[1:-1], here)
-        elif expression.startswith("{"):
-            self._mapping(value, expression[1:-1], here)
+                self._add(here, f"expected {noun}, found {_shown(value)}", _unquote(value, expression))
+        elif expression[0] in "[{":
+            noun, kind = ("list", list) if expression[0] == "[" else ("mapping", dict)
+            if not isinstance(value, kind):
+                self._add(here, f"expected a {noun}, found {_shown(value)}")
+                return
+            for step, element in enumerate(value) if isinstance(value, list) else value.items():
+                self.check(element, expression[1:-1], (*here, step))
         else:
             self._table(value, expression, here)
 
     def _add(self, here: Location, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
         self.faults.append(Fault(here, message, hint, at_key=at_key))
 
-    def _list(self, value: Any, item: str, here: Location) -> None:
-        if not isinstance(value, list):
-            self._add(here, f"expected a list, found {_quoted(value)}")
-            return
-        for index, element in enumerate(value):
-            self.check(element, item, (*here, index))
-
-    def _mapping(self, value: Any, item: str, here: Location) -> None:
-        if not isinstance(value, dict):
-            self._add(here, f"expected a mapping, found {_quoted(value)}")
-            return
-        for key, element in value.items():
-            self.check(element, item, (*here, key))
-
     def _table(self, value: Any, name: str, here: Location) -> None:
         if not isinstance(value, dict):
-            self._add(here, f"expected a mapping, found {_quoted(value)}")
+            self._add(here, f"expected a mapping, found {_shown(value)}")
             return
         self._tables.add(name)
         known, required = _in_version(name, self._minor)
@@ -136,10 +118,9 @@ class _Checker:
             expression = known.get(key)
             if expression is not None:
                 self.check(element, expression, (*here, key))
-            elif key in _types()[name][0]:
-                self._add((*here, key), f"unknown field {key!r}", at_key=True)
             else:
-                self._add((*here, key), f"unknown field {key!r}", similar(key, known), at_key=True)
+                hint = None if key in _types()[name][0] else similar(key, known)
+                self._add((*here, key), f"unknown field {key!r}", hint, at_key=True)
         for field in required:
             if value.get(field) is None:
                 self._add(here, f"the field {field!r} is missing")
@@ -155,14 +136,8 @@ _SCALARS: dict[str, tuple[str, tuple[type, ...]]] = {
 }
 
 
-def _quoted(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f"the text {value if len(value) <= 60 else value[:57] + '...'!r}"
-    return f"the number {value}"
+def _shown(value: Any) -> str:
+    return f"the text {show(value)}" if isinstance(value, str) else show(value)
 
 
 def _unquote(value: Any, expression: str) -> str | None:
@@ -175,7 +150,8 @@ def _unquote(value: Any, expression: str) -> str | None:
     return None
 
 
-def _minor(version: str) -> int:
+def minor_of(version: str) -> int:
+    """Return the minor number of a version such as 1.34."""
     return int(version.partition(".")[2])
 
 
@@ -194,7 +170,7 @@ def _for_version(spans: str, minor: int) -> str | None:
         match = _FIELD.fullmatch(part)
         assert match, part
         word, since, until = match.groups()
-        if (not since or _minor(since) <= minor) and (not until or minor <= _minor(until)):
+        if (not since or minor_of(since) <= minor) and (not until or minor <= minor_of(until)):
             return str(word)
     return None
 
@@ -213,7 +189,8 @@ def _schemas() -> Iterator[dict[str, Any]]:
 
 
 @cache
-def _kinds() -> dict[tuple[str, str], str]:
+def kinds() -> dict[tuple[str, str], str]:
+    """Return the name of the type of each apiVersion and kind that has a schema."""
     all_kinds = {name: type_name for schema in _schemas() for name, type_name in schema["kinds"].items()}
     return {(name.split(" ")[0], name.split(" ")[1]): type_name for name, type_name in all_kinds.items()}
 

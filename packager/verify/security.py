@@ -196,17 +196,13 @@ def _identity(field: Exceeded) -> tuple[str, str, str, str]:
 def _exceeded(
     overlay: RenderedOverlay, pods: Pods, needed: Level, reason: _Reason, versions: Sequence[str]
 ) -> Exceeded:
-    counting = tuple(version for version in versions if reason.since <= _minor(version) <= reason.until)
+    counting = tuple(version for version in versions if reason.since <= schema.minor_of(version) <= reason.until)
     text = reason.text
     if len(counting) < len(versions):
         text += f" (from Kubernetes 1.{reason.since} on)" if reason.since else f" (up to Kubernetes 1.{reason.until})"
     problem = overlay.problem(pods.manifest, reason.location, text)
     place = Position(problem.file, problem.line, problem.column)
     return Exceeded(needed, str(pods.manifest), dotted(reason.location), text, place, counting)
-
-
-def _minor(version: str) -> int:
-    return int(version.partition(".")[2])
 
 
 def _beyond_baseline(pods: Pods) -> Iterator[_Reason]:
@@ -262,8 +258,7 @@ def _unconfined(pods: Pods, location: Location, context: dict[str, Any]) -> Iter
         if isinstance(context.get(field), dict) and context[field].get("type") not in _ENGINES:
             yield _Reason((*location, field, "type"), f"{noun} is off")
     if context.get("procMount") not in (None, "Default"):
-        last = _USER_NAMESPACES - 1 if _has_user_namespace(pods) else _NEWEST
-        yield _Reason((*location, "procMount"), "shows all of /proc", until=last)
+        yield _Reason((*location, "procMount"), "shows all of /proc", until=_last_as_root(pods))
     options = mapping(context.get("seLinuxOptions"))
     allowed_from = _SELINUX.get(options.get("type"), _NEWEST + 1)
     if options.get("user") or options.get("role"):
@@ -272,48 +267,49 @@ def _unconfined(pods: Pods, location: Location, context: dict[str, Any]) -> Iter
         yield _Reason((*location, "seLinuxOptions"), "another SELinux label", until=allowed_from - 1)
 
 
-def _has_user_namespace(pods: Pods) -> bool:
-    return pods.spec.get("hostUsers") is False
+def _last_as_root(pods: Pods) -> int:
+    """Return the last minor version in which these pods must not be root, nor show all of /proc."""
+    return _USER_NAMESPACES - 1 if pods.spec.get("hostUsers") is False else _NEWEST
 
 
 def _beyond_restricted(pods: Pods) -> Iterator[_Reason]:
-    last_as_root = _USER_NAMESPACES - 1 if _has_user_namespace(pods) else _NEWEST
+    last = _last_as_root(pods)
     for location, volume in pods.volumes():
         for kind in sorted(set(volume) - _VOLUMES - {"name", "hostPath"}):
             yield _Reason((*location, kind), "a volume of this kind")
     for location, container in pods.containers():
-        yield from _container_beyond_restricted(pods, (*location, "securityContext"), container)
-        yield from _as_root(pods, (*location, "securityContext"), container, last_as_root)
+        context = mapping(container.get("securityContext"))
+        yield from _container_beyond_restricted(pods, (*location, "securityContext"), context)
     for location, context in contexts(pods):
         if context.get("runAsUser") == 0 and context["runAsUser"] is not False:
-            yield _Reason((*location, "runAsUser"), "root", until=last_as_root)
-        if context.get("procMount") not in (None, "Default") and _has_user_namespace(pods):
+            yield _Reason((*location, "runAsUser"), "root", until=last)
+        if context.get("procMount") not in (None, "Default") and last < _NEWEST:
             yield _Reason((*location, "procMount"), "shows all of /proc", since=_USER_NAMESPACES)
 
 
-def _as_root(pods: Pods, here: Location, container: dict[str, Any], last: int) -> Iterator[_Reason]:
-    context, of_pod = mapping(container.get("securityContext")), mapping(pods.spec.get("securityContext"))
-    if context.get("runAsNonRoot", of_pod.get("runAsNonRoot")) is not True:
-        is_of_pod = "runAsNonRoot" in of_pod and "runAsNonRoot" not in context
-        place = (*pods.location, "spec", "securityContext") if is_of_pod else here
-        yield _Reason((*place, "runAsNonRoot"), "expected true", until=last)
+def inherited(pods: Pods, location: Location, field: str) -> tuple[Location, Any]:
+    """Return a field of a container's securityContext at `location`, or of its pod's, and where it is, or would be."""
+    own, of_pod = at(pods.manifest.data, location), mapping(pods.spec.get("securityContext"))
+    if field in of_pod and field not in mapping(own):
+        return (*pods.location, "spec", "securityContext", field), of_pod[field]
+    return (*location, field), mapping(own).get(field)
 
 
-def _container_beyond_restricted(pods: Pods, here: Location, container: dict[str, Any]) -> Iterator[_Reason]:
-    context, of_pod = mapping(container.get("securityContext")), mapping(pods.spec.get("securityContext"))
-    whole = (*pods.location, "spec", "securityContext")
-    capabilities = mapping(context.get("capabilities"))
-    seccomp = context.get("seccompProfile", of_pod.get("seccompProfile"))
+def _container_beyond_restricted(pods: Pods, here: Location, context: dict[str, Any]) -> Iterator[_Reason]:
     if context.get("allowPrivilegeEscalation") is not False:
         yield _Reason((*here, "allowPrivilegeEscalation"), "expected false")
+    capabilities = mapping(context.get("capabilities"))
     if "ALL" not in listing(capabilities.get("drop")):
         yield _Reason((*here, "capabilities", "drop"), "expected ALL")
     for index, name in enumerate(listing(capabilities.get("add"))):
         if name != "NET_BIND_SERVICE" and text(name) in _ADDABLE:
             yield _Reason((*here, "capabilities", "add", index), capability_reason(name))
+    place, seccomp = inherited(pods, here, "seccompProfile")
     if not isinstance(seccomp, dict):  # a type that is not allowed exceeds "baseline", too
-        place = whole if "seccompProfile" in of_pod and "seccompProfile" not in context else here
-        yield _Reason((*place, "seccompProfile"), "expected RuntimeDefault")
+        yield _Reason(place, "expected RuntimeDefault")
+    place, is_not_root = inherited(pods, here, "runAsNonRoot")
+    if is_not_root is not True:
+        yield _Reason(place, "expected true", until=_last_as_root(pods))
 
 
 def contexts(pods: Pods) -> Iterator[tuple[Location, dict[str, Any]]]:

@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.base import workfolder
+from packager.base.errors import ToolError
 from packager.base.problems import Problem
 from packager.kubernetes.kubectl import KLOG
-from packager.kubernetes.kubectl.refusals import could_not_evaluate
+from packager.kubernetes.kubectl.refusals import could_not_evaluate, error_from
 from packager.verify.case import Finding
 
 if TYPE_CHECKING:
@@ -23,24 +24,29 @@ _SECONDS = 120.0
 
 def check(case: OverlayCase, kubectl: Kubectl) -> Iterator[Finding]:
     """Yield the problems that the cluster reports, and the reasons if it could not check the overlay."""
-    name, source, found = case.overlay.name, str(case.case.package.source), False
+    source, found = str(case.case.package.source), False
+    unchecked = f"the cluster could not check {case.overlay.name}:"
     with workfolder.temporary() as folder:
         file = folder / "manifests.yaml"
         file.write_text(case.rendered, encoding="utf-8")
-        done = kubectl.run("apply", f"--filename={file}", "--dry-run=server", "--validate=strict", timeout=_SECONDS)
+        arguments = ("apply", f"--filename={file}", "--dry-run=server", "--validate=strict")
+        try:
+            done = kubectl.run(*arguments, timeout=_SECONDS)
+        except ToolError as error:
+            yield Finding("unchecked", f"{unchecked} {error}")
+            return
     for line in done.stderr.splitlines():
         answer = KLOG.sub("", line).strip()
         if not answer or (answer.startswith(("* ", "resource mapping not found")) and not could_not_evaluate(answer)):
             continue
         found = True
         if could_not_evaluate(answer) and not answer.startswith("Warning:"):
-            yield Finding("unchecked", f"the cluster could not check {name}: {kubectl.meaning(answer)}")
+            yield Finding("unchecked", f"{unchecked} {error_from(answer)}")
         else:
             answer = answer.removeprefix("error: ").replace(str(file), source)
             yield Finding("problem", _placed(case.overlay, answer))
     if done.returncode != 0 and not found:
-        reason = f"kubectl ended with {done.returncode} and no message"
-        yield Finding("unchecked", f"the cluster could not check {name}: {reason}")
+        yield Finding("unchecked", f"{unchecked} kubectl ended with {done.returncode} and no message")
 
 
 def _placed(overlay: RenderedOverlay, answer: str) -> Problem:

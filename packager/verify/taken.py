@@ -10,7 +10,7 @@ import json
 import posixpath
 from typing import TYPE_CHECKING, Any
 
-from packager.base import envfile
+from packager.base.masking import shortened
 from packager.base.problems import Problem
 from packager.base.values import Value, replace
 from packager.kubernetes.manifest import at, listing, mapping, text
@@ -76,7 +76,7 @@ _QUEUES = {
 }
 """The facts about labels of objects."""
 
-_MOST_CHARACTERS = 300
+_LONGEST = 300
 
 
 class Taken(Value, frozen=True):
@@ -110,9 +110,10 @@ def notes(
     for use in uses.values():
         message, hint = use.fact, None
         if compares and use.value not in sealed.get(use.noun, {}):
-            before = f"it was sealed with {', '.join(map(_short, sealed.get(use.noun, {}))) or 'none'}"
+            values = [repr(shortened(value, _LONGEST)) for value in sealed.get(use.noun, {})]
+            before, now = f"it was sealed with {', '.join(values) or 'none'}", repr(shortened(use.value, _LONGEST))
             hint = f"an edit changes this: {before}" if message else None
-            message = message or f"an edit changes the {use.noun} of {overlay.name}: {_short(use.value)}; {before}"
+            message = message or f"an edit changes the {use.noun} of {overlay.name}: {now}; {before}"
         if message:
             yield replace(overlay.problem(use.manifest, use.location, "", hint), message=message)
     yield from _fetched(overlay)
@@ -206,11 +207,8 @@ def _walk(value: Any, here: Location) -> Iterator[tuple[str, Any, Location]]:
 
 def _own_images(overlay: RenderedOverlay) -> set[str]:
     """Return the images that mlops.env names, each with its registry: REGISTRY/IMAGE, and those of roles."""
-    path, sources = layout.env(overlay.name), overlay.sources
-    lines = envfile.lines((sources.read(path) if sources.is_file(path) else None) or b"")
-    values = {line.key: line.value for line in lines}
-    registry = values.get(REGISTRY, "")
-    keys = ({IMAGE} | sources.image_keys) & values.keys()
+    values = overlay.sources.env_file(layout.env(overlay.name)).values
+    registry, keys = values.get(REGISTRY, ""), ({IMAGE} | overlay.sources.image_keys) & values.keys()
     return {f"{values.get(key.removesuffix(IMAGE) + REGISTRY, registry)}/{values[key]}" for key in keys}
 
 
@@ -245,9 +243,3 @@ def _fetched(overlay: RenderedOverlay) -> Iterator[Problem]:
                 digest = f"sha256 {shown(source.sha256)}" if source.sha256 else "with the digests that are listed there"
                 what = f"{shown(source.address)} to {shown(source.path)}: {shown(source.size)} bytes, {digest}{how}"
                 yield overlay.problem(pods.manifest, (*location, "command", index), f"its pods fetch {what}")
-
-
-def _short(value: str) -> str:
-    if len(value) <= _MOST_CHARACTERS:
-        return repr(value)
-    return f"{value[:_MOST_CHARACTERS]!r}... ({len(value):,} characters)"

@@ -18,26 +18,13 @@ from packager.kubernetes.objects import (
     true_condition,
 )
 from packager.kubernetes.pods import LAST_LINES, ended_at, failure
-from packager.kubernetes.remedy import Action, Remedy
-from packager.kubernetes.verdict import RETRIED, Finding, Phase, Verdict
-from packager.workloads.structures import is_suspended
+from packager.kubernetes.verdict import RETRIED, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-
-SILENCE = 8.0
-"""Seconds in which a running controller or operator has acted on its objects; it usually takes less than one."""
-
-SILENT = "ControllerSilent"
-"""The reason of a finding that a controller has not acted on its object."""
-
-START_CONTROLLER = Remedy.of(
-    Action.START_CONTROLLER, controller="kube-controller-manager", pods="--namespace=kube-system"
-)
 
 _MAX_PREFIX = 58
 """Characters that are left of a name before five are put behind it (k8s.io/apiserver, names.SimpleNameGenerator)."""
@@ -49,21 +36,6 @@ def generated_prefix(prefix: str, index: str = "") -> str:
     The index is never cut (Kubernetes, pkg/controller/job: podGenerateNameWithIndex).
     """
     return f"{prefix[: _MAX_PREFIX - len(index)]}{index}"
-
-
-def suspended(workload: Object) -> Finding | None:
-    """Return the finding that a queue or a user has suspended the workload; None if it is not."""
-    if not is_suspended(workload):
-        return None
-    return Finding("Suspended", shown(workload), "suspended, by a queue or a user")
-
-
-def ignored_change(workload: Object, seconds: float) -> Iterator[Finding]:
-    """Yield a finding if the controller of the workload's kind has not acted on a change for `seconds`."""
-    if seconds < SILENCE:
-        return
-    message = f"the {workload['kind']} controller has not acted on the change for more than {SILENCE:g} s"
-    yield Finding(SILENT, shown(workload), message, START_CONTROLLER)
 
 
 FAILING = ("Failed", "FailureTarget")
@@ -113,23 +85,6 @@ def pod_refusal(snapshot: Snapshot, item: Object) -> Finding | None:
     return None
 
 
-def unreported_job_end(
-    subject: str, who: str, pods: Sequence[Object], attempts: int
-) -> tuple[Verdict, datetime | None] | None:
-    """Return the end of a Job's last pod if the Job does not report it, because the Job controller is not running."""
-    last = max(pods, key=created, default=None)
-    phase = status(last).get("phase") if last else None
-    if last is None or is_being_deleted(last) or phase not in ("Succeeded", "Failed"):
-        return None
-    message = f"{who} has ended ({phase}), but its Job is not updated yet"
-    silence = Finding(SILENT, subject, message, START_CONTROLLER, blocks=False)
-    if phase == "Succeeded":
-        return Verdict(Phase.SUCCEEDED, f"{who} has succeeded", (silence,)), ended_at(last)
-    if len(pods) < attempts:
-        return None
-    return Verdict(Phase.FAILED, attempts_message(who, attempts), (silence,)), ended_at(last)
-
-
 def replaces_pods(job: Object, pods: Sequence[Object], attempts: int) -> bool:
     """Whether a Job creates another pod after those of its pods that have failed, or are being deleted.
 
@@ -140,18 +95,6 @@ def replaces_pods(job: Object, pods: Sequence[Object], attempts: int) -> bool:
     phases = [(status(pod).get("phase"), is_being_deleted(pod)) for pod in pods]
     failed = sum(phase == "Failed" or (is_going and phase != "Succeeded") for phase, is_going in phases)
     return not is_ending(job) and not is_being_deleted(job) and max(counted, failed) < attempts
-
-
-def not_retried(snapshot: Snapshot, job: Object, who: str, pods: Sequence[Object], attempts: int) -> Iterator[Finding]:
-    """Yield a finding if a Job has not replaced a failed pod in the time that its controller takes."""
-    last = max(pods, key=created, default=None)
-    end = last and ended_at(last)
-    failed = _failed(job, pods)
-    if not (end and any(map(failure, pods))) or is_ending(job) or failed >= attempts:
-        return
-    if snapshot.now - end > _pause(failed) + timedelta(seconds=SILENCE):
-        message = f"{who} ended at {end:%H:%M:%S} UTC, and its Job has not created another one since"
-        yield Finding("NotRetried", shown(job), message, Remedy.of(Action.INSPECT_OBJECT, object=shown(job)))
 
 
 def earlier_attempts(job: Object, pods: Sequence[Object], attempts: int) -> Iterator[Finding]:

@@ -28,10 +28,9 @@ from packager.kubernetes.pods import failure
 from packager.kubernetes.remedy import Action, Remedy
 from packager.kubernetes.verdict import Finding
 from packager.workloads import of_each_kind
-from packager.workloads.controllers import SILENCE, SILENT, START_CONTROLLER
 from packager.workloads.pods import number_of_pods
+from packager.workloads.structures import is_suspended
 from packager.workloads.structures import pods as pods_of
-from packager.workloads.structures import structures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,17 +38,18 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
-    from packager.kubernetes.verdict import Phase, Verdict
+    from packager.kubernetes.verdict import Verdict
 
 
-_RESOURCES = {
-    "ConfigMap": "configmaps",
-    "Job": "jobs.batch",
-    "Pod": "pods",
-    "Secret": "secrets",
-    "Service": "services",
-}
-"""The resources of the objects that controllers make, by kind."""
+_SILENCE = 8.0
+"""Seconds in which a running controller or operator has acted on its objects; it usually takes less than one."""
+
+_SILENT = "ControllerSilent"
+"""The reason of a finding that a controller has not acted on its object."""
+
+_START_CONTROLLER = Remedy.of(
+    Action.START_CONTROLLER, controller="kube-controller-manager", pods="--namespace=kube-system"
+)
 
 Role = Literal["main", "worker"]
 """The role of a pod in a workload: the end of the main pod is the end of the workload."""
@@ -66,9 +66,6 @@ class Workload(ABC):
 
     operator: ClassVar[Operator | None] = None
     """The operator that has to run in the cluster; None if Kubernetes itself runs the workload."""
-
-    end_events: ClassVar[Mapping[str, Phase]] = {}
-    """The reasons of the events in which its controller reports its end, and what each means."""
 
     has_workers: ClassVar[bool] = False
     """Whether pods compute under the main one, rather than the main one itself."""
@@ -88,26 +85,12 @@ class Workload(ABC):
         """Return `resource/name` of the objects that the controller of workload `name` makes, other than pods."""
         return tuple(child.format(name=name) for child in self.named_children)
 
-    def made_objects(self, workload: Object) -> tuple[str, ...]:
-        """Return `resource/name` of all objects made for work that ends, as far as their names can be predicted."""
-        made = () if self.serves else structures()[self.name].made_objects(Manifest(workload))
-        return tuple(f"{_RESOURCES[kind]}/{name}" for kind, name in made)
-
     name_label: ClassVar[str | None] = None
     """The label of its pods whose value is the workload's name; None if there is none."""
 
     def selector(self, workload: Object) -> Mapping[str, str] | None:
         """Return the labels of the workload's pods; None when the workload is itself the pod."""
         return None if self.name_label is None else {self.name_label: workload["metadata"]["name"]}
-
-    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-    """The labels that controllers add to pods, by role, or by an empty text for all roles; `{name}` is the workload's
-    and `{role}` the role's. Without indices of others, uids and hashes."""
-
-    def pod_labels(self, name: str, role: str) -> dict[str, str]:
-        """Return the labels that the controllers of workload `name` add to its pods of a role."""
-        added = {**self.labels_of_pods.get("", {}), **self.labels_of_pods.get(role, {})}
-        return {key: value.format(name=name, role=role) for key, value in added.items()}
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return the role of the pod called `pod` in the workload `name`; None if it is not a pod of the workload."""
@@ -125,10 +108,6 @@ class Workload(ABC):
         """Whether the controller is replacing the pod by a newer one, so that its obstacles do not matter."""
         return False
 
-    def is_noticed(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - the same
-        """Whether the workload's controller has seen the newest change of it; true for a kind that takes none."""
-        return True
-
     def attempts(self, snapshot: Snapshot) -> int | None:  # noqa: ARG002 - the same
         """Return the number of starts of the workload; None before the first, and for a kind that does not end."""
         return None
@@ -137,9 +116,8 @@ class Workload(ABC):
         """Return the progress of the workload in a few words; None if its pods show enough."""
         return None
 
-    def restarts_pods(self, workload: Object) -> bool:  # noqa: ARG002 - the same
-        """Whether the controller may delete all pods and start new ones, so that pods may never be in a snapshot."""
-        return False
+    restarts_pods: ClassVar[bool] = False
+    """Whether its controller may delete all pods and start new ones, so that pods may never be in a snapshot."""
 
     def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:  # noqa: ARG002 - the same
         """Return the pods that will be deleted, and their logs with them, because one of them has failed."""
@@ -157,34 +135,37 @@ class Workload(ABC):
         """Whether a controller creates another pod in the place of one that has failed, or is being deleted."""
         return self.serves and not is_being_deleted(snapshot.workload)
 
-    def ignored(self, snapshot: Snapshot, unless: str = "") -> Iterator[Finding]:
-        """Yield a finding if its operator or controller has not acted on a new workload, with another explanation."""
+    end_notice: ClassVar[float] = _SILENCE
+    """Seconds after which it is reported that its operator has not noticed its end."""
+
+    unseen_refusal: ClassVar[str] = ""
+    """What may be the case as well if nothing has reacted to the workload, and the user may not see its events."""
+
+    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Yield obstacles of the workload that its pods do not show, and the silence of its operator or controller."""
         workload = snapshot.workload
-        is_known = status(workload) or snapshot.pods or snapshot.children or events_about(snapshot.events, workload)
-        if is_known or snapshot.age < SILENCE:
+        if is_suspended(workload):
+            yield Finding("Suspended", shown(workload), "suspended, by a queue or a user")
             return
-        name = self.operator.name if self.operator else f"the {self.name} controller"
-        reason, remedy = ("OperatorSilent", self.operator.start) if self.operator else (SILENT, START_CONTROLLER)
-        yield Finding(reason, shown(workload), f"no controller has reacted: {name} is not running{unless}", remedy)
+        yield from self.obstacles(snapshot)
+        is_known = status(workload) or snapshot.pods or snapshot.children or events_about(snapshot.events, workload)
+        if not is_known and snapshot.age >= _SILENCE:
+            name = self.operator.name if self.operator else f"the {self.name} controller"
+            reason, remedy = ("OperatorSilent", self.operator.start) if self.operator else (_SILENT, _START_CONTROLLER)
+            message = f"no controller has reacted: {name} is not running"
+            unless = self.unseen_refusal if snapshot.unseen else ""
+            yield Finding(reason, shown(workload), f"{message}{unless}", remedy)
+        end, since = self.unreported_end(snapshot) or (None, None)
+        if end and (since is None or snapshot.now - since > timedelta(seconds=self.end_notice)):
+            yield from end.findings
 
-    def late_end(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield the silence of a controller that should have reported the workload's end by now."""
-        if (unreported_end := self.unreported_end(snapshot)) is not None:
-            verdict, since = unreported_end
-            if since and snapshot.now - since > timedelta(seconds=SILENCE):
-                yield from verdict.findings
-
-    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
-        """Yield obstacles of the workload that its pods do not show."""
+    def obstacles(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
+        """Yield obstacles of a workload that is not suspended."""
         yield from ()
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:  # noqa: ARG002 - the same
         """Yield notes on a workload that has ended, beyond the state of its pods."""
         yield from ()
-
-    def explain(self, failed: Finding, snapshot: Snapshot) -> Finding:  # noqa: ARG002 - the same
-        """Return a pod's failure with the facts that this kind of workload adds to the pod's status."""
-        return failed
 
     @abstractmethod
     def main(self, pods: Sequence[Object]) -> Object | None:
@@ -214,7 +195,7 @@ class Workload(ABC):
         main = self.main(snapshot.pods)
         for pod in [*([main] if main else []), *self.workers(snapshot.pods)]:
             if finding := failure(pod):
-                yield self.explain(finding, snapshot)
+                yield finding
 
     def pod_template(self, workload: Object) -> Object:
         """Return the spec of the pods that compute, as the manifest says: OUTPUT_DIR is in them. Empty without any."""
@@ -241,10 +222,6 @@ class ServingWorkload(Workload):
     @abstractmethod
     def is_rolling(self, workload: Object, updated: int) -> bool:
         """Whether a rollout, of which `updated` replicas are, is not at its end."""
-
-    def is_noticed(self, snapshot: Snapshot) -> bool:
-        """Return whether the status is about the newest spec; without any, `findings` yields a silent controller."""
-        return not status(snapshot.workload) or is_seen(snapshot.workload)
 
     def progress(self, snapshot: Snapshot) -> str:
         """Return the number of replicas that serve, and the number that the rollout aims at."""

@@ -21,7 +21,7 @@ from packager.base.problems import Fault
 from packager.base.values import Fields, Meta
 from packager.base.yamlio import Location
 from packager.kubernetes.manifest import INT32
-from packager.workloads.amounts import Amount
+from packager.workloads.amounts import Amount, prefix
 from packager.workloads.program import Init, Program, Run, Scripts, Workdir, directory, of_script, reserved_by
 
 Deadline = Annotated[int, Meta(ge=1, le=INT32)]
@@ -70,6 +70,31 @@ class PrebuiltImage(Fields, frozen=True):
     def reference(self) -> str:
         """The image without its registry."""
         return f"{self.name}{f':{self.tag}' if self.tag else ''}{f'@{self.digest}' if self.digest else ''}"
+
+
+class Role(Fields, frozen=True):
+    """Pods of an overlay that may differ from its other pods."""
+
+    resources: Annotated[
+        Resources | None, Meta(description="Of each pod's container; without it, those of the overlay.")
+    ] = None
+    script: Annotated[
+        RelativePath | None,
+        Meta(description="One of `files`: what each pod runs, in place of what the overlay or the variant says."),
+    ] = None
+    command: Annotated[
+        list[Word] | None, Meta(description="What each pod runs in place of a script; as `command` of an overlay.")
+    ] = None
+    args: Annotated[
+        list[Word] | None,
+        Meta(description="The arguments of the script, of `command` or, without both, of the image's entrypoint."),
+    ] = None
+    workdir: Workdir = None
+
+    @property
+    def has_program(self) -> bool:
+        """Whether the pods run something other than the pods of other roles."""
+        return any(value is not None for value in (self.script, self.command, self.args))
 
 
 class OverlaySpec(Fields, frozen=True, tag_field="kind"):
@@ -157,40 +182,78 @@ class OverlaySpec(Fields, frozen=True, tag_field="kind"):
         """Return the longest name that anything of `workload` will have in the cluster."""
         return workload
 
+    @property
+    def role_keys(self) -> Mapping[str, tuple[Location, Role]]:
+        """The roles of its pods, each with the place of its keys in the overlay, and the keys; none for most kinds."""
+        return {}
+
+    def variables_of(self, role: str) -> Collection[str]:  # noqa: ARG002 - kinds depend on it
+        """Return the variables of the pods of a role, or of all, besides those of every container and of mlops.env."""
+        return ()
+
+    def resources_of(self, role: str) -> Resources:
+        """Return the resources of each pod of a role."""
+        return self.role_keys[role][1].resources or self.resources
+
+    def keys_of(self, role: str) -> str:
+        """Return the beginning of the keys in mlops.env for the resources of a role."""
+        return prefix(role) if self.role_keys[role][1].resources is not None else ""
+
+    def run_of(self, role: str, run: Run) -> Run:
+        """Return the Run of a role's pods, if the overlay has `run`."""
+        entry = self.role_keys[role][1]
+        scripts = () if entry.command is not None else (entry.script,) if entry.script else run.scripts
+        args = run.args if entry.args is None and entry.command is None else tuple(entry.args or ())
+        return Run(scripts, args, entry.workdir or run.workdir, run.init)
+
+    def program_of(self, role: str, run: Run) -> Program:
+        """Return the program of a role's pods, if the overlay has `run`."""
+        entry, of_role = self.role_keys[role][1], self.run_of(role, run)
+        if of_role.scripts:
+            return of_script(of_role)
+        command = entry.command if entry.has_program else self.command
+        return Program(tuple(command or ()), of_role.args, directory(of_role.workdir))
+
     def faults(self) -> Iterator[Fault]:
         """Yield errors among the overlay's own values that their types do not exclude."""
-        yield from ()
+        for place, role in self.role_keys.values():
+            if role.script is not None and role.command is not None:
+                message = f"the role runs the script {role.script!r} already"
+                yield Fault((*place, "command"), message, "remove one of them", at_key=True)
 
     def containers(self) -> Iterator[tuple[Location, Resources]]:
         """Yield the resources of each container, and their location in the overlay."""
         yield ("resources",), self.resources
+        for place, role in self.role_keys.values():
+            if role.resources is not None:
+                yield (*place, "resources"), role.resources
 
     def programs(self) -> Iterator[tuple[Location, str]]:
         """Yield the scripts that run in place of the variant's, and where the overlay names them."""
-        if self.script is not None:
-            yield ("script",), self.script
-        for index, script in enumerate(self.scripts or ()):
-            yield ("scripts", index), script
-        if self.init is not None and self.init.script is not None:
-            yield ("init", "script"), self.init.script
-
-    def executed(self, run: Run) -> Iterator[str]:
-        """Yield the scripts of `run` that are executed, and so need an interpreter line."""
-        if not self.starter:
-            yield from run.scripts
+        scripts: list[tuple[Location, str | None]] = [(("script",), self.script)]
+        scripts += [(("scripts", index), script) for index, script in enumerate(self.scripts or ())]
+        scripts += [(("init", "script"), self.init.script if self.init else None)]
+        scripts += [((*place, "script"), role.script) for place, role in self.role_keys.values()]
+        yield from ((place, script) for place, script in scripts if script is not None)
 
     def workdirs(self) -> Iterator[tuple[Location, str]]:
         """Yield the folders in which programs start, and where the overlay names them."""
-        if self.workdir is not None:
-            yield ("workdir",), self.workdir
+        for place, workdir in [((), self.workdir), *((place, role.workdir) for place, role in self.role_keys.values())]:
+            if workdir is not None:
+                yield (*place, "workdir"), workdir
 
     def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
         """Yield each list of words that containers start: its location, and the variables of all these containers.
 
         The variables are those that the kind or Kubernetes adds, besides those of every container and of mlops.env.
         """
+        roles = self.role_keys.items()
+        alike = [set(self.variables_of(name)) for name, (_, role) in roles if not role.has_program]
+        common = set.intersection(*alike) if alike else () if roles else self.variables_of("")
         for key in ("command", "args"):
-            yield (key,), getattr(self, key) or (), ()
+            yield (key,), getattr(self, key) or (), common
+            for name, (place, role) in roles:
+                yield (*place, key), getattr(role, key) or (), self.variables_of(name)
 
     def run(self, variant: Run) -> Run:
         """Return the Run of the overlay in a variant with the Run `variant`."""

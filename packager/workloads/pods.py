@@ -227,13 +227,6 @@ _TEMPLATES: dict[str, Location] = {
 _OWN_GROUPS = frozenset(("", "apps", "autoscaling", "batch", "policy"))
 
 
-def lasting_containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the containers of a pod that run as long as it does; sidecars are in `initContainers`."""
-    starting = map(mapping, listing(spec.get("initContainers")))
-    sidecars = [container for container in starting if container.get("restartPolicy") == "Always"]
-    return [*map(mapping, listing(spec.get("containers"))), *sidecars]
-
-
 def of_kubernetes(manifest: Manifest) -> Iterator[Pods]:
     """Yield the pods of a kind of Kubernetes' own that has no folder."""
     if manifest.kind in _TEMPLATES:

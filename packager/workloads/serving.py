@@ -101,13 +101,8 @@ class Serving(OverlaySpec, frozen=True, kw_only=True):
         return frozenset({"serves"})
 
     def faults(self) -> Iterator[Fault]:
-        """Yield ports with the same number, and conflicting keys in `ready`."""
-        numbers: dict[int, str] = {}
-        for name, port in self.ports.items():
-            other = numbers.setdefault(port.port, name)
-            if other != name:
-                message = f"{name!r} and {other!r} are the same port, {port.port}"
-                yield Fault(("ports", name, "port"), message, "use a different number for each")
+        """Yield conflicting keys in `ready`."""
+        yield from super().faults()
         ready = self.ready
         if ready is None:
             return

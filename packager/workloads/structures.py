@@ -9,16 +9,13 @@ import sys
 from abc import ABC, abstractmethod
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
-from packager.base.masking import shortened
-from packager.base.problems import Fault, show
-from packager.kubernetes.containers import is_gpu_or_part
-from packager.kubernetes.manifest import at, mapping, out_of_range, tree, values_at
+from packager.base.problems import Fault
+from packager.kubernetes.manifest import at, mapping, out_of_range
 from packager.workloads import of_each_kind
 from packager.workloads.pods import is_of_kubernetes, of_kubernetes
-from packager.workloads.program import ADDED, reserved_by
+from packager.workloads.program import ADDED, reserved_by, torchrun_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -35,14 +32,11 @@ class Structure(ABC):
     api: ClassVar[str]
     """The apiVersion that builds write."""
 
-    maker: ClassVar[str] = "Kubernetes"
-    """The controller that makes the pods and the objects of `made_objects`."""
-
     companion_kinds: ClassVar[tuple[tuple[str, str], ...]] = ()
     """The apiVersions and kinds of the objects that a build adds to the workload; each has the workload's name."""
 
-    ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType({})
-    """The least and the most of numbers below the workload's `spec` that env files fill, by path; `*` is each item."""
+    counts: ClassVar[tuple[str, ...]] = ()
+    """The numbers from 1 that env files fill, as paths below the places of `count_places`."""
 
     suspend: ClassVar[Location] = ()
     """The field that suspends the workload, as a queue sets it; empty if the kind has none."""
@@ -64,14 +58,20 @@ class Structure(ABC):
     def pods(self, manifest: Manifest) -> Iterator[Pods]:
         """Yield the pods of each template of a manifest of this kind, in its order."""
 
+    def count_places(self, manifest: Manifest) -> Iterable[Location]:  # noqa: ARG002 - a JobSet has several
+        """Return the places that have the numbers of `counts`."""
+        return (("spec",),)
+
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
-        """Yield values with which the pods would fail, wait or lose their logs, although the cluster accepts them.
+        """Yield values of env files with which the pods would fail or wait, although the cluster accepts them.
 
         The API server, webhooks and operators say the rest within seconds.
         """
-        for path, location, value in values_at(manifest.spec, tree(self.ranges), ("spec",)):
-            if message := out_of_range(value, self.ranges[path]):
-                yield Fault(location, message)
+        for place in self.count_places(manifest):
+            for location in ((*place, *path.split(".")) for path in self.counts):
+                if message := out_of_range(at(manifest.data, location), (1, None)):
+                    yield Fault(location, message)
+        yield from (fault for pods in self.pods(manifest) for fault in torchrun_faults(pods))
 
     def setters_of(self, manifest: Manifest) -> tuple[str, ...]:  # noqa: ARG002 - a Job depends on it
         """Return the setters of variables in the pods of a manifest."""
@@ -84,23 +84,6 @@ class Structure(ABC):
     def added_variables(self, manifest: Manifest) -> tuple[str, ...]:
         """Return the environment variables that Kubernetes adds to its containers, beside what the manifest says."""
         return tuple(name for setter in self.setters_of(manifest) for name in ADDED.get(setter, ()))
-
-    def longest_name(self, manifest: Manifest) -> str | None:  # noqa: ARG002 - the same
-        """Return the longest name that a pod gets; None when nothing is put behind the workload's name."""
-        return None
-
-    def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:  # noqa: ARG002 - the same
-        """Return the kinds and names of the objects that `maker` makes for the workload, if they can be predicted."""
-        return ()
-
-    def companion_faults(self, manifest: Manifest, companion: Manifest) -> Iterator[Fault]:
-        """Yield values of an object beside the workload that contradict it: a PodGroup waits for all of its pods."""
-        if companion.kind == "PodGroup":
-            expected = sum(entry.count for entry in self.pods(manifest) if entry.computes)
-            members = at(companion.data, ("spec", "minMember"))
-            if members != expected:
-                message = f"expected {expected}, the number of pods that compute, found {show(members)}"
-                yield Fault(("spec", "minMember"), message)
 
 
 POD_GROUPS = (("scheduling.volcano.sh/v1beta1", "PodGroup"), ("scheduling.x-k8s.io/v1alpha1", "PodGroup"))
@@ -164,13 +147,6 @@ def companions(manifest: Manifest, others: Iterable[Manifest]) -> tuple[Manifest
     return tuple(other for other in others if is_workload(other) and pair in structures()[other.kind].companion_kinds)
 
 
-def companion_faults(manifest: Manifest, others: Iterable[Manifest]) -> Iterator[Fault]:
-    """Yield each selector and reference of an object that does not match its workload among `others`."""
-    for workload in companions(manifest, others):
-        if workload.name == manifest.name:
-            yield from structures()[workload.kind].companion_faults(workload, manifest)
-
-
 def reserved(manifest: Manifest, key: str) -> str | None:
     """Return why `key` must not be set for the pods of a manifest, according to its kind; None if it may be."""
     structure = structure_of(manifest)
@@ -186,27 +162,3 @@ def added_variables(manifest: Manifest) -> tuple[str, ...]:
 def is_known(manifest: Manifest) -> bool:
     """Whether `pods` returns all pods that come of `manifest`."""
     return is_of_kubernetes(manifest) or is_workload(manifest) or (manifest.api, manifest.kind) in POD_GROUPS
-
-
-_LONGEST_NAME = 100
-
-
-def replaced_gpus(manifest: Manifest, overlay: str, resource: str, count: str) -> Iterator[str]:
-    """Yield a note for each number of GPUs of a pod template that the option `gpu` or `device-claim` replaces.
-
-    `manifest` is that before the option, which sets `count` of `resource`, such as nvidia.com/gpu; of an empty one for
-    `device-claim`.
-    """
-    for entry in pods(manifest):
-        limits = mapping(at(entry.spec, ("containers", 0, "resources", "limits"))) if entry.computes else {}
-        place = f"{overlay} ({shortened(entry.name, _LONGEST_NAME)})"
-        for name, amount in limits.items():
-            present = shortened(f"{name}: {amount}", _LONGEST_NAME)
-            if not is_gpu_or_part(str(name)) and name != resource:
-                continue
-            if not resource:
-                yield f"device-claim replaces {present} of {place}"
-            elif name != resource:
-                yield f"gpu replaces {present} of {place} by {resource}: {count}"
-            elif str(amount) != count:
-                yield f"gpu replaces {present} of {place} by {count}"

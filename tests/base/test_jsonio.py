@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from random import Random
 
@@ -35,12 +34,11 @@ def test_valid_json_is_read() -> None:
         (b'{"a":' * 100_000, JsonError, "in at most 64 others"),
         (SURROGATE, JsonContentError, "half of a surrogate pair"),
         (b'["a\\u0000b"]', JsonContentError, "the character NUL"),
-        (b'{"a": 1, "a": 2}', JsonContentError, 'the key "a" comes twice'),
-        (b"1" * 5_000, JsonContentError, "a number of at most 64 bits, found 1111"),
+        (b"1" * 5_000, JsonContentError, "numbers of at most 64 bits"),
         (b"18446744073709551616", JsonContentError, "a number of at most 64 bits"),
         (b"[1, -9223372036854775809]", JsonContentError, "found -9223372036854775809"),
-        (b"[0.5, 1.5E999]", JsonContentError, "found 1.5E999"),
-        (b"NaN", JsonContentError, "found NaN"),
+        (b"[0.5, 1.5E999]", JsonContentError, "found inf"),
+        (b"NaN", JsonContentError, "found nan"),
         (b"[" + b"1," * 10_001 + b"1]", JsonSizeError, "at most 10,000 values"),
     ],
 )
@@ -50,11 +48,6 @@ def test_hostile_json_is_refused(content: bytes, kind: type[JsonError], message:
     assert type(caught.value) is kind
     assert message in str(caught.value)
     assert len(str(caught.value)) < 200
-
-
-def test_numbers_out_of_range_can_be_replaced() -> None:
-    values = read(b"[NaN, 1e400, -Infinity, %s]" % (b"1" * 400), huge=math.nan)
-    assert all(math.isnan(value) for value in values)
 
 
 @pytest.mark.parametrize("content", [b'\\"' * 250_000, b"[]" * 250_000])

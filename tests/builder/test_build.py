@@ -73,28 +73,3 @@ def test_build_passes_notes_to_callback(tmp_path: Path) -> None:
     assert len(outcomes(request, Destination(tmp_path), listener)) == 1
     note = "note: nfs does not render until NFS_SERVER is set in site.env: set it now with --site NFS_SERVER=VALUE"
     assert listener.notes == [note]
-
-
-def test_build_notes_claim_mounted_as_several_volumes(tmp_path: Path) -> None:
-    listener = Listener()
-    path = str(demo.write(tmp_path / "demo"))
-    site = ("OUTPUT_CLAIM=all", "DATASET_CLAIM=all")
-    outcomes(BuildRequest(path, (), components=("pvc",), site=site), Destination(tmp_path), listener)
-    note = "note: the claim all is several volumes of a pod, which nodes before Kubernetes 1.35 do not start"
-    assert listener.notes == [note]
-    listener = Listener()
-    site = ("OUTPUT_CLAIM=one", "DATASET_CLAIM=other")
-    outcomes(BuildRequest(path, (), components=("pvc",), site=site), Destination(tmp_path, force=True), listener)
-    assert listener.notes == []
-
-
-def test_build_notes_archive_that_unpacks_into_folder_of_model(tmp_path: Path) -> None:
-    path = str(demo.write(tmp_path / "demo-fp32-training"))
-    listener = Listener()
-    outcomes(BuildRequest(path, ()), Destination(tmp_path), listener)
-    archive = tmp_path / "demo-fp32-training.tar.gz"
-    assert listener.notes == [f"note: {archive} would unpack into the model's own folder: unpack it elsewhere"]
-    listener = Listener()
-    (tmp_path / "out/demo-fp32-training").mkdir(parents=True)
-    outcomes(BuildRequest(path, ()), Destination(tmp_path / "out"), listener)
-    assert listener.notes == []

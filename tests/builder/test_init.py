@@ -14,7 +14,7 @@ import pytest
 
 from packager.base.errors import UsageError
 from packager.builder.init import init
-from packager.modelspec.lint import Lint, lint
+from packager.modelspec.catalog import Lint, lint
 
 if TYPE_CHECKING:
     from pathlib import Path

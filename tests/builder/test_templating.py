@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hatch_build import module
 from packager.builder import templating
 from packager.builder.render import TEMPLATES, scalar
 from packager.builder.templating import Templates, roots
@@ -48,8 +49,8 @@ def use(monkeypatch: pytest.MonkeyPatch, source: str) -> list[str]:
         return made
 
     templates = {name: (digest, seen(name, make)) for name, (digest, make) in values["TEMPLATES"].items()}
-    module = SimpleNamespace(VERSION=values["VERSION"], TEMPLATES=templates)
-    monkeypatch.setitem(sys.modules, f"packager.builder.{templating.COMPILED}", module)
+    compiled = SimpleNamespace(VERSION=values["VERSION"], TEMPLATES=templates)
+    monkeypatch.setitem(sys.modules, f"packager.builder.{templating.COMPILED}", compiled)
     return used
 
 
@@ -58,13 +59,13 @@ def filled(folder: Path) -> str:
 
 
 def test_templates_use_compiled_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    used = use(monkeypatch, templating.module(roots(folder)))
+    used = use(monkeypatch, module(roots(folder)))
     assert filled(folder) == 'aa "yes"\n'
     assert used == ["sub/x", "macros"]
 
 
 def test_changed_template_is_compiled_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    used = use(monkeypatch, templating.module(roots(folder)))
+    used = use(monkeypatch, module(roots(folder)))
     (folder / "builder/templates/macros").write_text("{% macro twice(a) %}{{ a }}+{{ a }}{% endmacro %}\n")
     assert filled(folder) == 'a+a "yes"\n'
     assert used == ["sub/x"]
@@ -72,8 +73,8 @@ def test_changed_template_is_compiled_again(folder: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.thorough
 def test_compiled_module_is_reproducible_and_complete() -> None:
-    source = templating.module(TEMPLATES)
-    assert source == templating.module(TEMPLATES)
+    source = module(TEMPLATES)
+    assert source == module(TEMPLATES)
     for root, folder in TEMPLATES.items():
         for path in folder.rglob("*"):
             name = f"{root}/{path.relative_to(folder).as_posix()}".removeprefix("/")

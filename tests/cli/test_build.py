@@ -1,4 +1,4 @@
-"""Tests of `mlpack build` and `mlpack render`: their outputs, messages, and the files that they keep."""
+"""Tests of `mlpack build`: its outputs, messages, and the files that it keeps."""
 
 import tarfile
 from pathlib import Path
@@ -125,16 +125,6 @@ def snapshot(path: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files if file.is_file()}
 
 
-def test_force_does_not_replace_folder_by_file_or_file_by_folder(mlpack: Mlpack, tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "demo")
-    (tmp_path / f"{NAME}.tar.gz").mkdir()
-    done = mlpack("build", spec, "--force")
-    assert (done.code, done.stderr) == (2, f"error: {NAME}.tar.gz is a folder\n")
-    (tmp_path / NAME).write_text("x")
-    done = mlpack("build", spec, "--force", "--format", "dir")
-    assert (done.code, done.stderr) == (2, f"error: {NAME} is not a folder\n")
-
-
 def test_force_keeps_folder_that_is_not_a_package(mlpack: Mlpack, tmp_path: Path) -> None:
     spec = demo.write(tmp_path / "demo")
     (tmp_path / NAME).mkdir()
@@ -197,29 +187,3 @@ def test_build_takes_times_from_source_date_epoch(
         with tarfile.open(path) as archive:
             assert {member.mtime for member in archive} == {int(seconds or 0)}
     assert path.read_bytes()[4:8] == b"\0\0\0\0"  # the gzip header has no time
-
-
-def test_render_prints_manifests_of_variant(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
-    spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
-    done = mlpack("render", spec, "multi-node", "--kubectl", kubectl, "--precision", "bf16")
-    assert (done.code, done.stderr) == (0, "")
-    assert "kind: MPIJob\n" in done.stdout
-    assert "name: demo-bf16-training-multi-node\n" in done.stdout
-    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
-
-
-def test_render_reports_unknown_overlay_and_missing_kubectl(mlpack: Mlpack, tmp_path: Path) -> None:
-    spec = demo.write(tmp_path / "demo", demo.changed(*demo.VARIANTS))
-    done = mlpack("render", spec, "multi-nod", "--mode", "inference")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr == "error: demo-fp32-inference has no overlay 'multi-nod'; it has: single-node\n"
-    done = mlpack("render", spec, "single-node", "--kubectl", "./no-kubectl")
-    assert (done.code, done.stdout) == (6, "")
-    assert done.stderr.startswith("error: ./no-kubectl: program not found\n")
-
-
-def test_render_prints_overlay_of_a_package_in_a_folder(mlpack: Mlpack, kubectl: Path) -> None:
-    assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
-    done = mlpack("render", "./hello-mpi", "single-node", "--kubectl", kubectl)
-    assert (done.code, "kind: Pod\n" in done.stdout) == (0, True), done.stderr
-    assert mlpack("render", "./hello-mpi", "single-node", "--mode", "training", "--kubectl", kubectl).code == 2

@@ -19,9 +19,9 @@ from packager.base.errors import VerificationError
 from packager.package.archive import header
 from packager.publish import layout
 from packager.publish import load as loading
-from packager.publish.layout import BundledRepository, Root
-from packager.publish.manifest import Descriptor
-from packager.publish.manifest import descriptor as blob_of
+from packager.publish.artefact import Descriptor
+from packager.publish.artefact import descriptor as blob_of
+from packager.publish.layout import Root
 from tests.publish import fake_registry, real_registry
 from tests.publish.fake_registry import FakeRegistry, digest_of
 from tests.tools import require
@@ -132,11 +132,10 @@ def test_bundle_carries_package_images_and_signatures(
     assert (again.code, again.stdout) == (0, loaded.stdout)
 
 
-@pytest.mark.parametrize("has_referrers", [0, 1])
 def test_bundle_and_load_require_the_signature(
-    mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str, has_referrers: int
+    mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
 ) -> None:
-    registry.has_referrers = bool(has_referrers)
+    registry.has_referrers = True
     assert mlpack("key", "new", "stranger", "--no-password").code == 0
     refused = mlpack("bundle", pushed, "--key", "stranger.pub")
     assert (refused.code, "is not signed by stranger" in refused.stderr) == (5, True)
@@ -152,17 +151,6 @@ def test_bundle_and_load_require_the_signature(
     assert (loaded.code, "signature by prod " in loaded.stderr) == (0, True)
 
 
-def test_bundle_of_an_unsigned_file_is_refused_if_a_signature_is_required(
-    mlpack: Mlpack, pushed: str, archive: Path
-) -> None:
-    assert pushed
-    done = mlpack("bundle", archive, "--no-images", "--key", "prod.pub")
-    assert (done.code, "is not signed by prod" in done.stderr) == (5, True)
-    assert mlpack("bundle", archive, "--no-images").code == 0
-    refused = mlpack("load", "hello-mpi.bundle.tar", "--registry", "localhost:1", "--dry-run", "--key", "prod.pub")
-    assert (refused.code, "hello-mpi is not signed by prod" in refused.stderr) == (5, True)
-
-
 def test_load_moves_a_tag_only_with_force(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
     assert mlpack("bundle", pushed).code == 0
     image(other, IMAGE, "x")
@@ -170,7 +158,7 @@ def test_load_moves_a_tag_only_with_force(mlpack: Mlpack, other: FakeRegistry, p
     before = dict(other.manifests)
     refused = mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host)
     assert refused.code == 5
-    assert f"oci://{other.host}/{IMAGE}:openmpi names something else" in refused.stderr
+    assert f"oci://{other.host}/{IMAGE}:openmpi names another artefact" in refused.stderr
     assert other.manifests == before
     assert mlpack("load", "hello-mpi.bundle.tar", "--registry", other.host, "--force").code == 0
 
@@ -209,7 +197,6 @@ def index(*manifests: bytes, **annotations: str) -> tuple[str, bytes]:
 
 
 MANIFEST = json.dumps({"config": descriptor(b"{}", "x"), "layers": []}).encode()
-SECOND = json.dumps({"config": descriptor(b"{}", "y"), "layers": []}).encode()
 LOOP = json.dumps({"manifests": [{"digest": digest_of(b"none"), "size": 4}]}).encode()
 
 
@@ -228,7 +215,6 @@ def changed(**change: Any) -> list[tuple[str, bytes]]:
         ([LAYOUT, index(), ("../x", b"")], "unexpected entry"),
         ([LAYOUT, index(), LAYOUT], "unexpected entry"),
         ([LAYOUT, index(), blob(b"stray")], "no manifest names"),
-        ([LAYOUT, index(), blob(b"a"), blob(b"a")], "is there twice"),
         ([LAYOUT, index(), (blob(b"a")[0], b"b")], "has the digest"),
         ([LAYOUT, index(MANIFEST)], "is missing"),
         ([LAYOUT, index(b"[]"), blob(b"[]")], "is not a valid manifest"),
@@ -238,10 +224,6 @@ def changed(**change: Any) -> list[tuple[str, bytes]]:
         ([LAYOUT, ("index.json", b'{"manifests": 5}')], "is not a valid manifest"),
         ([LAYOUT, index(MANIFEST, **{"mlpack.repository": "../x"}), blob(MANIFEST), blob(b"{}")], "a repository and"),
         ([LAYOUT, index(MANIFEST, **{"mlpack.tag": "a/b"}), blob(MANIFEST)], "and a tag"),
-        (
-            [LAYOUT, index(MANIFEST, SECOND), *map(blob, (MANIFEST, SECOND, b"{}"))],
-            "two manifests have the tag team/x:1",
-        ),
         (changed(mediaType="a/b\r\nX: y"), r"at `\$.mediaType`"),
         (changed(annotations=["x"]), r"at `\$.annotations`"),
         (changed(manifests=[], config="x", subject=descriptor(b"{}", "x")), r"at `\$.config`"),
@@ -252,12 +234,6 @@ def test_hostile_bundle_is_refused(tmp_path: Path, members: list[tuple[str, byte
     path.write_bytes(tar(members))
     with pytest.raises(VerificationError, match=message):
         layout.read(path)
-
-
-def test_manifest_without_values_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "bundle.tar"
-    path.write_bytes(tar(changed(annotations=None, artifactType="")))
-    assert layout.read(path).roots
 
 
 @pytest.mark.parametrize("disguise", ["subject", "config"])
@@ -294,7 +270,7 @@ def test_nested_indexes_are_read_once(tmp_path: Path) -> None:
     path = tmp_path / "bundle.tar"
     path.write_bytes(tar([LAYOUT, index(contents[-1]), *map(blob, contents), blob(b"{}")]))
     content = layout.read(path)
-    assert content.children_first(digest_of(contents[-1])) == [digest_of(text) for text in contents]
+    assert [text for text, _ in content.walk(digest_of(contents[-1]))] == contents
 
 
 def test_load_extracts_the_package_for_the_registry(mlpack: Mlpack, other: FakeRegistry, pushed: str) -> None:
@@ -398,15 +374,6 @@ def test_image_of_this_machine_comes_from_an_archive(
 
 
 @pytest.mark.thorough
-def test_archive_of_another_image_is_not_used(mlpack: Mlpack, archive: Path, pushed: str) -> None:
-    assert pushed
-    assert mlpack("configure", archive, "--registry", "localhost", "-d", "local.tar.gz").code == 0
-    saved_image(Path("image.tar"), "localhost/other:openmpi")
-    done = mlpack("bundle", "local.tar.gz", "--image-archive", "image.tar")
-    assert (done.code, "has no registry: localhost is this machine" in done.stderr) == (2, True)
-
-
-@pytest.mark.thorough
 def test_package_in_a_volume_is_bundled_and_moved(
     mlpack: Mlpack, registry: FakeRegistry, other: FakeRegistry, pushed: str
 ) -> None:
@@ -501,7 +468,7 @@ def contents(path: Path) -> tuple[layout.Layout, dict[Descriptor, bytes]]:
     content = layout.read(path)
     blobs = {}
     with path.open("rb") as stream:
-        for one, offset in content.blobs.items():
+        for one, offset in content.blobs.values():
             stream.seek(offset)
             blobs[one] = stream.read(one.size)
     return content, blobs
@@ -519,10 +486,10 @@ def test_verify_of_a_bundle_compares_the_layer_with_its_description(mlpack: Mlpa
     for name, path in (("a.tar", "hello-mpi.tar.gz"), ("b.tar", "other/hello-mpi.tar.gz")):
         assert mlpack("bundle", path, "--no-images", "-d", name).code == 0
     one, other = layout.read(Path("a.tar")), layout.read(Path("b.tar"))
-    config = BundledRepository(one, "hello-mpi").content(one.manifests[one.roots[0].blob.digest][1].blobs[0])
+    config = one.content(one.manifests[one.roots[0].blob.digest][1].blobs[0])
     layer_blob = other.manifests[other.roots[0].blob.digest][1].blobs[1]
     with Path("b.tar").open("rb") as stream:
-        stream.seek(other.blobs[layer_blob])
+        stream.seek(other.part(layer_blob)[1])
         layer = stream.read(layer_blob.size)
     manifest = json.dumps(
         {

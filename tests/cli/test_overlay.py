@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from packager.kubernetes.kubectl.kustomize import kustomize
-from packager.package import layout
 from packager.package.archive import extract
 from tests import kubectls
-from tests.broken import build
 from tests.configure.test_upgrade import edit, files, newer
 from tests.conftest import Mlpack
 from tests.life import JOB, Life
@@ -75,8 +73,6 @@ def test_configured_overlay_renders_as_the_one_in_the_package(
     assert rendered(mine, oldest) == configured
     assert mlpack("configure", package, "--overlay", "single-node", *settings).code == 0
     assert rendered(package / OVERLAY, kubectl) == configured
-    done = mlpack("render", mine, "single-node", "--kubectl", kubectl)
-    assert (done.code, done.stdout) == (0, rendered(mine, kubectl)), done.stderr
 
 
 def test_overlay_of_another_place_and_without_its_values_is_refused(mlpack: Mlpack, mine: Path, kubectl: Path) -> None:
@@ -95,20 +91,6 @@ def replaced(package: Path, new: Path) -> None:
     """Put a newer build in the place of the package's folder."""
     shutil.rmtree(package)
     shutil.move(new, package)
-
-
-@pytest.mark.thorough
-def test_overlay_renders_as_the_one_in_a_package_with_all_options(mlpack: Mlpack, tmp_path: Path) -> None:
-    package = build(tmp_path / "all/hello-mpi")
-    assert mlpack("overlay", package, "--to", "mine").code == 0
-    storage = ("--storage", "pvc", "--set", "OUTPUT_CLAIM=a", "--set", "DATASET_CLAIM=b", "--root", "/srv")
-    rdma = ("--with", "rdma", "--set", "RDMA_RESOURCE=a/b", "--set", "RDMA_COUNT=2")
-    for overlay, settings in (("single-node", (*ADDED, *storage)), ("multi-node", (*ADDED, *storage, *rdma))):
-        assert mlpack("configure", f"mine/{overlay}", *settings).code == 0
-        versions = {rendered(Path(f"mine/{overlay}"), kubectls.kubectl(version)) for version in kubectls.VERSIONS}
-        copy = shutil.copytree(package, tmp_path / overlay)
-        assert mlpack("configure", copy, "--overlay", overlay, *settings).code == 0
-        assert versions == {rendered(copy / layout.overlay(overlay), kubectls.kubectl())}
 
 
 def test_newer_package_renews_an_added_option(

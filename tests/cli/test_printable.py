@@ -49,36 +49,26 @@ def test_json_escapes_control_characters_and_round_trips(capsys: pytest.CaptureF
     assert json.loads(written) == {HOSTILE: [f"\x7f{HOSTILE}\n"], "plain": "Démo"}
 
 
-VERBS = {
-    "build": ("build",),
-    "show": ("show",),
-    "lint": ("lint",),
-    "init": ("init",),
-    "render": ("render", "hello-mpi"),
-    "verify": ("verify",),
-    "configure": ("configure", "--uid", "5"),
-    "doctor": ("doctor",),
-    "deploy": ("deploy",),
-    "status": ("status",),
-    "logs": ("logs",),
-    "results": ("results", "hello-mpi", "out", "--overlay"),
-    "delete": ("delete",),
-    "operator": ("operator", "status", "mpi", "--kubectl"),
-    "image build": ("image", "build"),
-    "image push": ("image", "push"),
-    "completion": ("completion",),
-    "wrong verb": (),
-    "wrong option": ("list", "--specs"),
-    "wrong value": ("list", "-o"),
-    "kubectl": ("doctor", "hello-mpi", "--kubectl"),
-}
+VERBS = (
+    ("build",),
+    ("verify",),
+    ("doctor",),
+    ("results", "hello-mpi", "out", "--overlay"),
+    ("image", "build"),
+    (),
+    ("list", "--specs"),
+    ("list", "-o"),
+    ("doctor", "hello-mpi", "--kubectl"),
+)
+"""Commands that end with a hostile argument: a model, packages, an overlay, a verb, values of options, a program."""
+
 SPOOF = HOSTILE.replace("\udc9b", "") + "\nerror: all is well"
 
 
 def test_argument_is_escaped_in_output(life: Life, mlpack: Mlpack) -> None:
     life.refused = dict.fromkeys(("get mpijobs", "apply", "delete"), "refused")
-    for arguments in VERBS.values():
-        done = mlpack(*arguments, f"./{SPOOF}" if arguments in (("build",), ("lint",)) else SPOOF)
+    for arguments in VERBS:
+        done = mlpack(*arguments, f"./{SPOOF}" if arguments == ("build",) else SPOOF)
         assert done.code != 0, arguments
         assert_printable(done)
         assert "\nerror: all is well" not in done.stdout + done.stderr, arguments

@@ -157,7 +157,7 @@ def test_push_without_tag_is_named_by_digest(mlpack: Mlpack, registry: FakeRegis
     assert done.code == 0
     assert "without a tag: only the digest names it\n" in done.stderr
     assert mlpack("pull", done.stdout.strip()).code == 0
-    assert mlpack("pull", where(registry, "")).stderr.endswith("hint: the repository has no tags\n")
+    assert "names neither a tag nor a digest\n" in mlpack("pull", where(registry, "")).stderr
 
 
 KINDS = (DEBIAN, *((DISTRIBUTION, REFERRERS) if real_registry.VARIABLE in os.environ else ()))
@@ -194,8 +194,7 @@ def test_real_registry_stores_and_returns_the_archive(
     assert mlpack("inspect", f"{reference}:latest", "-o", "name", *options).stdout == done.stdout
     assert mlpack("pull", done.stdout.strip(), "-d", "out", *options).code == 0
     assert Path("out/hello-mpi.tar.gz").read_bytes() == archive.read_bytes()
-    assert "latest" in mlpack("pull", reference, *options).stderr
-    moved = mlpack("push", archive, f"{reference}:1.0", "--source", "https://example.com", *options)
+    moved = mlpack("push", archive, f"{reference}:1.0", "--annotation", "a=b", *options)
     assert (moved.code, "--force moves the tag" in moved.stderr) == (5, True)
     assert mlpack("pull", f"{reference}:2.0", *options).code == 6
     image = mlpack("push", archive, f"oci://{host}/mpioperator/mpi-pi:openmpi", *options).stdout.strip()
@@ -225,35 +224,3 @@ def test_real_registry_keeps_a_signature(mlpack: Mlpack, real: tuple[str, list[s
     assert mlpack("bundle", reference, "--no-images", *trusted).code == 0
     assert mlpack("load", "hello-mpi.bundle.tar", "--registry", f"{host}/lab", *trusted).code == 0
     assert mlpack("verify", f"oci://{host}/lab/signed:1.0", *trusted).code == 0
-
-
-@pytest.mark.thorough
-def test_real_registry_takes_a_blob_in_pieces(
-    real: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import io
-
-    from packager.base.web import Network
-    from packager.publish import upload
-    from packager.publish.client import Access
-    from packager.publish.credentials import Login
-    from packager.publish.manifest import Descriptor
-    from packager.publish.reference import parse
-    from packager.publish.registry import Repository
-
-    monkeypatch.setattr(upload, "PIECE_BYTES", 1 << 20)
-    host, options = real
-    content = os.urandom(5 << 19)
-    (tmp_path / "blob").write_bytes(content)
-    blob = Descriptor(fake_registry.digest_of(content), len(content))
-    network = Network(ca_file=options[1] if options else None)
-    with Repository(
-        parse(f"oci://{host}/team/x:1"),
-        Access(network, lambda _: Login(real_registry.USER, real_registry.PASSWORD)),
-        may_push=True,
-    ) as repository:
-        assert repository.upload(blob, tmp_path / "blob")
-        assert not repository.upload(blob, tmp_path / "blob")
-        stream = io.BytesIO()
-        repository.download(blob, stream)
-    assert stream.getvalue() == content

@@ -1,14 +1,11 @@
 """Tests of packages in a registry, and that messages name what the user has named, not where it was unpacked."""
 
 import json
-import re
-import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Mlpack, Outcome
+from tests.conftest import Mlpack
 from tests.life import Life
 from tests.publish.fake_registry import FakeRegistry
 
@@ -95,45 +92,9 @@ def test_messages_name_the_reference_and_not_the_cache(
     for command in (
         ["verify", name, "--kubectl", kubectl],
         ["verify", name, "--kubectl", kubectl, "-o", "json"],
-        ["render", name, "single-node", "--kubectl", kubectl],
         ["upgrade", package, name],
         ["status", name, "--overlay", "single-node", "--kubectl", kubectl],
     ):
         done = mlpack(*map(str, command))
         assert str(tmp_path) not in (done.stdout + done.stderr).replace(str(package), ""), command
     assert f"{place}:" in mlpack("verify", name, "--kubectl", kubectl).stdout
-
-
-OVERLAY = "quickstart/k8s/mlops/multi-node"
-VERBS = (
-    ("verify", "-v"),
-    ("configure", "--uid", "5"),
-    ("deploy", "-v"),
-    ("run", "-v"),
-    ("status", "-v"),
-    ("image push", "--with", "true"),
-)
-
-
-def assert_named(done: Outcome) -> None:
-    assert not re.search(rf"{tempfile.gettempdir()}/\.?mlpack-", done.stdout + done.stderr)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("path", "content"),
-    [
-        ("manifest.json", "{"),
-        (f"{OVERLAY}/kustomization.yaml", "a: b: c"),
-        (f"{OVERLAY}/mlops-job-patch.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: absent}}"),
-    ],
-)
-def test_messages_about_broken_archive_name_no_temporary_folder(
-    path: str, content: str, package: Path, mlpack: Mlpack, kubectl: Path
-) -> None:
-    (package / path).write_text(content)
-    shutil.make_archive(str(package.with_name("broken")), "gztar", package.parent, package.name)
-    for verb in VERBS:
-        program = () if verb[0] == "configure" else ("--kubectl", kubectl)
-        done = mlpack(*verb[0].split(), "broken.tar.gz", *verb[1:], *program)
-        assert_named(done)

@@ -1,12 +1,12 @@
 """Tests of `mlpack results`: the pod or claim that it copies from, and its messages when it cannot."""
 
-import errno
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from packager.cluster import copy_from_pod, file_lists
+from packager.base.errors import ClusterError
+from packager.cli.printing import print_results
+from packager.cluster.results import Results
 from tests.conftest import Mlpack
 from tests.fake_cluster import item
 from tests.life import JOB, OUTPUT, POD, Life
@@ -86,69 +86,19 @@ def test_results_reports_results_deleted_with_ended_pod(mlpack: Mlpack, life: Li
     )
 
 
-@pytest.mark.parametrize(
-    ("code", "stderr", "message", "hint"),
-    [
-        (
-            126,
-            'OCI runtime exec failed: exec: "sh": executable file not found in $PATH: unknown',
-            "the image has no sh, which is needed for this",
-            "--image uses another one",
-        ),
-        (3, "", f"{OUTPUT} does not exist on {OUTPUT}", None),
-        (
-            1,
-            "error: You must be logged in to the server (Unauthorized)",
-            (
-                f"no command can be run in pod/{JOB}-worker-0: the cluster rejects your credentials: "
-                "You must be logged in to the server (Unauthorized)"
-            ),
-            "log in again; kubectl config view --minify shows the user",
-        ),
-    ],
-)
-def test_results_explains_error_of_copy(
-    mlpack: Mlpack, running: Life, code: int, stderr: str, message: str, hint: str | None
-) -> None:
-    running.broke, running.is_cut = (code, stderr), code == 1
-    done = mlpack(*RESULTS)
-    hinted = f"hint: {hint}\n" if hint else ""
-    assert (done.code, done.stderr) == (7, f"error: {message}\n{hinted}")
-
-
-def test_results_lists_files_that_differ_from_pod(
-    mlpack: Mlpack, running: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(running.output, {"key": b"secret", "tmp": b""})
-    (running.output / "key").chmod(0)
-    real = copy_from_pod.unpack
-
-    def unpack(*arguments: Any) -> None:
-        (running.output / "tmp").unlink(missing_ok=True)
-        real(*arguments)
-        (running.output / "a.txt").write_bytes(b"longer")
-
-    pack, digests = copy_from_pod._PACK, file_lists._DIGESTS  # noqa: SLF001
-    without_key = pack.replace("tar $plain", "tar --exclude=./key $plain")
-    monkeypatch.setattr(copy_from_pod, "_PACK", f"rm -f {running.output}/tmp\n{without_key}")
-    monkeypatch.setattr(copy_from_pod, "unpack", unpack)
-    refusing = """sh -c 'for path; do case $path in
-        */key) echo "sha256sum: $path: Permission denied" ;;
-        *) sha256sum -- "$path" ;;
-        esac; done' sh"""
-    monkeypatch.setattr(file_lists, "_DIGESTS", digests.replace("sha256sum --", refusing))
-    done = mlpack(*RESULTS)
-    assert (done.code, done.stderr) == (
-        7,
-        (
-            "not read: key: Permission denied\n"
-            "changed while it was read, and may be inconsistent: a.txt\n"
-            f"removed or renamed before it was read: tmp\ncopied 1 file, 5 bytes, {FROM_WORKER}"
-            "error: the copy differs from the results in the pod: "
-            "1 could not be read, 1 changed while it was read, 1 was removed before it was read\n"
-            "hint: the pod's user cannot read them: check with kubectl exec POD -- id\n"
-        ),
+def test_results_that_differ_from_the_pod_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    copied = Results("worker-0", OUTPUT, "here", 1, 5, 0, (), 0, ("key: Permission denied",), ("a.txt",), ("tmp",))
+    error = print_results(copied)
+    assert isinstance(error, ClusterError)
+    assert str(error) == (
+        "the copy differs from the results in the pod: "
+        "1 could not be read, 1 changed while it was read, 1 was removed before it was read"
     )
+    assert capsys.readouterr().err.splitlines()[:3] == [
+        "not read: key: Permission denied",
+        "changed while it was read, and may be inconsistent: a.txt",
+        "removed or renamed before it was read: tmp",
+    ]
 
 
 def test_results_reports_silent_kubelet_and_times_out(mlpack: Mlpack, running: Life) -> None:
@@ -173,22 +123,6 @@ def test_results_reports_why_pod_ended_during_copy(mlpack: Mlpack, running: Life
     assert (done.code, done.stderr) == (
         7,
         f"error: the copy was interrupted: {why}\nhint: run it again; the files copied so far are kept\n",
-    )
-
-
-@pytest.mark.usefixtures("running")
-def test_results_reports_full_disk(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_arguments: object, **_options: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("packager.cluster.copy_from_pod.unpack", full)
-    done = mlpack(*RESULTS)
-    assert (done.code, done.stderr) == (
-        6,
-        (
-            "error: here cannot be written: no space left on device\n"
-            "hint: the files copied so far are kept; free some space and run it again\n"
-        ),
     )
 
 

@@ -240,16 +240,3 @@ def test_run_refuses_workspace_overlay_with_other_kinds(mlpack: Mlpack, life: Li
     assert (
         f"error: the overlay workspace of {shared} did not pass verification; the claim was not created" in done.stderr
     )
-
-
-SIZE = ("--claim-size", "2Gi", "--claim-class", "fast")
-
-
-def test_run_starts_nothing_when_claim_is_refused(mlpack: Mlpack, life: Life) -> None:
-    (pod,) = (item for item in life.overlays["single-node"] if item["kind"] == "Pod")
-    pod["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
-    refusal = "Error from server (Forbidden): exceeded quota: storage"
-    life.first = lambda argv: Finished(1, "", refusal) if argv[2] == "create" else None
-    done = mlpack("run", "hello-mpi", "--task", "single-node", "-n", "team", "--no-verify", *SIZE)
-    assert (done.code, life.objects) == (7, [])
-    assert "error: the claim data cannot be created: " in done.stderr

@@ -48,19 +48,6 @@ def test_database_option_precedes_environment_and_configuration(
     assert "variable.db" not in mlpack("serve", "manifests").stdout
 
 
-def test_serve_commands_print_their_results_as_json(mlpack: Mlpack, tmp_path: Path) -> None:
-    database = ("--database", tmp_path / "s.db", "-o", "json")
-    made = json.loads(mlpack("serve", "token", "ada", "--days", "7", *database).stdout)
-    assert made.keys() == {"id", "name", "role", "project", "expires", "token"}
-    assert (made["name"], made["role"], made["token"][:4]) == ("ada", "user", "mlp_")
-    shown = f"{tmp_path}/s.db"
-    checked = json.loads(mlpack("serve", "check", *database).stdout)
-    assert checked == {"database": shown, "jobs": 0, "problems": []}
-    assert json.loads(mlpack("serve", "migrate", *database).stdout) == {"database": shown, "migrated": False}
-    copied = json.loads(mlpack("serve", "backup", tmp_path / "b.db", *database).stdout)
-    assert copied == {"file": f"{tmp_path}/b.db"}
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -92,25 +79,6 @@ def test_serve_check_reports_a_system_that_cannot_confine_templates(
     assert done.code == 0
     gap = "the process that fills in templates is not fully confined: Plan9 has no filter of system calls\n"
     assert gap in done.stderr
-
-
-def test_serve_check_reports_problems_of_configuration(mlpack: Mlpack, tmp_path: Path) -> None:
-    config = tmp_path / "server.yaml"
-    config.write_text("callbacks:\n  allow: ['*']\n", encoding="utf-8")
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    expected = "expected a host, an address or a network such as 10.1.0.0/16, found '*'"
-    assert done.code == 2
-    assert f"{config}:2:11: {expected}\n" in done.stderr
-    config.write_text(f"callbacks:\n  signing_secret_file: {tmp_path}/secret\n", encoding="utf-8")
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    message = f"callbacks.signing_secret_file: {tmp_path}/secret cannot be read: no such file or directory"
-    assert (done.code, done.stderr) == (6, f"error: {message}\n")
-    oidc = "oidc: {issuer: https://sso.example.com, audience: x, roles: {}, client_id: y, client_secret_file: /nothing}"
-    config.write_text(f"url: https://train.example.com\n{oidc}\n", encoding="utf-8")
-    done = mlpack("serve", "check", "--config", config, "--database", tmp_path / "s.db")
-    message = "oidc.client_secret_file: /nothing cannot be read: no such file or directory"
-    assert (done.code, done.stderr) == (6, f"error: {message}\n")
-    assert not (tmp_path / "s.db").exists()
 
 
 def test_serve_reports_address_in_use_before_creating_database(

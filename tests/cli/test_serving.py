@@ -97,13 +97,6 @@ def test_status_counts_serving_replicas(mlpack: Mlpack) -> None:
     assert mlpack("status", *WHERE, "--watch").code == 0
 
 
-def test_status_does_not_report_deleted_replica_as_loss(mlpack: Mlpack, served: Life) -> None:
-    served.find("Pod", f"{SERVER}-a-1")["metadata"]["deletionTimestamp"] = "2026-11-21T00:01:00Z"
-    report(served, 1)
-    answer = mlpack("status", *WHERE, "-o", "json").json
-    assert (answer["phase"], answer["summary"], answer["findings"]) == ("running", "1 of 2 replicas serve", [])
-
-
 @pytest.mark.usefixtures("served")
 def test_results_refuses_deployment(mlpack: Mlpack) -> None:
     done = mlpack("results", "hello-mpi", "out", "-n", "team")
@@ -276,14 +269,3 @@ def test_logs_use_main_or_selected_workload(mlpack: Mlpack, deployed: Life) -> N
     deployed.logs = {f"{JOB}-launcher-0": f"{begin} epoch 1\n", f"{SERVER}-a-1": f"{begin} ready\n"}
     assert mlpack("logs", *WHERE).stdout == "epoch 1\n"
     assert mlpack("logs", *WHERE, "--workload", SERVER).stdout == "ready\n"
-
-
-def test_logs_select_workload_by_kind_when_names_are_equal(mlpack: Mlpack, deployed: Life) -> None:
-    for obj in (*deployed.overlays["multi-node"], *deployed.objects):
-        if obj["kind"] == "Deployment":
-            obj["metadata"]["name"] = JOB
-    done = mlpack("logs", *WHERE, "--workload", JOB)
-    assert (done.code, f"there are: mpijob/{JOB}, deployment/{JOB}\n" in done.stderr) == (2, True)
-    assert mlpack("logs", *WHERE, "--workload", "other").code == 2
-    deployed.logs = {f"{JOB}-launcher-0": "2026-11-21T00:00:01.000000000Z epoch 1\n"}
-    assert mlpack("logs", *WHERE, "--workload", f"mpijob/{JOB}").stdout == "epoch 1\n"

@@ -87,13 +87,3 @@ def test_import_names_the_site_that_its_build_uses(mlpack: Mlpack, config: Path,
     config.parent.mkdir(parents=True)
     config.write_text("queue: team\n", encoding="utf-8")
     assert f"using site defaults of {config}\n" in mlpack("import", "mxjob", "job.yaml", "--force").stderr
-
-
-def test_import_with_an_invalid_site_writes_nothing(mlpack: Mlpack, config: Path, tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text(WORKER, encoding="utf-8")
-    config.parent.mkdir(parents=True)
-    config.write_text("queue: 'not a name'\n", encoding="utf-8")
-    done = mlpack("import", "mxjob", "job.yaml")
-    assert (done.code, done.stdout) == (2, "")
-    assert f"{config}:1:8: " in done.stderr
-    assert not (tmp_path / "single").exists()

@@ -10,7 +10,6 @@ import pytest
 
 from packager.cli.watching import Lines
 from packager.kubernetes.verdict import Finding, Phase, Verdict
-from packager.workloads.mpijob.life import MPI_OPERATOR
 from tests.conftest import Mlpack
 from tests.fake_cluster import item
 from tests.life import ENDED_WITH_3, JOB, POD, Life, at_a_terminal, launcher, worker
@@ -103,25 +102,6 @@ def test_status_prints_at_most_twelve_pods(mlpack: Mlpack, running: Life) -> Non
 KILLED = "processes were killed for taking more memory than their worker may, in: "
 
 
-def test_status_warns_about_killed_process_on_worker_reported_by_launcher(mlpack: Mlpack, life: Life) -> None:
-    life.deploy()
-    written = f"{KILLED}somebody-elses {JOB}-worker-0 {JOB}-worker-1, and 7 more\n"
-    life.objects.append(launcher(state={"terminated": {"exitCode": 0, "message": written}}, phase="Succeeded"))
-    worker_spec = life.find("MPIJob", JOB)["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
-    worker_spec["containers"][0]["resources"] = {"limits": {"memory": "64Mi"}}
-    life.end()
-    message = (
-        f"pod/{JOB}-worker-0 (and 8 more): a process in it was killed for using more memory than the limit of 64Mi, "
-        "and the job still ended with exit code 0\n"
-        "  hint: check that the result is complete; raise the memory limit in mlops.env, or reduce the memory use\n"
-    )
-    done = mlpack(*STATUS)
-    assert (done.code, done.stdout.count("was killed")) == (0, 1)
-    assert done.stdout.endswith(message)
-    watched = mlpack(*STATUS, "--watch")
-    assert (watched.code, watched.stderr.splitlines(keepends=True)[1:3]) == (0, message.splitlines(keepends=True))
-
-
 def test_status_exits_with_7_when_cluster_does_not_answer(mlpack: Mlpack, life: Life) -> None:
     life.go_silent()
     done = mlpack(*STATUS)
@@ -171,19 +151,6 @@ def test_status_watch_draws_table_on_terminal(mlpack: Mlpack, life: Life, monkey
         assert text in done.stderr
 
 
-@pytest.mark.usefixtures("life")
-def test_status_without_operator_names_install_command(mlpack: Mlpack, life: Life) -> None:
-    del life.served["kubeflow.org/v2beta1"]
-    done = mlpack(*STATUS)
-    assert (done.code, done.stderr) == (
-        7,
-        (
-            "error: the cluster does not serve mpijobs.kubeflow.org: its operator is not installed\n"
-            f"hint: {MPI_OPERATOR.installation()}\n"
-        ),
-    )
-
-
 def test_status_of_missing_workload_names_missing_or_deleted_namespace(mlpack: Mlpack, life: Life) -> None:
     life.objects.append(item("Namespace", "team", metadata={"deletionTimestamp": "2026-11-21T00:00:00Z"}))
     done = mlpack(*STATUS)
@@ -213,12 +180,25 @@ NO_EVENTS = 'events is forbidden: User "me" cannot list resource "events" in API
 UNSEEN = f"reasons may be missing: {NO_EVENTS}\n"
 
 
-def test_status_works_without_permission_to_list_events(mlpack: Mlpack, running: Life) -> None:
-    running.denied.add("list events")
-    for output in ((), ("-o", "json")):
-        done = mlpack(*STATUS, *output)
-        assert (done.code, done.stderr) == (0, UNSEEN)
-        assert "pods: 3 running" in done.stdout
+LOSS = "".join(f'{{"step": {step}, "loss": {8 - step}}}\n' for step in range(8))
+
+
+def test_status_lists_numbers_of_the_log(mlpack: Mlpack, running: Life) -> None:
+    running.logs[f"{JOB}-launcher-0"] = f"starting\n{LOSS}"
+    done = mlpack(*STATUS, "--curves")
+    assert done.code == 0
+    assert [line.split() for line in done.stdout.splitlines()[5:]] == [
+        ["NAME", "POD", "STEP", "LAST", "LOWEST", "HIGHEST"],
+        ["loss", f"{JOB}-launcher-0", "7", "1", "1", "8"],
+    ]
+
+
+def test_status_returns_points_as_json(mlpack: Mlpack, running: Life) -> None:
+    running.logs[f"{JOB}-launcher-0"] = LOSS
+    assert json.loads(mlpack(*STATUS, "-o", "json").stdout)["curves"] is None
+    (curve,) = json.loads(mlpack(*STATUS, "--curves", "-o", "json").stdout)["curves"]
+    assert (curve["name"], curve["pod"], curve["count"]) == ("loss", f"{JOB}-launcher-0", 8)
+    assert curve["points"] == [[step, 8.0 - step] for step in range(8)]
 
 
 CRASHED = Finding("Error", "pod/a", "container init ended with exit code 1", blocks=False, log=("no model", "in /x"))

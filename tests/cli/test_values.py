@@ -1,11 +1,7 @@
 """Tests that verify accepts each value of mlops.env that lint, build and configure accept."""
 
 import json
-import re
 from pathlib import Path
-
-import pytest
-import yaml
 
 from tests import demo
 from tests.conftest import Mlpack
@@ -59,28 +55,3 @@ def test_lint_configure_and_verify_refuse_control_characters(
         message = f"ARGS{number}'s value contains the control character U+{ord(character):04X} (remove it)"
         assert f"{path}:{number + 1}:8: {message}\n" in done.stdout
     assert done.code == 5
-
-
-@pytest.mark.thorough
-def test_build_keeps_path_of_file_whose_name_is_invalid_as_key(mlpack: Mlpack, tmp_path: Path, kubectl: Path) -> None:
-    names = ["a+b.sh", "a_b.sh", "lib/c@d.sh"]
-    text = demo.changed(f"[train.sh] => [train.sh, {', '.join(names)}]")
-    spec = demo.write(tmp_path / "demo", text, dict.fromkeys(names, demo.SCRIPT))
-    assert mlpack("lint", spec).code == 0
-    assert mlpack("build", spec, "--format", "dir").code == 0
-    assert mlpack("verify", "demo-fp32-training", "--kubectl", kubectl).code == 0
-    rendered = mlpack("render", spec, "single-node", "--kubectl", kubectl)
-    manifests = list(yaml.safe_load_all(rendered.stdout))
-    keys = {key for item in manifests if item["kind"] == "ConfigMap" for key in item["data"] if key.endswith(".sh")}
-    [pod] = [item for item in manifests if item["kind"] == "Pod"]
-    items = [
-        item
-        for volume in pod["spec"]["volumes"]
-        for source in [volume, *volume.get("projected", {}).get("sources", [])]
-        for item in source.get("configMap", {}).get("items", [])
-    ]
-    assert {item["path"] for item in items} >= {*names, "train.sh"}
-    for item in items:
-        assert re.fullmatch(r"[-._a-zA-Z0-9]+", item["key"])
-        assert not item["key"].endswith(".sh") or item["key"] in keys
-    assert len({item["key"] for item in items}) == len(items)

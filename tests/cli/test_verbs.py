@@ -16,7 +16,7 @@ from typer.main import get_command
 
 import packager.cli
 from packager.cli import verbs
-from packager.cli.verbs import TEXT, examples
+from packager.cli.verbs import EXAMPLES, examples
 from tests.conftest import Mlpack
 
 
@@ -70,24 +70,6 @@ def test_shell_completes_verbs(shell: str, typed: dict[str, str]) -> None:
     assert "build" not in done.stdout
 
 
-DOCUMENTS = {"render", "schema", "completion"}
-"""These print a document in a form of its own."""
-STREAMS = {"dev", "logs", "task logs"}
-"""These print what a pod writes."""
-NO_RESULT = {"task templates delete", "task definitions delete"}
-"""These print nothing."""
-
-
-def test_every_command_with_a_result_prints_it_in_three_forms() -> None:
-    for verb in verbs.VERBS:
-        for name, command in verbs.leaves(verb, verbs.load(verb)):
-            forms = [getattr(option.type, "choices", ()) for option in command.params if "--output" in option.opts]
-            if not forms:
-                assert name in DOCUMENTS | STREAMS | NO_RESULT, name
-            elif not name.startswith("import "):
-                assert {"json", "yaml", "name"} <= {str(form) for form in forms[0]}, name
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -106,7 +88,7 @@ def test_deploy_takes_dry_run_without_a_side_as_client(words: list[str], expecte
 COMMANDS = {name: command for verb in verbs.VERBS for name, command in verbs.leaves(verb, verbs.load(verb))}
 
 
-NAMES = {line.partition(": ")[0] for line in TEXT.splitlines() if line}
+NAMES = {line.partition(": ")[0] for line in EXAMPLES.splitlines() if line}
 
 
 def test_every_command_has_an_example() -> None:
@@ -134,36 +116,6 @@ def groups() -> Iterator[str]:
 def options(name: str) -> dict[str, Any]:
     """Return the options of a command by their flags."""
     return {flag: parameter for parameter in COMMANDS[name].params for flag in parameter.opts if flag.startswith("-")}
-
-
-READ = {
-    *("completion", "doctor", "inspect", "lint", "list", "logs", "operator status", "options"),
-    *("render", "schema", "serve check", "show", "site show", "status"),
-    *("task definitions show", "task list", "task logs", "task status", "task templates show"),
-    *("verify", "version", "workspace ls"),
-}
-"""These change nothing."""
-WRITE_FILES = {
-    *(
-        "build",
-        "bundle",
-        "import intel",
-        "import jobset",
-        "import kubeflow",
-        "import mlcube",
-        "import mxjob",
-        "init",
-        "key new",
-        "pull",
-        "results",
-    ),
-    *("serve backup", "site init", "task export"),
-}
-"""These only write files of their own, and replace none without --force."""
-INTERACTIVE = {"dev", "serve migrate", "serve token", "task cancel", "task rerun"}
-"""These change what is named on their command line at once."""
-REFUSED_BY_SERVER = {"task definitions delete", "task templates delete"}
-"""These ask, and the server refuses them for what is in use."""
 
 
 def test_help_of_each_command_is_complete_and_plain(mlpack: Mlpack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,15 +146,6 @@ def test_each_command_refuses_an_unknown_option_as_all_others_do(mlpack: Mlpack)
         if "--dry-run" in options(name):  # which needs no value
             done = mlpack(*name.split(" "), "--dry-run", "--no-such-option")
             assert (done.code, done.stderr.splitlines()[0]) == (2, "error: no such option: --no-such-option"), name
-
-
-def test_each_command_has_the_common_options() -> None:
-    exempt = READ | WRITE_FILES | INTERACTIVE | REFUSED_BY_SERVER
-    for name in COMMANDS:
-        assert options(name)["-q"] is options(name)["--quiet"], name
-        assert ("--dry-run" in options(name)) is (name not in exempt), name
-        if name.split(" ")[-1] in {"delete", "uninstall"}:
-            assert options(name)["-y"] is options(name)["--yes"], name
 
 
 @pytest.mark.parametrize("name", ["deploy", "run"])

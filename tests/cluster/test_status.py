@@ -29,6 +29,7 @@ def test_status_of_missing_workload_is_absent(target: Target) -> None:
         "findings": [],
         "unseen": None,
         "beside": [],
+        "curves": None,
     }
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -93,20 +92,6 @@ def test_permanent_problems_end_the_wait(case: str, kind: str, ends: float) -> N
     assert last.is_last
     assert last.verdict.phase is Phase.STUCK
     assert time == pytest.approx(ends, abs=1.1)
-
-
-def test_wait_for_a_retry_of_minutes_ends_at_the_deadline() -> None:
-    time, snapshot = Time(), recorded("job-retried")
-
-    def read(*, events: bool) -> Snapshot:
-        assert isinstance(events, bool)
-        return replace(snapshot, age=100 + time.now)
-
-    updates = list(poll(read, kinds()["Job"], deadline=300, clock=time, sleep=time.sleep))
-    assert time.now == pytest.approx(300, abs=1.1)
-    assert [update.is_last for update in updates] == [False] * len(updates)
-    assert updates[0].verdict.phase is Phase.RUNNING
-    assert updates[-1].verdict.findings[0].reason == "NotRetried"
 
 
 def test_temporary_problems_do_not_end_the_wait() -> None:
@@ -296,52 +281,3 @@ def test_pod_that_stays_after_its_deletion_is_stuck_and_ends_the_wait() -> None:
     assert seen[-1][1].verdict.summary == (
         "it was deleted but is still there: the kubelet of its node has not confirmed that it has ended"
     )
-
-
-@pytest.mark.parametrize(
-    ("kind", "reason", "spec", "phase", "summary"),
-    [
-        ("JobSet", "AllJobsCompleted", {}, Phase.SUCCEEDED, "it has succeeded, and was deleted then"),
-        ("Job", "BackoffLimitExceeded", {}, Phase.FAILED, "it has failed, and was deleted then: as the event says"),
-        ("JobSet", "Restarting", {}, Phase.ABSENT, "it was deleted"),
-        (
-            "JobSet",
-            "Restarting",
-            {"ttlSecondsAfterFinished": 0},
-            Phase.ABSENT,
-            "it was deleted, perhaps by its ttlSecondsAfterFinished; how it ended is unknown",
-        ),
-        (
-            "MPIJob",
-            "MPIJobRunning",
-            {"runPolicy": {"ttlSecondsAfterFinished": 9}},
-            Phase.ABSENT,
-            "it was deleted, perhaps by its ttlSecondsAfterFinished; how it ended is unknown",
-        ),
-    ],
-)
-def test_end_of_a_deleted_workload_is_read_from_its_events(
-    kind: str, reason: str, spec: dict[str, Any], phase: Phase, summary: str
-) -> None:
-    """A controller deletes a workload right after its end if ttlSecondsAfterFinished is 0."""
-
-    def last(uid: str) -> Update:
-        """Return the last update if the events are about the object of a uid."""
-        metadata = {"name": "x", "uid": "own", "creationTimestamp": "2026-11-24T12:00:00Z"}
-        workload = {"kind": kind, "metadata": metadata, "spec": {**spec, "replicatedJobs": []}}
-        about = {"metadata": {"creationTimestamp": "2026-11-24T12:00:01Z"}, "involvedObject": {"uid": uid}}
-        events = [{**about, "reason": reason, "message": "as the event says"}]
-        looks: list[Snapshot | None] = [Snapshot(workload), None]
-        time = Time()
-        *_, update = poll(
-            lambda *, events: looks.pop(0),  # noqa: ARG005 - the events are read apart
-            kinds()[kind],
-            read_events=lambda: events,
-            clock=time,
-            sleep=time.sleep,
-        )
-        assert update.is_last
-        return update
-
-    assert (last("own").verdict.phase, last("own").verdict.summary) == (phase, summary)
-    assert last("another").verdict.phase is Phase.ABSENT

@@ -280,53 +280,6 @@ def test_processes_follow_the_option_gpu_in_place_of_the_spec(mlpack: Run, per_g
     assert processes(per_gpu, kubectl) == (2, "2")
 
 
-@pytest.fixture
-def bare(mlpack: Run, tmp_path: Path) -> Path:
-    """A package of every kind, whose spec names no memory and no CPUs."""
-    return build_bare(mlpack, tmp_path)
-
-
-def build_bare(mlpack: Run, folder: Path, *arguments: str) -> Path:
-    spec = folder / "bare"
-    shutil.copytree(catalog.bundled() / "hello-mpi", spec)
-    text = (spec / "spec.yaml").read_text(encoding="utf-8")
-    lines = [line for line in text.split("\n") if not line.strip().startswith(("resources:", "requests:", "limits:"))]
-    (spec / "spec.yaml").write_text("\n".join(lines), encoding="utf-8")
-    sets = [f"--set={setting}" for setting in kinds.SET if "resources" not in setting]
-    done = mlpack("build", spec, "--format", "dir", "--destination", folder / "built", *sets, *arguments)
-    assert done.code == 0, done.stderr
-    return folder / "built/hello-mpi"
-
-
-@pytest.mark.thorough
-def test_resources_that_the_spec_lacks_are_added_to_pods_of_every_kind(mlpack: Run, bare: Path, kubectl: Path) -> None:
-    assert mlpack("configure", bare, "--memory", "64Gi").code == 0
-    done = mlpack("configure", bare, "--cpu", "8")
-    assert done.code == 0
-    manifest = bare / "quickstart/k8s/mlops/one-job/job.yaml"
-    assert str(manifest) in done.stdout
-    for overlay in ("single-node", "multi-node", "one-job", "server", "servers"):
-        limits = [container["limits"] for container in resources(bare, overlay, kubectl).values()]
-        assert {"memory": "64Gi", "cpu": "8"} in limits
-    verified = mlpack("verify", bare, "--kubectl", kubectl)
-    assert (verified.code, verified.stdout) == (0, "")
-    before = manifest.read_bytes()
-    assert "nothing to change\n" in mlpack("configure", bare, "--memory", "64Gi", "--cpu", "8").stderr
-    assert mlpack("configure", bare, "--overlay", "one-job", "--memory", "32Gi").code == 0
-    assert manifest.read_bytes() == before.replace(b"64Gi", b"32Gi")
-
-
-@pytest.mark.thorough
-def test_added_resource_other_than_a_quantity_is_refused(mlpack: Run, bare: Path) -> None:
-    manifest = bare / "quickstart/k8s/mlops/one-job/job.yaml"
-    before = manifest.read_bytes()
-    for value in ("64Gb", "0", "-1Gi", ""):
-        done = mlpack("configure", bare, "--memory", value)
-        assert done.code == 2
-        assert f"--memory {value}: expected a quantity such as 64Gi" in done.stderr
-        assert manifest.read_bytes() == before
-
-
 def test_role_with_resources_of_its_own_keeps_them(mlpack: Run, package: Path) -> None:
     done = mlpack("configure", package, "--overlay", "nodes", "--memory", "2Gi")
     assert done.code == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 
-from packager.diagnosis.admitted import changed_images
+from packager.diagnosis.diagnose import changed_images
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Phase
 from tests.diagnosis.test_diagnose import recorded, verdict

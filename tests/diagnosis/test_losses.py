@@ -185,15 +185,6 @@ def test_deadline_that_deletes_the_launcher_is_the_cause() -> None:
     assert verdict(snapshot).summary == "it took longer than its activeDeadlineSeconds"
 
 
-def test_launcher_deleted_for_a_deadline_is_not_reported_as_deleted() -> None:
-    snapshot = recorded("mpijob-unnoticed", age=3600)
-    for condition in snapshot.children[0]["status"]["conditions"]:
-        condition |= {"reason": "DeadlineExceeded", "message": "active too long"}
-    diagnosis = verdict(snapshot)
-    assert (diagnosis.phase, diagnosis.summary) == (Phase.FAILED, "it took longer than its activeDeadlineSeconds")
-    assert DELETED not in [finding.message for finding in diagnosis.findings]
-
-
 def test_events_about_an_earlier_job_are_ignored() -> None:
     snapshot = recorded("mpijob-launcher-deleted")
     snapshot.workload["metadata"]["creationTimestamp"] = "2026-11-22T16:09:30Z"

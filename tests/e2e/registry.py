@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from packager.base.values import as_dict
 from packager.base.web import Network
+from packager.publish.artefact import MANIFEST, descriptor
 from packager.publish.client import Access
-from packager.publish.manifest import MANIFEST, descriptor
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
 from tests.e2e.site import CHECKOUT

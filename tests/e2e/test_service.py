@@ -204,7 +204,7 @@ def check_objects(site: Site, client: httpx.Client, release: str) -> None:
     assert list(map(json.loads, log)) == [json.loads(items["ConfigMap"]["data"][key]) for key in keys]
     site.run(f"kubectl delete pod --selector mlpack.dev/job={release}")
     kept = client.get(f"/v1/jobs/{release}/logs")
-    assert (kept.text.splitlines(), kept.headers.get("x-mlpack-log")) == (log, "archived")
+    assert kept.text.splitlines() == log
 
 
 @pytest.mark.usefixtures("mpi_image")

@@ -65,13 +65,6 @@ OVERLAY = "load it on the node, or allow pulling: imagePullPolicy in the overlay
             NEVER,
         ),
         (unscheduled(""), "Unschedulable", "no node can run it: the scheduler gives no reason", None, NEVER),
-        (
-            pod(phase="Running", conditions=[{"type": "Ready", "status": "Unknown"}]),
-            "NodeLost",
-            "its node does not answer any more",
-            "kubectl get nodes",
-            NEVER,
-        ),
         (pod(waiting("ErrImagePull", DENIED)), "ErrImagePull", f"{PULL}: {DENIED}", LOGIN, 15),
         (pod(waiting("InvalidImageName")), "ErrImagePull", PULL, "correct REGISTRY in mlops.env", 0),
         (pod(waiting("ErrImageNeverPull", NEVER_PULLED)), "ErrImagePull", f"{PULL}: {NEVER_PULLED}", OVERLAY, 15),
@@ -82,7 +75,6 @@ OVERLAY = "load it on the node, or allow pulling: imagePullPolicy in the overlay
             "set a user other than 0 in the overlay's patch",
             10,
         ),
-        (pod(waiting("RunContainerError")), "RunContainerError", CREATED.format("RunContainerError"), None, 10),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -231,12 +223,6 @@ NOT_STARTED = {
             "container main could not be started: failed to create containerd task: context canceled: unknown",
             None,
         ),
-        (
-            pod({"state": {"terminated": {"exitCode": 127, "reason": "ContainerCannotRun"}}}, phase="Failed"),
-            "ContainerCannotRun",
-            "container main could not be started",
-            None,
-        ),
     ],
 )
 def test_failure_explains_a_failed_pod(seen: dict[str, Any], reason: str, message: str, hint: str | None) -> None:
@@ -251,45 +237,6 @@ RESTARTED = {
     "lastState": {"terminated": {"exitCode": 127, "reason": "Error", "message": "run: not found\n"}},
     "restartCount": 3,
 }
-
-
-@pytest.mark.parametrize(
-    ("log", "code", "reason", "message", "action"),
-    [
-        (
-            "sources: a is fetched: 3 bytes\nsources: https://x.example/b: no right to read it (status 403)\n",
-            1,
-            "NotFetched",
-            "container init has not fetched a source: https://x.example/b: no right to read it (status 403)",
-            Action.RENEW_KEY,
-        ),
-        (
-            "sources: hf://o/n@main/b: /output/b: no space left\n",
-            1,
-            "NotFetched",
-            "container init has not fetched a source: hf://o/n@main/b: /output/b: no space left",
-            Action.RAISE_STORAGE,
-        ),
-        (
-            "sources: s3://b/a: wrong digest: expected sha256 00, found 11\n",
-            1,
-            "NotFetched",
-            "container init has not fetched a source: s3://b/a: wrong digest: expected sha256 00, found 11",
-            None,
-        ),
-        ("sources: a is fetched: 3 bytes\n", 3, "Error", "container init ended with exit code 3", None),
-    ],
-)
-def test_source_that_is_not_fetched_is_the_reason_of_the_pod(
-    log: str, code: int, reason: str, message: str, action: Action | None
-) -> None:
-    ended = {"exitCode": code, "reason": "Error", "message": log}
-    init = {"name": "init", "image": "r.example/a:1", "state": {"terminated": ended}}
-    waiting_main = {"state": {"waiting": {"reason": "PodInitializing"}}}
-    finding = failure(pod(waiting_main, phase="Failed", initContainerStatuses=[init]))
-    assert finding is not None
-    assert (finding.reason, finding.message, finding.container) == (reason, message, "init")
-    assert finding.remedy == (action and Remedy.of(action))
 
 
 def test_restarted_container_is_reported_without_blocking() -> None:

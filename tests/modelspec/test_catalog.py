@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from packager.base.errors import SpecError, UsageError
 from packager.modelspec import catalog
 from tests import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Outcome
 
 
 @pytest.fixture
@@ -49,7 +55,7 @@ def test_every_bundled_model_is_in_one_group() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("groups: {title: A}\n", "Expected `array`, got `object`"),
+        ("groups: {title: A}\n", "expected a list, found a mapping"),
         ("groups: [\n", "groups.yaml:2:1: "),
         ("groups: []\ngroups: []\n", "duplicate key 'groups'"),
     ],
@@ -101,3 +107,20 @@ def test_find_prefers_first_folder_with_the_name(folder: Path, tmp_path: Path) -
 def test_specs_refuse_unlistable_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="absent: no such file or directory"):
         list(catalog.specs([tmp_path / "absent"]))
+
+
+def test_lint_warns_about_secrets_in_environment(tmp_path: Path, mlpack: Callable[..., Outcome]) -> None:
+    lines = "environment: {AWS_SECRET_ACCESS_KEY: abc, STEPS: 20, HF_TOKEN: '', MAX_TOKENS: 5, TOKEN: 7}"
+    variant = "script: train.sh => script: train.sh, environment: {DB_PASSWORD: {value: geheim}}"
+    path = demo.write(tmp_path / "demo", demo.changed(variant, lines))
+    done = mlpack("lint", path)
+    warning = "and anyone who has the package can read its value (list it under `secrets`)"
+    assert (done.code, done.stdout) == (0, "")
+    assert done.stderr.splitlines()[1:] == [
+        f"warning: {path}:11:15: AWS_SECRET_ACCESS_KEY seems to be secret, {warning}",
+        f"warning: {path}:10:71: DB_PASSWORD seems to be secret, {warning}",
+    ]
+    answer = mlpack("lint", path, "-o", "json")
+    assert [entry["line"] for entry in answer.json["warnings"]] == [11, 10]
+    assert "abc" not in done.stderr + answer.stdout
+    assert "geheim" not in done.stderr + answer.stdout

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from packager.builder.plan import Options, plan
+from packager.builder.render import render
 from packager.kubernetes import configmap
 from packager.modelspec.files import SourceFile, walk
-from packager.modelspec.load import load
+from packager.modelspec.load import load, section
+from packager.package import tree
 from tests import demo
 
 if TYPE_CHECKING:
@@ -88,22 +91,6 @@ def test_empty_folder_and_special_file_are_refused_as_code(tmp_path: Path) -> No
     (tmp_path / "other").rmdir()
     os.mkfifo(tmp_path / "other")
     assert messages(tmp_path, WITH_OTHER) == ["spec.yaml:5:19: expected a file, found a special file: other"]
-
-
-def test_scripts_need_an_interpreter_line_with_unix_line_end(tmp_path: Path) -> None:
-    spec = demo.changed("[train.sh] => [train.sh, lib.sh, run, data, binary, dos.sh]")
-    spec += "  - {mode: a, script: run}\n  - {mode: b, script: binary}\n"
-    files: dict[str, str | bytes] = {
-        "lib.sh": "x=1\n",
-        "run": "print(1)\n",
-        "data": "1",
-        "binary": b"\x7fELF\xff\0",
-        "dos.sh": "#!/bin/sh\r\n",
-    }
-    assert messages(tmp_path, spec, files) == [
-        "spec.yaml:5:27: run has no #! line (start it with #!/bin/sh)",
-        "spec.yaml:5:46: dos.sh has Windows line endings (convert it with dos2unix)",
-    ]
 
 
 def test_file_above_200_kib_is_refused_as_code(tmp_path: Path) -> None:
@@ -283,3 +270,54 @@ def test_pattern_matches_expected_files_and_excludes_others(folder: Path) -> Non
         found = walk(folder, "", omitted, pattern)
         assert sorted(file.name for file in found if isinstance(file, SourceFile)) == files
         assert sorted(omitted) == left_out
+
+
+DOCUMENTED = demo.changed("documentation: [{title: Data, file: docs/data.md}, {title: More, file: more.md}]")
+PAGES: dict[str, str | bytes] = {
+    "docs/data.md": "\ufeff# data\r\n\r\n[code](quickstart/scripts/train.sh)\r\n\r\n## Sets\r\n",
+    "more.md": "<details>\n",
+}
+
+
+def test_documentation_becomes_sections_of_the_readme(tmp_path: Path) -> None:
+    loaded = load(demo.write(tmp_path, DOCUMENTED, PAGES))
+    package = render(plan(loaded, loaded.spec.variants[0], Options()))
+    entry = next(entry for entry in package.entries if entry.path == "README.md")
+    text = b"".join(tree.chunks(entry)).decode()
+    data = "## Data\n\n[code](quickstart/scripts/train.sh)\n\n### Sets\n"
+    assert text.endswith(f"{data}\n## More\n\n<details>\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# A\n\n## B\n\n###### C\n", "### A\n\n#### B\n\n###### C"),
+        ("#### Title #\n#### B", "### B"),
+        ("```sh\n# code\n~~~\n```\n# B\n~~~\n# code", "```sh\n# code\n~~~\n```\n### B\n~~~\n# code"),
+        ("#no heading\n", "#no heading"),
+    ],
+)
+def test_headings_move_below_the_section(text: str, expected: str) -> None:
+    assert section(text, "title") == expected
+
+
+def problems(folder: Path, documentation: str, files: dict[str, str | bytes]) -> list[str]:
+    return demo.problems(demo.write(folder, demo.changed(f"documentation: {documentation}"), files))
+
+
+@pytest.mark.parametrize(
+    ("documentation", "expected"),
+    [
+        ("[{title: A, file: no.md}]", "spec.yaml:11:34: expected a file, found none: no.md"),
+        ("[{title: A, file: link.md}]", "spec.yaml:11:34: link.md is a link that leaves the folder"),
+        ("[{title: A, file: bytes.md}]", "bytes.md: expected UTF-8 text, found other bytes"),
+    ],
+)
+def test_invalid_documentation_is_refused(tmp_path: Path, documentation: str, expected: str) -> None:
+    files: dict[str, str | bytes] = {"a.md": "a", "b.md": "b", "bytes.md": b"\xff"}
+    folder = tmp_path / "model"
+    demo.write(folder, files=files)
+    (tmp_path / "secret.md").write_text("secret", encoding="utf-8")
+    (folder / "link.md").symlink_to("../secret.md")
+    [problem] = problems(folder, documentation, files)
+    assert problem.startswith(expected)

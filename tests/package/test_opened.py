@@ -72,7 +72,7 @@ def test_refused_archive_leaves_no_files(folder: Path, tmp_path: Path, monkeypat
 
 def test_archive_without_one_package_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.tar.gz"
-    for names, reason in (("a", "a contains no manifest.json"), ("ab", "expected one folder with .*, found a, b")):
+    for names, reason in (("a", "a contains no manifest.json"), ("ab", "a, b contains no manifest.json")):
         with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as packed:
             for name in names:
                 packed.addfile(tarfile.TarInfo(f"{name}/x"))
@@ -213,12 +213,7 @@ def test_executable_inventory_is_a_problem(folder: Path, tmp_path: Path) -> None
         assert integrity.check(read, DEFAULT_LIMITS).problems == []
 
 
-def test_missing_package_gets_a_suggestion(tmp_path: Path) -> None:
-    (tmp_path / "hello-mpi").mkdir()
-    hints = {}
-    for name in ("hello-mpy", "resnet50", "absent/resnet50"):
-        with pytest.raises(UsageError) as error, opened(tmp_path / name):
-            pass
-        hints[name] = error.value.hint
-    build = "`mlpack build MODEL` makes a package, and `mlpack list` shows the models"
-    assert hints == {"hello-mpy": "did you mean 'hello-mpi'?", "resnet50": build, "absent/resnet50": build}
+def test_missing_package_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no ") as error, opened(tmp_path / "resnet50"):
+        pass
+    assert error.value.hint == "`mlpack build MODEL` makes a package, and `mlpack list` shows the models"

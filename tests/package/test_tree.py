@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
@@ -135,15 +134,3 @@ def test_walk_stops_at_the_limit_of_entries(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(VerificationError, match="there are more than 5 files and folders"):
         tree.walk(tmp_path, Limits(files=5))
     assert len(looked_at) == 6
-
-
-def test_large_package_has_the_same_tar_with_and_without_isal(
-    package: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unzipped = []
-    for fast in (True, False):
-        monkeypatch.setattr(archive, "_LARGE", 1000 if fast else 1 << 40)
-        with (tmp_path / "out").open("wb") as stream:
-            archive.write(package, stream)
-        unzipped.append(gzip.decompress((tmp_path / "out").read_bytes()))
-    assert unzipped[0] == unzipped[1]

@@ -10,17 +10,16 @@ import pytest
 
 from packager.base.errors import UsageError, VerificationError
 from packager.publish import artefact
-from packager.publish.artefact import ArtefactChoices, ArtefactFacts, Layer
-from packager.publish.manifest import Descriptor
+from packager.publish.artefact import ArtefactFacts, Descriptor, Layer
 
 SEALED = json.dumps({"manifest": 1, "package": "demo", "files": {}, "editable": {}})
 DIGEST = f"sha256:{hashlib.sha256(SEALED.encode()).hexdigest()}"
-FACTS = ArtefactFacts("demo", DIGEST, ("single-node", "multi-node"), (), ("b:1", "a:1"), SEALED, "A demo", "demo")
+FACTS = ArtefactFacts("demo", DIGEST, ("single-node", "multi-node"), (), ("b:1", "a:1"), SEALED, "A demo")
 LAYER = Layer("demo.tar.gz", Descriptor(f"sha256:{'1' * 64}", 7), f"sha256:{'2' * 64}")
 
 
 def test_artefact_has_exactly_these_bytes() -> None:
-    made = artefact.compose(FACTS, LAYER, ArtefactChoices("1.0", 1_700_000_000, annotations={"z": "1", "a": "2"}))
+    made = artefact.compose(FACTS, LAYER, version="1.0", created=1_700_000_000, annotations={"z": "1", "a": "2"})
     config = (
         '{"architecture":"amd64","os":"linux","config":{"Labels":{"mlpack.package":"demo","mlpack.digest":"'
         f'{DIGEST}","mlpack.manifest":{json.dumps(SEALED)},"mlpack.overlays":"multi-node single-node",'
@@ -41,16 +40,15 @@ def test_artefact_has_exactly_these_bytes() -> None:
 
 
 def test_facts_are_read_back() -> None:
-    made = artefact.compose(FACTS, LAYER, ArtefactChoices())
-    facts = artefact.facts(made.config, "x")
+    facts = artefact.read_facts(artefact.compose(FACTS, LAYER).config, "x")
     assert facts is not None
-    assert (facts.package, facts.digest, facts.sealed, facts.folder) == ("demo", DIGEST, SEALED, "demo")
+    assert (facts.package, facts.digest, facts.sealed) == ("demo", DIGEST, SEALED)
     assert (facts.overlays, facts.images) == (("multi-node", "single-node"), ("a:1", "b:1"))
 
 
 def test_long_inventory_is_left_out() -> None:
     sealed = json.dumps({"files": "x" * (1 << 20)})
-    made = artefact.compose(ArtefactFacts("demo", DIGEST, (), (), (), sealed, folder="demo"), LAYER, ArtefactChoices())
+    made = artefact.compose(ArtefactFacts("demo", DIGEST, (), (), (), sealed), LAYER)
     assert "mlpack.manifest" not in json.loads(made.config)["config"]["Labels"]
 
 
@@ -63,29 +61,19 @@ def config(**labels: Any) -> bytes:
     [
         (config(**{"mlpack.manifest": "{}"}), "the inventory has another digest"),
         (config(**{"mlpack.package": "other", "mlpack.manifest": SEALED}), "the inventory is that of another package"),
-        (config(**{"mlpack.folder": "../x"}), "expected the name of a folder"),
-        (config(**{"mlpack.overlays": "a;b"}), "expected names of overlays"),
     ],
 )
 def test_contradicting_config_is_refused(content: bytes, message: str) -> None:
     with pytest.raises(VerificationError, match=message):
-        artefact.facts(content, "x")
+        artefact.read_facts(content, "x")
 
 
 def test_config_of_other_programs_has_no_facts() -> None:
     for content in (b"nothing", b"{}", b'{"config": []}', config(**{"mlpack.digest": 1})):
-        assert artefact.facts(content, "x") is None
+        assert artefact.read_facts(content, "x") is None
 
 
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        (ArtefactChoices(platform="linux"), "--platform linux: expected OS/ARCHITECTURE"),
-        (ArtefactChoices(annotations={"mlpack.digest": "x"}), "comes from the package"),
-        (ArtefactChoices(annotations={"a b": "x"}), "expected KEY=VALUE"),
-        (ArtefactChoices(annotations={"a": "x\ny"}), "expected printable text"),
-    ],
-)
-def test_choices_that_are_not_valid_are_refused(choices: ArtefactChoices, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        artefact.check_choices(choices)
+@pytest.mark.parametrize("pair", ["a", "=x"])
+def test_annotations_that_are_not_valid_are_refused(pair: str) -> None:
+    with pytest.raises(UsageError, match="expected KEY=VALUE"):
+        artefact.chosen_annotations([pair])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from packager.base.errors import ToolError
+from packager.base.values import replace
 from packager.publish import credentials
 from packager.publish.credentials import Login
 from packager.publish.reference import parse
@@ -55,7 +56,6 @@ def test_longest_key_wins(tmp_path: Path) -> None:
     ("content", "expected"),
     [
         ({"identitytoken": "a"}, Login("", "", "a")),
-        ({"registrytoken": "b"}, Login("", "", "", "b")),
         ({"username": "robot", "password": "c"}, Login("robot", "c")),
         ({}, None),
         ({"auth": ""}, None),
@@ -63,7 +63,7 @@ def test_longest_key_wins(tmp_path: Path) -> None:
 )
 def test_entry_may_have_tokens(content: dict[str, str], expected: Login | None, tmp_path: Path) -> None:
     login = find({"auths": {REFERENCE.host: content}}, tmp_path)
-    assert (login and login.secrets) == (expected and expected.secrets)
+    assert login == (expected and replace(expected, source=str(tmp_path / "config.json")))
 
 
 def test_broken_file_is_refused_without_its_content(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def helper(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
 HELPERS: Sequence[tuple[str, str, str | None]] = (
     ('read -r host; printf \'{"ServerURL": "%s", "Username": "robot", "Secret": "s3"}\' "$host"', "robot", None),
     ("echo 'credentials not found in native keychain'; exit 1", "", None),
-    ("echo 's3cret: cannot open'; exit 3", "", "docker-credential-test has ended with exit code 3"),
+    ("echo 's3cret: cannot open'; exit 3", "", "docker-credential-test has printed something else than credentials"),
     ("echo s3cret", "", "docker-credential-test has printed something else than credentials"),
     ("sleep 60", "", "docker-credential-test did not finish within 0.2 seconds"),
 )
@@ -111,13 +111,7 @@ def test_helper_may_give_an_identity_token(tmp_path: Path, monkeypatch: pytest.M
     helper(tmp_path, 'echo \'{"Username": "<token>", "Secret": "t0ken"}\'', monkeypatch)
     login = find({"credsStore": "test"}, tmp_path)
     assert login is not None
-    assert login.secrets[0] == "t0ken"
-
-
-def test_helper_with_a_path_is_not_started(tmp_path: Path) -> None:
-    messages: list[str] = []
-    assert find({"credsStore": "../x"}, tmp_path, messages=messages) is None
-    assert messages == ["a helper for credentials was not started: expected the name of a program"]
+    assert login.identity_token == "t0ken"  # noqa: S105 - not a password of anything
 
 
 def test_files_are_read_in_the_order_of_podman_and_docker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,4 +123,4 @@ def test_files_are_read_in_the_order_of_podman_and_docker(monkeypatch: pytest.Mo
 
 
 def test_login_hides_its_secrets() -> None:
-    assert "s3cret" not in repr(Login("robot", "s3cret", "s3cret", "s3cret", "file"))
+    assert "s3cret" not in repr(Login("robot", "s3cret", "s3cret", "file"))

@@ -51,9 +51,10 @@ def test_bill_lists_every_file_and_image_with_its_digest(
     ],
 )
 def test_image_has_a_name_and_a_version(image: str, expected: dict[str, Any]) -> None:
-    facts = ArtefactFacts("p", "sha256:" + "1" * 64, (), ("edited.env",), (image,), json.dumps({"files": {}}))
-    document = inspect.document(facts)
+    sealed = json.dumps({"manifest": 1, "package": "p", "files": {}, "editable": {}})
+    facts = ArtefactFacts("p", "sha256:" + "1" * 64, (), ("edited.env",), (image,), sealed)
+    document = inspect.bill_of_materials(facts)
     (part,) = document["components"]
     assert {key: part[key] for key in ("name", "version") if key in part} == expected
     assert document["metadata"]["component"]["properties"] == [{"name": "mlpack:edited", "value": "edited.env"}]
-    assert document == inspect.document(facts)
+    assert document == inspect.bill_of_materials(facts)

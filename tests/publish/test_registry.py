@@ -12,12 +12,12 @@ import pytest
 from packager.base.errors import MlpackError, ToolError, UsageError, VerificationError
 from packager.base.process import SYSTEM
 from packager.base.web import Network
-from packager.publish import upload
+from packager.publish import registry as client
+from packager.publish.artefact import MANIFEST, Descriptor
 from packager.publish.client import Access
 from packager.publish.credentials import Login
-from packager.publish.manifest import MANIFEST, Descriptor
-from packager.publish.pull import PullRequest, pull
-from packager.publish.push import PushRequest, push
+from packager.publish.pull import pull
+from packager.publish.push import push
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
 from packager.verify import Checks
@@ -64,13 +64,15 @@ def quiet(*_arguments: object, **_options: object) -> nullcontext[Callable[[int]
 
 def pushed(registry: FakeRegistry, archive: Path, kubectl: Path, login: Login | None = None, **options: Any) -> Any:
     reference = parse(f"oci://{registry.host}/team/hello-mpi:1.0")
-    request = PushRequest(archive, reference, Checks((str(kubectl),), runner=SYSTEM), verify=False, **options)
-    return push(request, access(login), tell=lambda _: None, progress=quiet)
+    checks = Checks((str(kubectl),), runner=SYSTEM)
+    quietly: Any = {"tell": lambda _: None, "progress": quiet}
+    return push(archive, reference, access(login), checks, is_verified=True, **quietly, **options)
 
 
 def pulled(registry: FakeRegistry, folder: Path, login: Login | None = None) -> Path:
     reference = parse(f"oci://{registry.host}/team/hello-mpi:1.0")
-    return pull(PullRequest(reference, folder), access(login), progress=quiet).path
+    with Repository(reference, access(login)) as repository:
+        return pull(repository, reference, folder, progress=quiet).path
 
 
 def repository(registry: FakeRegistry, login: Login | None = None, **options: Any) -> Repository:
@@ -156,7 +158,7 @@ def test_push_is_whole_or_the_tag_is_absent(
 ) -> None:
     if name == "silent":
         monkeypatch.setitem(WAITING, "silent", 0.1)
-        monkeypatch.setattr(upload, "_FINISH_SECONDS", 0.1)
+        monkeypatch.setattr(client, "_FINISH_SECONDS", 0.1)
     results = []
     for number, always in [*((number, False) for number in range(10)), (0, True), (6, True)]:
         with fake_registry.serving() as registry:
@@ -206,31 +208,14 @@ def test_download_continues_where_the_connection_broke(registry: FakeRegistry) -
     assert len(registry.requests) == 3
 
 
-@pytest.mark.parametrize("broken", [2, 4], ids=["first-piece", "last-piece"])
-def test_upload_in_pieces_continues_after_the_last_stored_piece(
-    registry: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: int
-) -> None:
-    monkeypatch.setattr(upload, "PIECE_BYTES", 400)
-    content = bytes(range(250)) * 5
-    (tmp_path / "blob").write_bytes(content)
-    registry.fault = at(broken, cut)
-    progress: list[int] = []
-    with repository(registry) as client:
-        assert client.upload(Descriptor(digest_of(content), len(content)), tmp_path / "blob", progress.append)
-    assert registry.blobs[digest_of(content)] == content
-    assert sum(progress) == len(content)
-    assert [method for method, _, _ in registry.requests].count("POST") == 1
-
-
 @pytest.mark.parametrize(
     ("kind", "login"),
     [
         ("basic", LOGIN),
         ("bearer", LOGIN),
         ("bearer", Login(identity_token=IDENTITY_TOKEN, source="test")),
-        ("bearer", Login(registry_token=fake_registry.REGISTRY_TOKEN, source="test")),
     ],
-    ids=["basic", "bearer", "identity-token", "registry-token"],
+    ids=["basic", "bearer", "identity-token"],
 )
 def test_push_and_pull_authenticate(
     registry: FakeRegistry, archive: Path, kubectl: Path, tmp_path: Path, kind: str, login: Login
@@ -301,11 +286,11 @@ def test_unknown_certificate_is_refused_and_not_bypassed(certificate: tuple[str,
             Repository(parse(f"oci://{safe.host}/team/x:1"), Access(Network(sleep=lambda _: None))) as client,
             pytest.raises(ToolError, match="certificate of localhost is not accepted") as error,
         ):
-            client.tags()
+            client.digest_of("1")
         assert error.value.hint == "--ca-file FILE trusts the authority that has signed it"
         assert safe.requests == []
         with Repository(parse(f"oci://{safe.host}/team/x:1"), Access(Network(ca_file=certificate[0]))) as client:
-            assert client.tags() == ()
+            assert client.digest_of("1") is None
 
 
 def descriptor(content: bytes = b"x", **changes: Any) -> dict[str, Any]:
@@ -391,12 +376,8 @@ def test_tag_with_another_digest_than_claimed_is_refused(
         pulled(registry, tmp_path)
 
 
-def test_reference_without_version_lists_tags(
-    registry: FakeRegistry, archive: Path, kubectl: Path, tmp_path: Path
-) -> None:
-    pushed(registry, archive, kubectl, tags=("1.9", "1.10"))
+def test_reference_without_version_is_refused(registry: FakeRegistry) -> None:
     reference = parse(f"oci://{registry.host}/team/hello-mpi")
-    with pytest.raises(UsageError, match="names neither a tag nor a digest") as error:
-        pull(PullRequest(reference, tmp_path), access(), progress=quiet)
-    tags = (error.value.hint or "").removeprefix("the repository has the tags ")
-    assert sorted(tags.split(", ")) == ["1.0", "1.10", "1.9"]
+    with Repository(reference, access()) as repository, pytest.raises(UsageError, match="neither a tag nor a digest"):
+        repository.stored(reference.version, str(reference))
+    assert registry.requests == []

@@ -8,15 +8,14 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.web import Network
 from packager.publish import artefact, keys
-from packager.publish.artefact import Artefact, Layer
+from packager.publish.artefact import INDEX, MANIFEST, Artefact, Descriptor, Layer
 from packager.publish.client import Access
-from packager.publish.manifest import INDEX, MANIFEST, Descriptor
 from packager.publish.reference import parse
 from packager.publish.registry import Repository
 from packager.publish.signatures import (
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from packager.publish.keys import Signer
     from tests.publish.fake_registry import FakeRegistry
 
-OURS = keys.new("prod")
-OTHER = keys.new("other")
+OURS = keys.Signer(ec.generate_private_key(ec.SECP256R1()), "prod")
+OTHER = keys.Signer(ec.generate_private_key(ec.SECP256R1()), "other")
 PACKAGE = b'{"schemaVersion":2}'
 DIGEST = digest_of(PACKAGE)
 LAYER = digest_of(b"archive")
@@ -68,7 +67,7 @@ def put_bundle(registry: FakeRegistry, content: bytes, **changes: Any) -> None:
     """Let a manifest with a bundle refer to the artefact."""
     put_blob(registry, content)
     put_blob(registry, b"{}")
-    value = json.loads(referring(content, Descriptor(DIGEST, len(PACKAGE)), str(len(registry.manifests))))
+    value = json.loads(referring(content, Descriptor(DIGEST, len(PACKAGE)), len(registry.manifests)))
     value["layers"][0] |= changes
     registry.has_referrers = True
     registry.put("team/x", "attached", json.dumps(value).encode())
@@ -117,7 +116,7 @@ def test_bundle_has_the_bytes_of_the_documentation() -> None:
 
 
 def test_referring_manifest_names_type_subject_and_predicate(registry: FakeRegistry, repository: Repository) -> None:
-    attach(repository, SIGNED, [OURS], "2026-01-01T00:00:00Z")
+    attach(repository, SIGNED, [OURS], 1_767_225_600)
     index = json.loads(registry.manifests["team/x", f"sha256-{DIGEST[7:]}"])
     assert index["mediaType"] == INDEX
     (entry,) = index["manifests"]
@@ -272,9 +271,8 @@ def test_other_statements_are_not_read(registry: FakeRegistry, repository: Repos
 
 INDEXES = {
     "no-json": (b"{", VerificationError, "is not valid"),
-    "no-list": (b"{}", VerificationError, "expected an index"),
+    "no-list": (b"{}", VerificationError, "is not valid"),
     "long": (b" " * (5 << 20), ToolError, "has more than 4,096 KiB"),
-    "many": (json.dumps({"manifests": [{}] * 60_000}).encode(), VerificationError, "expected at most 50,000 values"),
 }
 
 
@@ -310,7 +308,7 @@ def test_hostile_lists_of_referrers_are_refused(
 def test_hostile_entries_of_referrers_count_for_nothing(
     registry: FakeRegistry, repository: Repository, entry: dict[str, Any]
 ) -> None:
-    registry.put("team/x", f"sha256-{DIGEST[7:]}", json.dumps({"manifests": [7, {}, entry]}).encode())
+    registry.put("team/x", f"sha256-{DIGEST[7:]}", json.dumps({"manifests": [{}, entry]}).encode())
     (one,) = find(repository, DIGEST, [OURS.public])
     assert one.problem is not None
 
@@ -323,26 +321,9 @@ def pkcs8(key: Any) -> bytes:
     return bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
-def test_each_kind_of_key_is_accepted() -> None:
-    from cryptography.hazmat.primitives.asymmetric import padding
-    from cryptography.hazmat.primitives.hashes import SHA256
-
-    rsa_key = rsa.generate_private_key(65537, 2048)
-    ed_key = ed25519.Ed25519PrivateKey.generate()
-    for key, signature in (
-        (OURS.public, OURS.sign(b"content")),
-        (keys.public(pem(rsa_key), "rsa", "rsa.pub"), rsa_key.sign(b"content", padding.PKCS1v15(), SHA256())),
-        (keys.public(pem(ed_key), "ed", "ed.pub"), ed_key.sign(b"content")),
-    ):
-        assert key.has_signed(b"content", signature)
-        assert not key.has_signed(b"other", signature)
-        assert not OTHER.public.has_signed(b"content", signature)
-        assert not key.has_signed(b"content", b"x")
-
-
 PUBLIC_KEYS = {
     "p384": pem(ec.generate_private_key(ec.SECP384R1())),
-    "rsa-1024": pem(rsa.generate_private_key(65537, 1024)),  # noqa: S505 - a short key is what is refused
+    "ed25519": pem(ed25519.Ed25519PrivateKey.generate()),
     "private": pkcs8(ec.generate_private_key(ec.SECP256R1())),
     "two": OURS.public.pem.encode() * 2,
     "no-pem": b"ssh-ed25519 AAAA",

@@ -37,7 +37,6 @@ class FakeCluster(SimulatedCluster):
         self.late: set[str] = set()
         self.error: ClusterError | None = None
         self.refused: dict[str, str] = {}
-        self.storage_classes: set[str] = {"shared"}
         self.logs: dict[str, list[str]] = {}
         self.applied: list[str] = []
 
@@ -62,7 +61,7 @@ class FakeCluster(SimulatedCluster):
             self.applied.append(f"{item['kind']}/{item['metadata']['name']}")
         await super().create(item, namespace, dry_run=dry_run)
 
-    async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
+    async def get(self, kind: str, name: str, namespace: str) -> Object | None:
         assert kind != "Secret", "the server may read none"
         self._answer()
         return await super().get(kind, name, namespace)
@@ -74,10 +73,10 @@ class FakeCluster(SimulatedCluster):
         await super().delete(kind, name, namespace)
 
     async def list(
-        self, kind: str, namespace: str | None = None, labels: Mapping[str, str] | None = None
+        self, kind: str, namespace: str, labels: Mapping[str, str] | None = None
     ) -> tuple[list[Object], str]:
         self._answer()
-        return ([], "0") if namespace is None else await super().list(kind, namespace, labels)
+        return await super().list(kind, namespace, labels)
 
     async def watch(
         self, kind: str, namespace: str, version: str, labels: Mapping[str, str] | None = None

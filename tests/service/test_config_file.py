@@ -19,13 +19,6 @@ if TYPE_CHECKING:
         ("project: {}", "1:1: unknown key 'project' (did you mean 'projects'?)"),
         ("pod_security: none", "1:15: expected baseline, privileged or restricted, found 'none'"),
         ("- a", "1:1: expected a mapping, found a list"),
-        (
-            "namespace: ml\nprojects: {a: {}, b: {namespace: ml}}",
-            (
-                "2:19: shares the namespace ml with a, where nothing keeps their jobs and storage apart "
-                "(give each a namespace of its own)"
-            ),
-        ),
         ("retention: {jobs: soon}", "1:19: expected a duration such as 90s, 1h30m or 7d, found 'soon'"),
         ("retention: {logs: 0d}", "1:19: expected a duration such as 90s, 1h30m or 7d, found '0d'"),
         (
@@ -55,6 +48,7 @@ def test_read_reports_all_problems_of_a_configuration(tmp_path: Path) -> None:
         "  client_id: page\n"
     )
     assert problems_of(tmp_path, text) == [
+        "1:9: expected HOST:PORT, such as 127.0.0.1:8080, found '0.0.0.0:x'",
         "3:1: duplicate key 'name' (keep one of them)",
         "4:6: expected an address such as https://train.example.com, found the number 5",
         "5:23: unknown key 'max_runing' (did you mean 'max_running'?)",
@@ -62,9 +56,9 @@ def test_read_reports_all_problems_of_a_configuration(tmp_path: Path) -> None:
         "9:14: expected 'admin', 'developer', 'user' or 'viewer' or a mapping, found 'king'",
         "9:49: expected admin, developer, user or viewer, found 'admn' (did you mean 'admin'?)",
     ]
-    text = "listen: 0.0.0.0:x\noidc: {issuer: 'http://sso.example.com', audience: mlpack, roles: {a: user}}\n"
+    text = "retention: {logs: soon}\noidc: {issuer: 'http://sso.example.com', audience: mlpack, roles: {a: user}}\n"
     assert problems_of(tmp_path, text) == [
-        "1:9: invalid address '0.0.0.0:x': expected HOST:PORT, such as 127.0.0.1:8080",
+        "1:19: expected a duration such as 90s, 1h30m or 7d, found 'soon'",
         "2:16: expected an address with https, such as https://sso.example.com, found 'http://sso.example.com'",
     ]
     assert problems_of(tmp_path, "oidc: {issuer: https://sso.example.com}\n") == [
@@ -154,7 +148,7 @@ def test_projects_in_the_namespace_of_the_kubeconfig_are_refused(tmp_path: Path)
         permissions.of_settings(settings, "ml")
 
 
-def test_sign_in_settings_require_url_client_id_and_openid_scope(tmp_path: Path) -> None:
+def test_sign_in_settings_require_url_and_scopes(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     text = "oidc:\n  issuer: https://sso.example.com\n  audience: mlpack\n  roles: {a: admin}\n"
     path.write_text(f"{text}  client_id: page\n  scopes: [profile]\n", encoding="utf-8")
@@ -162,13 +156,6 @@ def test_sign_in_settings_require_url_client_id_and_openid_scope(tmp_path: Path)
         config_file.read(path)
     assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
         "5:14: `url` is missing: the issuer leads people back to it (url: https://train.example.com)",
-        "6:11: expected `openid` among them, without which no one is named",
-    ]
-    path.write_text(f"{text}  client_secret_file: x\n", encoding="utf-8")
-    with pytest.raises(MlpackError) as error:
-        config_file.read(path)
-    assert [str(problem).removeprefix(f"{path}:") for problem in error.value.problems] == [
-        "5:23: `client_id` is missing, whose secret this is"
     ]
     text = f"url: https://t.example\n{text}  client_id: page\n  scopes: [openid, 'a b']\n"
     assert problems_of(tmp_path, text) == ["7:20: expected a scope without spaces, found 'a b'"]

@@ -44,8 +44,6 @@ def test_metrics_count_jobs_callbacks_and_requests(digits: Service, monkeypatch:
     begun = scraped(digits)
     assert begun["mlpack_database_up"] == {(): 1}
     assert begun["mlpack_jobs"] == {("default", status): 0 for status in ("queued", "pending", "running")}
-    tried = begun["mlpack_rendering_duration_seconds_count"][()]
-    assert digits.until(lambda: scraped(digits)["mlpack_watches"].get(("Pod",)) == 1, "a watch on pods")
 
     digits.endpoints.code = 500
     monkeypatch.setattr(courier, "SCHEDULE", (3_600.0,) * len(courier.SCHEDULE))
@@ -54,9 +52,7 @@ def test_metrics_count_jobs_callbacks_and_requests(digits: Service, monkeypatch:
     assert answer.status_code == 201, answer.text
     release = answer.json()["release"]
     assert "mlpack_jobs_ended_total" not in scraped(digits)
-    digits.until(lambda: scraped(digits)["mlpack_callback_attempts_total"]["waiting",] == 1, "an attempt")
     figures = scraped(digits)
-    assert figures["mlpack_rendering_duration_seconds_count"][()] == tried + 1
     assert figures["mlpack_jobs"]["default", "pending"] == 1
     assert figures["mlpack_job_gpus"]["default", "pending"] == 1
     assert figures["mlpack_callbacks_waiting"] == {(): 1}
@@ -68,10 +64,7 @@ def test_metrics_count_jobs_callbacks_and_requests(digits: Service, monkeypatch:
     digits.cluster.end(release, "Complete")
     digits.until(lambda: scraped(digits)["mlpack_jobs_ended_total"].get(("default", "succeeded")) == 1, "its end")
     digits.until(lambda: scraped(digits)["mlpack_callbacks_waiting"] == {(): 2}, "the second callback")
-    figures = scraped(digits)
-    assert figures["mlpack_jobs"]["default", "pending"] == 0
-    assert figures["mlpack_callback_duration_seconds_count"][()] >= 1
-    assert figures["mlpack_loop_delay_seconds_count"][()] >= 2
+    assert scraped(digits)["mlpack_jobs"]["default", "pending"] == 0
     text = digits.get("/metrics").text
     assert release not in text
     assert "123qweasd" not in text
@@ -99,7 +92,7 @@ def test_metrics_are_returned_without_the_database(service: Service, monkeypatch
     def fail() -> None:
         raise AwayError("the database does not answer")
 
-    monkeypatch.setattr(service.server.store, "usage_of_all", fail)
+    monkeypatch.setattr(service.server.store, "usage", fail)
     figures = scraped(service)
     assert figures["mlpack_database_up"] == {(): 0}
     assert "mlpack_jobs" not in figures
@@ -109,8 +102,6 @@ def test_metrics_are_returned_without_the_database(service: Service, monkeypatch
 def test_documentation_lists_all_metrics(digits: Service) -> None:
     digits.get("/v1/jobs")
     digits.server.figures.ended("default", "failed")
-    digits.server.figures.watch_failed("Pod")
-    digits.until(lambda: "mlpack_watches" in scraped(digits), "a watch")
     text = Path(__file__).parents[2].joinpath("docs/service/operations.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`(mlpack_[a-z_]+)", text))
     told = re.findall(r"^# TYPE (mlpack_\w+)", digits.get("/metrics").text, re.MULTILINE)

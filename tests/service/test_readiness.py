@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from packager.base.errors import ToolError
+from packager.base.errors import ToolError, UnreachableError
 from packager.service.readiness import Readiness
 from packager.service.store.store import Store
 from tests.service.api.conftest import Service
@@ -18,29 +18,24 @@ if TYPE_CHECKING:
 
 
 class Bench:
-    """A Readiness with a clock that the test sets, and the number of its requests to the cluster."""
+    """A Readiness, its cluster, and its log."""
 
     def __init__(self, path: Path) -> None:
-        self.time = 0.0
         self.log: list[str] = []
-        self.store = Store(path)
-        self.cluster = FakeCluster()
-        self.asked = 0
-        self.late: asyncio.Event | None = None
-        cluster: Any = self
-        self.readiness = Readiness(self.store, cluster, "tests", self.log.append, clock=lambda: self.time)
+        self.cluster: Any = FakeCluster()
+        self.readiness = Readiness(Store(path), self.cluster, "tests", self.log.append)
 
-    async def get(self, kind: str, name: str, namespace: str) -> Any:
-        self.asked += 1
-        if self.late:
-            await self.late.wait()
-        return await self.cluster.get(kind, name, namespace)
+    def check(self) -> list[str]:
+        async def once() -> None:
+            check = asyncio.create_task(self.readiness.run())
+            self.readiness.seconds = 3600.0
+            before = self.readiness.problems
+            while self.readiness.problems is before:  # noqa: ASYNC110 - the loop tells nobody
+                await asyncio.sleep(0.01)
+            check.cancel()
 
-    def ask(self, times: int = 1) -> list[bool]:
-        async def together() -> list[bool]:
-            return await asyncio.gather(*(self.readiness.is_ready() for _ in range(times)))
-
-        return asyncio.run(together())
+        asyncio.run(once())
+        return self.readiness.problems
 
 
 @pytest.fixture
@@ -48,35 +43,29 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "server.db")
 
 
-def test_readiness_asks_the_cluster_once_in_five_seconds(bench: Bench) -> None:
-    assert bench.ask(100) == [True] * 100
-    bench.time = 4.9
-    assert bench.ask(100) == [True] * 100
-    assert bench.asked == 1
-    bench.time = 5.0
-    assert bench.ask(100) == [True] * 100
-    assert bench.asked == 2
+def test_server_is_ready_when_the_database_and_the_cluster_answer(bench: Bench) -> None:
+    assert bench.readiness.problems != []
+    assert bench.check() == []
+    bench.cluster.error = UnreachableError("the cluster does not answer")
+    assert bench.check() == ["the cluster does not answer"] == [bench.readiness.away]
+    bench.cluster.error = None
+    assert (bench.check(), bench.readiness.away) == ([], None)
+    assert bench.log == ["ready", "not ready: the cluster does not answer", "ready"]
 
 
-def test_readiness_is_false_without_waiting_for_a_late_cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_is_not_ready_with_a_late_cluster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def late(*_: object) -> None:
+        await asyncio.Event().wait()
+
     monkeypatch.setattr("packager.service.readiness._SECONDS", 0.05)
-    bench.late = asyncio.Event()
-
-    async def ask_then_let_the_cluster_answer(late: asyncio.Event) -> list[bool]:
-        answers = await asyncio.gather(*(bench.readiness.is_ready() for _ in range(3)))
-        late.set()
-        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
-        return answers
-
-    assert asyncio.run(ask_then_let_the_cluster_answer(bench.late)) == [False] * 3
-    assert bench.asked == 1
+    monkeypatch.setattr(bench.cluster, "get", late)
+    assert "the cluster has not answered in time" in bench.check()
 
 
-def test_readiness_is_false_when_the_disk_is_full(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_is_not_ready_when_the_disk_is_full(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage("/")._replace(free=4096)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    assert bench.ask() == [False]
-    assert "is full: 4 KiB are left" in bench.log[0]
+    assert "is full: 4 KiB are left" in bench.check()[0]
 
 
 def test_readyz_hides_the_cause_from_anonymous_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +76,7 @@ def test_readyz_hides_the_cause_from_anonymous_callers(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(service.server.store, "check_writable", raise_it)
     with service.client:
+        service.until(lambda: service.log, "the cause")
         answer = service.get("/readyz", None)
         assert (answer.status_code, answer.json()) == (503, {"status": "not ready"})
-        messages = [json.loads(line)["message"] for line in service.log]
-        assert "not ready: /srv/db is full" in messages
+        assert "not ready: /srv/db is full" in [json.loads(line)["message"] for line in service.log]

@@ -120,7 +120,6 @@ PAGE: tuple[tuple[str, str, Any, Statuses], ...] = (
     ("GET", "/definitions/{name:str}", None, SEEN_IN_PROJECT),
     ("GET", "/templates", None, SEEN_BY_ANY),
     ("GET", "/templates/{name:str}", None, SEEN_BY_ANY),
-    ("GET", "/projects", None, SEEN_BY_ANY),
     ("GET", "/overview", None, SEEN_BY_ANY),
     ("GET", "/tokens", None, SEEN_BY_ADMINS),
     ("POST", "/tokens", {"name": "x", "role": "admin", "project": "research"}, (303, 403, 403, 403, 422)),

@@ -70,7 +70,7 @@ def problem(status: int, **body: Any) -> Answer:
     return Answer(status, "application/problem+json", {"detail": "no", "errors": [], **body})
 
 
-def test_answers_that_are_no_job_are_refused(script: Script) -> None:
+def test_answer_that_is_not_a_job_is_refused(script: Script) -> None:
     for answer in ([JOB], {}, {"release": "a-1"}):
         script.answers = [answer]
         with pytest.raises(ClusterError, match="is not one of a task service"):

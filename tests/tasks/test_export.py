@@ -30,18 +30,15 @@ def renderer() -> Iterator[Renderer]:
     renderer.close()
 
 
-def objects(
-    exported: tuple[task_export.TemplateFile, task_export.DefinitionFile], filled: dict[str, Any], renderer: Renderer
-) -> list[Any]:
+def objects(exported: tuple[dict[str, str], dict[str, str]], filled: dict[str, Any], renderer: Renderer) -> list[Any]:
     """Return the objects of a job that the service accepts."""
-    template, file = exported
-    body = {key: getattr(file, key) for key in file.__struct_fields__}
+    template, body = exported
     definition, complaints = definitions.read(convert(body, DefinitionBody))
     assert definition, complaints
-    assert renderer.check(template.template) == []
+    assert renderer.check(template["template"]) == []
     request = definitions.example_request(definition)
     request = replace(request, filled={**request.filled, **filled})
-    accepted = definitions.objects(definition, template.template, request, renderer, Site())
+    accepted = definitions.objects(definition, template["template"], request, renderer, Site())
     assert not accepted.complaints
     return list(accepted.objects)
 
@@ -51,7 +48,7 @@ def test_service_accepts_the_exported_template(
     hello_mpi: Path, kubectl: Path, renderer: Renderer, overlay: str
 ) -> None:
     exported = task_export.export(hello_mpi, overlay, None, str(kubectl), SYSTEM)
-    assert [part.name for part in exported] == ["hello-mpi"] * 2
+    assert [part["name"] for part in exported] == ["hello-mpi"] * 2
     made = objects(exported, {"env": {"OUTPUT_DIR": "/elsewhere"}}, renderer)
     assert made[-1]["kind"] in ("Pod", "MPIJob")
     assert "/elsewhere" in yamlio.dump(made)
@@ -80,7 +77,7 @@ def test_key_with_a_secret_name_becomes_a_secret_of_the_service(
     file = package / "quickstart/k8s/mlops/single-node/mlops.env"
     file.write_text(file.read_text(encoding="utf-8") + "\n# The token of the hub.\nHF_TOKEN=\n", encoding="utf-8")
     exported = task_export.export(package, "single-node", None, str(kubectl), SYSTEM)
-    assert "HF_TOKEN: (Optional:secret) The token of the hub" in exported[1].user_values_description
+    assert "HF_TOKEN: (Optional:secret) The token of the hub" in exported[1]["user_values_description"]
     made = yamlio.dump(objects(exported, {}, renderer))
     assert "-secrets" in made
     assert "env.HF_TOKEN" in made

@@ -117,9 +117,6 @@ GITOPS = Build(
         ("github.com/fluxcd/kustomize-controller", "config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml"),
     ),
 )
-# Not for the cluster: `python -m tests.argocd` runs them.
-ARGOCD = Build("argocd", (".", "sigs.k8s.io/kustomize/kustomize/v5"), "about 10 minutes")
-ARGOCD_OCI = Build("argocd-oci", (".",), "about 3 minutes")
 # Debian's mounts no images. Only `python -m tests.imagevolumes` has a cluster with this one.
 CONTAINERD = Build(
     "containerd",
@@ -168,7 +165,7 @@ def toolchain() -> Path:
 def _build(build: Build, go: Path) -> None:
     # Static, since pause runs in an image that holds nothing else.
     env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
-    env["GOTOOLCHAIN"] = pins.TOOLCHAINS.get(build.name, "local")
+    env["GOTOOLCHAIN"] = "local"
     # What debuggers read the linker leaves out. Where the compiler does too, k8s.io/api/core/v1 takes it a sixth less.
     compiler = ["-gcflags", "all=-dwarf=false" + ("" if build.is_busy else " -l")]
     linker = ["-ldflags", "-s -w" + "".join(f" -X {variable}={value}" for variable, value in build.variables)]

@@ -25,12 +25,6 @@ _REQUIRED = {
         "github.com/distribution/distribution/v3": versions.DISTRIBUTION,
         "github.com/google/go-containerregistry": versions.GO_CONTAINERREGISTRY,
     },
-    "argocd": {
-        "github.com/argoproj/argo-cd/v3": versions.ARGO_CD,
-    },
-    "argocd-oci": {
-        "github.com/argoproj/argo-cd/v3": versions.ARGO_CD_OCI,
-    },
     "gitops": {
         "github.com/fluxcd/source-controller": versions.FLUX,
         "github.com/fluxcd/kustomize-controller": versions.FLUX,
@@ -55,12 +49,8 @@ _RESOLVE = {
     "gitops": ("list", "-deps", "tool"),
     "scheduling": ("list", "-deps", "tool"),
     "volcano": ("list", "-deps", "tool"),
-    "argocd-oci": ("list", "-deps", "."),
 }
 """How Go finds the modules that only programs need, where tests need modules that are not to be had."""
-
-TOOLCHAINS = {"argocd-oci": f"go{versions.GO_OF_ARGO_CD_OCI}"}
-"""The toolchains of modules that require a newer one than the machine needs to have."""
 
 _INSTEAD = {("k8s.io/csi-translation-lib", "0.34.7"): "0.34.5"}
 """Releases of staging modules that can be had as modules, for those that cannot."""
@@ -79,7 +69,7 @@ def check() -> None:
 def write(go: Path) -> None:
     """Write the versions into the go.mod files, and let Go resolve the other requirements."""
     for name, modules in _REQUIRED.items():
-        env = {"GOTOOLCHAIN": TOOLCHAINS.get(name, "local"), "GOFLAGS": "-mod=mod"}
+        env = {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"}
         folder = SOURCES / "go" / name
         with step(f"go/{name}: go.mod, go.sum"):
             for module, version in modules.items():

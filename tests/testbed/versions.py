@@ -27,13 +27,6 @@ COSIGN = "3.1.3"
 DISTRIBUTION, GO_CONTAINERREGISTRY = "3.1.2", "0.22.1"
 """Registries that packages are pushed to. The second has the API of referrers, which the first lacks."""
 
-ARGO_CD, ARGO_CD_OCI = "3.2.12", "3.6.1"
-"""Argo CD's repo-server, which takes packages from registries and renders their overlays. Of the second only the client
-of registries can be built as a module."""
-
-GO_OF_ARGO_CD_OCI = "1.27.3"
-"""The toolchain that its go.mod requires, a module of its own: the others are built with an older one."""
-
 FLUX = "1.9.6"
 """source-controller and kustomize-controller of Flux 2.9, which take packages from registries and apply them."""
 

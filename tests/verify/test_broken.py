@@ -40,10 +40,10 @@ TOGETHER = (
         "changed-script missing-file extra-file lost-mode missing-resource yaml-syntax unknown-kustomize-field "
         "deprecated-field patch-of-nothing remote-resource remote-openapi remote-transformer"
     ),
-    "replacement-of-nothing duplicate-env-key quoted-env-value long-env-line",
+    "replacement-of-nothing quoted-env-value",
     (
         "key-of-another-case merged-key exported-env-key field-of-another-place misspelt-policy two-launchers "
-        "too-many-processes too-long-name missing-volume"
+        "too-many-processes missing-volume"
     ),
     (
         "unknown-field text-for-a-number missing-field operators-name missing-configmap missing-claim "
@@ -51,11 +51,8 @@ TOGETHER = (
         "privileged-edit"
     ),
     "hidden-system half-a-device added-workload",
-    (
-        "long-pod-name waits-for-a-later-role misspelt-operator long-address-of-a-coordinator "
-        "fewer-completions-than-pods restarted-in-place number-of-other-pods variable-of-the-rendezvous"
-    ),
-    "service-of-the-set job-without-a-log index-for-all",
+    ("waits-for-a-later-role misspelt-operator long-address-of-a-coordinator variable-of-the-rendezvous"),
+    "service-of-the-set index-for-all",
 )
 
 

@@ -61,9 +61,8 @@ def test_sealed_lines_that_do_not_match_their_digest_are_found(mlpack: Run, pack
     path = package / INVENTORY
     replace(path, '"# The user that the workload runs as. It need not exist in the image."', '"privileged: true"')
     done = mlpack("verify", package, "--kubectl", kubectl)
-    line = path.read_text(encoding="utf-8").splitlines().index(f'    "{PATCH}": {{') + 1
     message = f"the lines of {PATCH} here do not match its digest"
-    assert (done.code, done.stdout) == (5, f"{path}:{line}:5: {message}\n")
+    assert (done.code, done.stdout) == (5, f"{path}: {message}\n")
 
 
 def test_privileged_patch_is_listed_line_by_line_and_refused(mlpack: Run, package: Path, kubectl: Path) -> None:

@@ -28,7 +28,7 @@ def test_value_of_wrong_type_is_found() -> None:
         ("workingDir", "7", "expected text, found the number 7", 'quote it: "7"'),
         ("workingDir", "true", "expected text, found true", 'quote it: "true"'),
         ("args", "all", "expected a list, found the text 'all'", None),
-        ("securityContext", "[]", "expected a mapping, found a list", None),
+        ("securityContext", "[]", "expected a mapping, found an empty list", None),
     ]:
         spec = f"{{containers: [{{name: main, {field}: {value}}}]}}"
         text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {spec}\n"
@@ -41,5 +41,5 @@ def test_mpijob_of_another_group_is_not_checked() -> None:
     job = "apiVersion: example.org/v1\nkind: MPIJob\nmetadata: {name: j}\nspec: {slotsPerWorker: 0}\n"
     assert messages(objects.check_kinds, job) == []
     assert messages(objects.check_kinds, job.replace("example.org/v1", "kubeflow.org/v2beta1")) == [
-        "file.yaml:4:24: MPIJob j: spec.slotsPerWorker: expected 1 to 2147483647, found 0",
+        "file.yaml:4:24: MPIJob j: spec.slotsPerWorker: expected at least 1, found 0",
     ]

@@ -70,23 +70,6 @@ def test_configure_adds_annotations_to_a_received_package(
     assert {entries["prometheus.io/port"] for entries in pod_annotations(package, kubectl)} == {"4712"}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{k8s.v1.cni.cncf.io/networks: x}", ":1:15: no package may have this annotation: expected one of "),
-        ("{prometheus.io/scrape: maybe}", ":1:15: expected true or false, found 'maybe'"),
-        ("{}", ":1:14: expected at least 1 key, found an empty mapping"),
-    ],
-)
-def test_annotation_that_verify_would_refuse_is_refused_at_its_line(
-    text: str, message: str, mlpack: Mlpack, site: Path
-) -> None:
-    site.write_text(f"annotations: {text}\n", encoding="utf-8")
-    done = mlpack("build", "hello-mpi", "--site-file", site)
-    assert done.code == 2
-    assert f"{site}{message}" in done.stderr
-
-
 OWN_DOMAINS = (
     'annotations: {example.com/team: "vision: a", ml.example.com/cost: "1"}\nannotationDomains: [example.com]\n'
 )

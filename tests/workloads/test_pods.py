@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import yaml
 
-from packager.builder.plan import Options, plan
-from packager.builder.render import render
-from packager.builder.selection import select
-from packager.kubernetes.kubectl.kustomize import kustomize
 from packager.kubernetes.manifest import Manifest
-from packager.modelspec.load import load
-from packager.package import tree
 from packager.workloads import structures
-from tests import demo
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from packager.workloads.pods import Pods
 
 TEMPLATE = "{spec: {containers: [{name: main}, {name: other}]}}"
@@ -142,35 +132,3 @@ def test_pods_of_any_content_are_read_without_an_error() -> None:
             data = {**(value if isinstance(value, dict) else {"spec": value}), "kind": kind}
             for group in structures.pods(Manifest(data)):
                 assert (group.container, list(group.containers()), list(group.volumes())) == ("", [], [])
-
-
-ROLES = ("yes", "yes-too", "no", "on", "null", "true", "y")
-
-
-@pytest.mark.thorough
-def test_roles_that_are_yaml_keywords_stay_strings(tmp_path: Path, kubectl: Path) -> None:
-    roles = ", ".join(f"'{role}': {{replicas: 1, environment: {{'ON': 'null', N: '1e3'}}}}" for role in ROLES)
-    spec = demo.changed(
-        "environment: {'NO': {value: 'off', description: x}}",
-        f"overlays: => overlays:\n  set: {{kind: JobSet, rendezvous: none, roles: {{{roles}}}, success: ['yes']}}",
-        "secrets: {Y: {description: x}}",
-    )
-    loaded = load(demo.write(tmp_path / "model", spec))
-    site = Options(root="/srv", site=select(("gpu", "nfs"), ["NFS_SERVER=nfs", "GPU_COUNT=2"]))
-    (tmp_path / "package").mkdir()
-    tree.write(render(plan(loaded, loaded.spec.variants[0], site)), tmp_path / "package")
-    rendered = kustomize(tmp_path / "package/quickstart/k8s/mlops/set", program=str(kubectl))
-    (job_set,) = [item for item in yaml.safe_load_all(rendered.manifests) if item["kind"] == "JobSet"]
-    pods = {job["name"]: job["template"]["spec"]["template"]["spec"] for job in job_set["spec"]["replicatedJobs"]}
-    assert tuple(pods) == ROLES
-    for role, pod in pods.items():
-        (main,) = pod["containers"]
-        variables = {item["name"]: item for item in main["env"]}
-        assert main["name"] == role
-        assert main["image"] == "docker.io/demo:1.0"
-        assert (variables["ON"]["value"], variables["N"]["value"]) == ("null", "1e3")
-        assert variables["Y"]["valueFrom"]["secretKeyRef"]["name"] == "demo"
-        assert main["resources"]["limits"]["nvidia.com/gpu"] == "2"
-        assert [mount["mountPath"] for mount in main["volumeMounts"] if mount["name"] == "output"] == [
-            "/srv/demo-fp32-training/output"
-        ]

@@ -1,4 +1,4 @@
-"""Tests that a build reports the GPUs of a spec that the option `gpu` replaces."""
+"""Tests which resources of a spec count as GPUs."""
 
 from __future__ import annotations
 
@@ -10,35 +10,10 @@ if TYPE_CHECKING:
 
     from tests.conftest import Outcome
 
-SPEC = (
-    *("--set", r"overlays.multi-node.resources.limits.nvidia\.com/gpu=4"),
-    *("--set", r"overlays.single-node.resources.limits.amd\.com/gpu=2"),
-)
-NOTES = [
-    "note: gpu replaces nvidia.com/gpu: 4 of multi-node (worker) by 1",
-    "note: gpu replaces amd.com/gpu: 2 of single-node (pod) by nvidia.com/gpu: 1",
-]
-
-
 SLICES = r"overlays.multi-node.resources.limits.nvidia\.com/mig-1g\.5gb=2"
 
 
-def notes(done: Outcome) -> list[str]:
-    return [line for line in done.stderr.splitlines() if " replaces " in line]
-
-
-def test_build_reports_replaced_gpus_of_the_spec(mlpack: Callable[..., Outcome]) -> None:
-    done = mlpack("build", "hello-mpi", *SPEC, "--with", "gpu")
-    assert done.code == 0
-    assert notes(done) == NOTES
-
-
-def test_mig_slices_are_replaced_by_the_option_and_start_no_process_each(
-    mlpack: Callable[..., Outcome], tmp_path: Path
-) -> None:
-    assert notes(mlpack("build", "hello-mpi", "--set", SLICES, "--with", "gpu")) == [
-        "note: gpu replaces nvidia.com/mig-1g.5gb: 2 of multi-node (worker) by nvidia.com/gpu: 1"
-    ]
+def test_mig_slices_start_no_process_each(mlpack: Callable[..., Outcome], tmp_path: Path) -> None:
     counts: dict[str, bool] = {}
     for resource in (SLICES, SLICES.replace(r"mig-1g\.5gb", "gpu")):
         folder = f"of{len(counts)}"

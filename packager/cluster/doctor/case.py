@@ -110,9 +110,7 @@ def _pod(target: Target, template: Pods, stored: Mapping[Key, Manifest]) -> Obje
     maker = next((one for one in manifests.per_workload if one.workload is template.manifest.data), None)
     labels: dict[str, str] = {}
     notes: dict[str, str] = {}
-    if maker and template.location:
-        labels = maker.kind.pod_labels(maker.name, template.role.lower())
-    elif maker:  # a Pod is applied itself
+    if maker and not template.location:  # a Pod is applied itself
         labels, notes = manifests.stamp(target.package.digest, target.person)
     own, metadata = mapping(template.metadata.get("labels")), planned.metadata
     return {

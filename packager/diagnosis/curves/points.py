@@ -6,14 +6,14 @@ that are not numbers are left out.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING
 
-from packager.base import jsonio
 from packager.base.values import Fields, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 MOST_CURVES = 24
 """The maximum number of curves of a job."""
@@ -50,14 +50,29 @@ class Curve(Fields, frozen=True, kw_only=True):
         return self.points if is_kept or self.last is None else (*self.points, self.last)
 
 
+def lines_of(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines of a log that may have a point, from its bytes in pieces of any size; omit too long lines."""
+    rest, is_long = b"", False
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if not is_long and STEP.encode() in line:
+                yield line.decode(errors="replace")
+            is_long = False
+        if len(rest) > LONGEST_LINE:
+            rest, is_long = b"", True
+    if rest and not is_long:
+        yield rest.decode(errors="replace")
+
+
 def measured(line: str) -> tuple[int, dict[str, float | None]] | None:
     """Return the step and the other numbers in a line of a log; None for other lines."""
     text = line.strip()
     if not (text.startswith("{") and text.endswith("}") and len(text) <= LONGEST_LINE and f'"{STEP}"' in text):
         return None
     try:
-        values = jsonio.read(text.encode(errors="replace"), huge=math.nan)
-    except jsonio.JsonError:
+        values = json.loads(text, parse_int=float)
+    except (ValueError, RecursionError):
         return None
     step = values.get(STEP)
     if isinstance(step, float) and step.is_integer():

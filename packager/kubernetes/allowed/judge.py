@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from packager.kubernetes.manifest import Manifest
 
 
-_OWN = f"{table.ANNOTATION}mlpack/"
-
-
 class Unlisted(Value, frozen=True):
     """A part of an object that is not in the table."""
 
@@ -154,42 +151,9 @@ class Judge:
                 yield Unlisted((*location, step), f"is missing: expected {table.expected(rules[0])}", word)
 
 
-def annotation_fault(key: str, value: str, option: str, domains: Collection[str] = ()) -> str | None:
-    """Return why a site's pods must not have an annotation; None if they may.
-
-    They may have those of an option, those that some builds set to one value, and those of the site's own domains.
-    """
-    every = _site_rows(option)
-    if key in every:
-        facts = table.Facts(frozenset((option,)))
-        fits = any(table.fits(row.value, value, "", facts) for row in every[key])
-        return None if fits else _wrong(every[key], value)
-    domain = key.rpartition("/")[0]
-    if is_below(domain, domains):
-        return None
-    return f"no package may have this annotation: expected one of {', '.join(sorted(every))}"
-
-
 def is_below(domain: str, domains: Collection[str]) -> bool:
     """Whether a domain is one of `domains`, or below one."""
     return any(f".{domain}".endswith(f".{own}") for own in domains)
-
-
-def is_free_domain(domain: str) -> bool:
-    """Whether Kubernetes and the table have no annotation of a domain, or above or below it."""
-    names = [row.what.removeprefix(table.ANNOTATION) for row in table.rows() if row.what.startswith(table.ANNOTATION)]
-    taken = {name.rpartition("/")[0] for name in names} - {""} | {"kubernetes.io", "k8s.io"}
-    return not any(is_below(domain, [other]) or is_below(other, [domain]) for other in taken)
-
-
-def _site_rows(option: str) -> dict[str, list[Row]]:
-    """Return the rows of the annotations that a site may set, by key."""
-    return {
-        name.removeprefix(table.ANNOTATION): own
-        for (place, name), rows in table.keys().items()
-        if place == table.POD and name.startswith(table.ANNOTATION) and not name.startswith(_OWN)
-        if (own := [row for row in rows if option in row.who or (table.BUILD in row.who and row.value != "any")])
-    }
 
 
 def lists(manifest: Manifest) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from packager.base.errors import ClusterError, DeniedError, HungError, NotServedError, UnreachableError
 from packager.base.problems import show
@@ -44,14 +44,6 @@ _ENVIRONMENT = {"KUBERNETES_MASTER": messages.NO_SERVER}
 _FILE = re.compile("(--filename=)(.+)")
 
 
-def _ignore(_argv: list[str]) -> None:
-    return
-
-
-def _keep_waiting(_seconds: float) -> None:
-    return
-
-
 @dataclass(frozen=True, slots=True)
 class Kubectl:
     """The user's kubectl, with the options that select the cluster."""
@@ -61,7 +53,7 @@ class Kubectl:
     namespace: str | None = None
     context: str | None = None  # `--context`; None for the current one
     kubeconfig: str | None = None  # `--kubeconfig`; None for kubectl's own choice
-    show: Callable[[list[str]], None] = _ignore  # receives each command before it runs
+    show: Callable[[list[str]], object] = field(default=lambda _argv: None)  # receives each command before it runs
     # the time, by the clock of `runner`, at which every command is stopped; None for no limit
     deadline: float | None = None
     runner: Runner = SYSTEM  # starts kubectl
@@ -151,14 +143,8 @@ class Kubectl:
         return _object(done.stdout)
 
     def _request_with_retry(self, *arguments: str) -> process.Finished:
-        """Send a request; repeat it once if a list was compacted, or if the cluster has denied a kind that it serves.
-
-        kubectl lists in pages of 500. While it reads a large list slowly, etcd may compact the version of the list; a
-        list in one page cannot expire.
-        """
+        """Send a request; repeat it once if the cluster has denied a kind that it serves."""
         done = self.request(*arguments)
-        if done.returncode != 0 and arguments[0] == "get" and messages.EXPIRED.search(done.stderr):
-            done = self.request(*arguments, "--chunk-size=0")
         unknown = messages.NO_RESOURCE.search(done.stderr) if done.returncode != 0 else None
         if unknown is None:
             return done
@@ -268,16 +254,12 @@ class Kubectl:
         return done
 
     def start(
-        self, *arguments: str, idle: Callable[[float], object] = _keep_waiting, keep_stdin_open: bool = False
+        self, *arguments: str, idle: Callable[[float], object] = lambda _seconds: None, keep_stdin_open: bool = False
     ) -> AbstractContextManager[process.Running]:
         """Start kubectl, whose output is read while it runs; see `process.stream` for the arguments."""
         command = self._command(*arguments)
         self.show(self.argv(*arguments))
         return self.runner.stream(command, idle=idle, keep_stdin_open=keep_stdin_open, variables=_ENVIRONMENT)
-
-    def meaning(self, stderr: str) -> str:
-        """Return a sentence that explains kubectl's messages on stderr."""
-        return str(error_from(stderr))
 
     def default_namespace(self) -> str:
         """Return the effective namespace: that of `-n`, else the context's, else `default`."""
@@ -307,13 +289,6 @@ _POD_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder with the token and the namespace of a pod."""
 
 
-class RunsKubectl(Protocol):
-    """Runs kubectl with the user's options and kubeconfig."""
-
-    def __call__(self, *arguments: str, timeout: float | None = None) -> Finished:
-        """Run kubectl to its end, and return its exit code and output."""
-
-
 class Pinned(Value, frozen=True):
     """The cluster of a command."""
 
@@ -337,13 +312,13 @@ class Connection:
         self._pod_namespace = pod_namespace
         self._pinned: Pinned | None = None
 
-    def pinned(self, run: RunsKubectl) -> Pinned:
+    def pinned(self, run: Callable[..., Finished]) -> Pinned:
         """Return the cluster, as read in the first call."""
         if self._pinned is None:
             self._pinned = self._read(run)
         return self._pinned
 
-    def _read(self, run: RunsKubectl) -> Pinned:
+    def _read(self, run: Callable[..., Finished]) -> Pinned:
         done = run("config", "view", "--minify", "--output=json", timeout=_SECONDS)
         if done.returncode != 0 and messages.NO_CURRENT_CONTEXT.search(done.stderr):
             return Pinned(None, self._pod_namespace)

@@ -59,9 +59,6 @@ NOT_STARTED = re.compile(r"is waiting to start|is not available|ContainerCreatin
 
 NO_RESOURCE = re.compile(r"the server doesn't have a resource type \"([^\"]+)\"")
 
-EXPIRED = re.compile(r"Error from server \((Expired|Gone)\)")
-"""A further page of a list, or the version of a watch, is compacted: the client must begin again."""
-
 NO_KIND = re.compile(r'no matches for kind "(\w+)" in version "([^"]+)"')
 
 NO_OBJECT = re.compile(r"\(NotFound\)|\bNotFound\b|could not find the requested resource")

@@ -27,7 +27,7 @@ WORKSPACES = ("workspace", "runtime.workspace")
 """The names by which a cube refers to the workspace."""
 
 PATHS = {**dict.fromkeys(WORKSPACES, "./"), "runtime.root": "../"}
-"""What replaces the runner's own names in a path, which is relative to the workspace."""
+"""The replacements of the runner's own names in a path, which is relative to the workspace."""
 
 _REFERENCE = re.compile(r"\$\{([^{}$]*)\}")
 _DEEPEST = 8

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 from packager.base.names import IMAGE, IMAGE_PATH, REGISTRY, TAG, split_registry
 from packager.base.problems import show
 from packager.base.values import FieldsError, Value, convert
-from packager.modelspec.importers.source import ValueOrigin, by_option, decided, invalid, printable
+from packager.modelspec.importers.source import Ledger, ValueOrigin, by_option, decided, invalid, printable
 from packager.modelspec.model import Spec
-from packager.package.options import KEYS
 from packager.workloads.program import references
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from packager.base.problems import Problem
     from packager.base.yamlio import Location
     from packager.modelspec.importers.source import ForeignValue, Given
 
@@ -38,12 +36,11 @@ class DraftFile(Value, frozen=True):
     executable: bool = False
 
 
-class Draft:
+class Draft(Ledger):
     """A model folder in the making: the spec as plain values, files, and what the command that builds it needs."""
 
     def __init__(self, source: str, kind: str, verb: str) -> None:
-        self.problems: list[Problem] = []  # that prevent the import
-        self.findings: list[Problem] = []  # what is not carried over
+        super().__init__()
         self.source = source  # the imported file, as the user named it
         self.kind = kind  # of the file, such as "an MxJob"
         name = printable(source.replace("\\", "/").rpartition("/")[2])
@@ -51,8 +48,6 @@ class Draft:
         self.data: dict[str, Any] = {}
         self.origins: dict[Location, ValueOrigin] = {}
         self.files: list[DraftFile] = []
-        self.options: list[str] = []
-        self.site: dict[str, str] = {}  # the values of the options, for `site.env`
         self.namespace: str | None = None  # that the file names
 
     def check(self) -> None:
@@ -94,14 +89,9 @@ class Draft:
         """Add a finding at the origin of a value."""
         self.findings.append(origin.problem(message, hint))
 
-    def option(self, option: str, **site: str) -> str:
-        """Note that a build needs an option, unless a value is invalid; return the arguments that switch it on."""
-        for key, value in site.items():
-            if complaint := KEYS[key].complaint(value):
-                return f"--with {option}, and another {key}: {complaint}"
-        self.options = list(dict.fromkeys((*self.options, option)))
-        self.site |= site
-        return " ".join((f"--with {option}", *(f"--site {key}={value}" for key, value in site.items())))
+    def lose(self, given: Given, reason: str, hint: str | None = None) -> None:
+        """Add a finding: a value that was read is not carried over."""
+        self.note(given.origin, f"{given.origin.comment.partition(': ')[2]} is not carried over: {reason}", hint)
 
     def put_name(  # noqa: PLR0913, PLR0917 - what the systems differ in
         self, entry: ForeignValue | None, text: str, prefix: str, reason: str, hint: str, longest: int = LONGEST_NAME

@@ -9,11 +9,10 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from packager.base import yamlio
-from packager.base.problems import Problem, show
+from packager.base.problems import show
 from packager.base.values import Value
 from packager.modelspec.importers import pods
-from packager.modelspec.importers.source import Given, Rule, decided, invalid, template
+from packager.modelspec.importers.source import Given, Rule
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
 from packager.workloads.program import references, reserved_by
 
@@ -51,7 +50,7 @@ FIELDS: Rules = MappingProxyType(
         "sshAuthMountPath": Rule("is not carried over: the package mounts the keys itself"),
     }
 )
-"""What becomes of the fields of jobs and their pods that no spec has; some are read first."""
+"""The reports about the fields of jobs and their pods that no spec has; some are read first."""
 
 
 class Role(Value, frozen=True):
@@ -72,6 +71,7 @@ class JobImport:
         self.draft = draft
         self.root = root
         self.image = image  # in place of its own
+        self.every: list[Role] = []  # the roles as they are in the job, of which one may stand for several
         self.place: Location = ("overlays", overlay)
 
     @property
@@ -84,38 +84,6 @@ class JobImport:
     def variables(self) -> set[str]:
         """The names of the variables and the secrets of all pods."""
         return {*self.overlay.get("environment", ()), *self.draft.data.get("secrets", ())}
-
-    def read_role(  # noqa: PLR0913, PLR0917 - what kinds of jobs differ in
-        self,
-        name: str,
-        entry: ForeignValue,
-        template: ForeignValue | None,
-        count: Given | None,
-        container: str = "",
-        port: str = "",
-        *,
-        is_required: bool = False,
-    ) -> Role | None:
-        """Return a role; None, with a problem, if it is not valid, and without one if it has no pods.
-
-        Args:
-            name: The name of the role.
-            entry: The role in the job.
-            template: The template of its pods.
-            count: The number of its pods; None for a number that is not valid.
-            container: The name of the container that computes; the first one if no container has it.
-            port: The name of the port on which the pods find each other.
-            is_required: Whether a container has to have this name.
-        """
-        if template is None:
-            entry.refuse("the key 'template' is missing", at_key=True)
-            return None
-        read = pods.read(template, container, self.draft, port, is_required=is_required)
-        if read is None or count is None or count.value == 0:
-            return None
-        number = port_of(template, port) if port else None
-        given = number.given(number.whole()) if number else Given(None, decided("the operator's default"))
-        return Role(name, count, entry, template, read, given)
 
     def put(self, location: Location, value: Any, origin: Any) -> None:
         """Put a value into the overlay."""
@@ -178,8 +146,7 @@ class JobImport:
             if is_shared:
                 self.put(("workdir",), folder.value, folder.origin)
             else:
-                message = "workingDir is not carried over: the roles start in different folders"
-                self.draft.note(folder.origin, message, "the image's own is used: set WORKDIR in the image")
+                self.draft.lose(folder, "the roles start in different folders", "set WORKDIR in the image")
 
     def put_gpus(self, way: str | None, roles: Sequence[Role]) -> None:
         """Note the option for GPUs, of which a site has one number for all pods, and put `gpu` of roles.
@@ -217,8 +184,7 @@ class JobImport:
                 elif name not in mounted:
                     kept[role.name][name] = given
                 elif given.value != mounted[name]:
-                    message = f"{name} becomes {show(mounted[name])}, where the claim is mounted"
-                    self.draft.note(given.origin, message)
+                    self.draft.lose(given, f"the claim is mounted at {show(mounted[name])}")
         first = kept[roles[0].name]
         common = {
             name
@@ -259,7 +225,7 @@ class JobImport:
 
     def put_policies(self, holders: Iterable[ForeignValue], roles: Sequence[Role]) -> None:
         """Put restarts, limits of time, priority and queue into an overlay, or report them."""
-        holders = [*holders]
+        holders, roles = [*holders], self.every or roles
         self._put_retries(holders, roles)
         own = [role.template.at("spec", "priorityClassName") for role in roles]
         of_all = [holder.at("schedulingPolicy", "priorityClass") for holder in holders]
@@ -281,21 +247,10 @@ class JobImport:
 
     def _put_retries(self, holders: Iterable[ForeignValue], roles: Sequence[Role]) -> None:
         limits = [limit for holder in holders if (limit := holder.child("backoffLimit"))]
-        policies: list[ForeignValue] = []
-        for role in roles:
-            for entry in (role.entry.child("restartPolicy"), role.template.at("spec", "restartPolicy")):
-                text = entry.text() if entry else None
-                if entry and text in ("Never", "OnFailure", "Always", "ExitCode"):
-                    policies.append(entry)
-                elif entry and text is not None:
-                    entry.refuse(f"expected Never, OnFailure, Always or ExitCode, found {show(text)}")
+        places = [(role.entry.child("restartPolicy"), role.template.at("spec", "restartPolicy")) for role in roles]
+        policies = [entry for pair in places for entry in pair if entry]
         restarting = [entry for entry in policies if entry.value != "Never"]
-        number = _RESTARTS if restarting else 0
-        if limits:
-            number = limits[0].whole() or 0
-            if number > 100:
-                limits[0].leave("becomes 100, the most that a spec allows")
-                number = 100
+        number = (limits[0].whole() or 0) if limits else _RESTARTS if restarting else 0
         by_code = [entry for entry in restarting if entry.value == "ExitCode"]
         # A JobSet has one list of codes for all pods: if some pods restart after any code, no code is permanent.
         is_set = "roles" in self.overlay
@@ -304,43 +259,14 @@ class JobImport:
             codes = ", and exit codes 1 to 127 are retried too" if entry in by_code and not is_permanent else ""
             cause = "an exit code above 127" if is_permanent else "a failure"
             scope = "all pods start" if is_set else "the job starts"
-            entry.leave(f"is {entry.value}: after {cause} {scope} again, at most {number} times{codes}")
+            entry.leave(f"is {entry.text()}: after {cause} {scope} again, at most {number} times{codes}")
         if sources := (*limits, *restarting, *policies):
             self.put(("retries",), number, sources[0].origin)
         if is_permanent:
             self.put(("permanent_exit_codes",), "1-127", by_code[0].origin)
 
 
-def documents(text: bytes, name: str, kind: str) -> list[yamlio.Document]:
-    """Return the documents of a YAML or JSON file, without empty ones. Raises SpecError if it is not valid."""
-    found, problems = yamlio.load_all(text, name)
-    if problems:
-        raise invalid(name, kind, template(text, name, "Helm", "render it first: helm template") or problems)
-    return [document for document in found if document.data is not None]
-
-
-def described(data: Any) -> str:
-    """Return the kind and the version of an object for a message."""
-    if not isinstance(data, dict) or "kind" not in data:
-        return "a document without a kind"
-    return f"{show(data.get('kind'))} of {show(data.get('apiVersion'))}"
-
-
-def expected(name: str, kind: str, message: str, found: list[yamlio.Document]) -> Exception:
-    """Return the error that a file contains nothing of a kind."""
-    shown = [described(document.data) for document in found] or ["an empty file"]
-    message = f"{message}, found {', '.join(shown[:5])}"
-    return invalid(name, kind, [found[0].problem((), message) if found else Problem(name, 1, 1, message)])
-
-
-def port_of(pod_template: ForeignValue, name: str) -> ForeignValue | None:
-    """Return the number of the first port of the pods that has a name."""
-    containers = [item for item in pod_template.items("spec", "containers") if isinstance(item.value, dict)]
-    ports = [port for container in containers for port in container.items("ports") if port.string("name") == name]
-    return next((number for port in ports if (number := port.at("containerPort"))), None)
-
-
-def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, framework: tuple[str, str]) -> None:
+def put_names(draft: Draft, root: ForeignValue, longest: int, framework: tuple[str, str]) -> None:
     """Put the name, the title and the framework; report the rest of the metadata."""
     metadata = root.child("metadata")
     originals = [metadata.at(key) for key in ("name", "generateName")] if metadata else []
@@ -348,9 +274,8 @@ def put_names(draft: Draft, root: ForeignValue, prefix: str, longest: int, frame
     text = (original.text() if original else None) or ""
     if original is None or not text:
         (metadata or root).refuse("the name is missing", "set metadata.name")
-        text = prefix
     hint = f"names are in lower case, and at most {longest} long"
-    draft.put_name(original, text, prefix, "no name", hint, longest)
+    draft.put_name(original, text, "job", "no name", hint, longest)
     draft.put(("framework",), *framework)
     for key in ("labels", "annotations"):
         root.at("metadata", key)

@@ -1,37 +1,43 @@
-"""Reads the jobs of Kubeflow's operators, and plain JobSets, into Drafts: JobSets, Jobs and MPIJobs.
+"""Reads the jobs of Kubeflow's operators and of MXNet's, and plain JobSets, into Drafts: JobSets, Jobs and MPIJobs.
 
-The forms are those of kubeflow/training-operator v1.9 (pkg/apis/kubeflow.org/v1), kubeflow/mpi-operator v0.6
-(pkg/apis/kubeflow/v2beta1), kubeflow/trainer v2 (pkg/apis/trainer/v1alpha1) and JobSet v1alpha2. What an operator puts
-into the environment is what `rendezvous` of a JobSet puts there.
+The forms are those of kubeflow/training-operator v1.9 (pkg/apis/kubeflow.org/v1; of MXJobs up to v1.8.1),
+deepinsight/mxnet-operator (pkg/spec/mx_job.go), kubeflow/mpi-operator v0.6 (pkg/apis/kubeflow/v2beta1),
+kubeflow/trainer v2 (pkg/apis/trainer/v1alpha1) and JobSet v1alpha2. What an operator puts into the environment is what
+`rendezvous` of a JobSet puts there.
 
 Tests: modelspec/importers/test_kubeflow.py.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from functools import reduce
 from operator import getitem
 from typing import TYPE_CHECKING, Any
 
-from packager.base.problems import show
+from packager.base import yamlio
+from packager.base.problems import Problem, show
 from packager.base.values import Value, replace
 from packager.modelspec.importers import jobs, pods
 from packager.modelspec.importers.draft import Draft
 from packager.modelspec.importers.jobs import JobImport, Role
 from packager.modelspec.importers.pods import Container
-from packager.modelspec.importers.source import ForeignValue, Given, Source, decided
+from packager.modelspec.importers.source import ForeignValue, Given, Source, decided, invalid
 from packager.workloads.jobset.rendezvous import RENDEZVOUS
 from packager.workloads.program import reserved_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from packager.base.yamlio import Document, Location
 
-_KUBEFLOW, _JOBSET = "a job of Kubeflow", "a JobSet"
-_LONGEST = 20  # <name>-training-multi-node-evaluator-0-999-abcde has to be a DNS label
+_VERBS = {
+    "kubeflow": ("a job of Kubeflow", "a PyTorchJob, TFJob, MPIJob or TrainJob"),
+    "jobset": ("a JobSet", "a JobSet (jobset.x-k8s.io/v1alpha2)"),
+    "mxjob": ("an MxJob", "an MxJob (apiVersion mxnet.mlkube.io/v1beta1 or kubeflow.org/v1, for example)"),
+}
+"""By the verb of `mlpack import`: what a file is imported as, and what it has to contain."""
+
 _TRAINER = "trainer.kubeflow.org/trainjob-ancestor-step"
 _V1 = ("kubeflow.org/v1", "kubeflow.org/v1beta2", "kubeflow.org/v1beta1")
 _MPIRUN = re.compile(r"^(exec |time |if |! )+|>.*$|\|.*$|2>&1|&$")
@@ -48,9 +54,13 @@ class Operator(Value, frozen=True):
     port: str = ""  # its name
     framework: str = "python"
     refused: str = ""  # why jobs of the kind are not imported
+    verb: str = "kubeflow"
+    longest: int = 20  # <name>-training-multi-node-evaluator-0-999-abcde has to be a DNS label
 
 
 _WRITE = "jobs of this kind are not imported: write a spec with rendezvous {} (mlpack init --kind JobSet)"
+OLD_MX = ("mlkube.io/v1beta1", "mxnet.mlkube.io/v1beta1", "kubeflow.org/v1alpha1")
+_MX = ("Scheduler", "Server", "Worker", "TunerTracker", "TunerServer", "Tuner")
 _TENSORFLOW = ("Chief", "Master", "PS", "Evaluator", "Worker")
 OPERATORS = {
     "PyTorchJob": Operator(
@@ -59,7 +69,14 @@ OPERATORS = {
     "TFJob": Operator(_V1, _TENSORFLOW, "tfReplicaSpecs", "tensorflow", "tfjob-port", framework="tensorflow"),
     "MPIJob": Operator((*_V1, "kubeflow.org/v2beta1"), ("Launcher", "Worker"), "mpiReplicaSpecs", framework="mpi"),
     "TrainJob": Operator(("trainer.kubeflow.org/v1alpha1",), framework="pytorch"),
-    "JobSet": Operator(("jobset.x-k8s.io/v1alpha2",)),
+    "JobSet": Operator(("jobset.x-k8s.io/v1alpha2",), verb="jobset"),
+    "MxJob": Operator(OLD_MX, _MX, "replicaSpecs", "mxnet", "mxjob-port", "mxnet", verb="mxjob", longest=24),
+    "MXJob": Operator(
+        (*OLD_MX, "kubeflow.org/v1alpha2", "kubeflow.org/v1beta1", "kubeflow.org/v1"),
+        *(_MX, "mxReplicaSpecs", "mxnet", "mxjob-port", "mxnet"),
+        verb="mxjob",
+        longest=24,
+    ),
     "XGBoostJob": Operator(_V1, refused=_WRITE.format("xgboost")),
     "PaddleJob": Operator(_V1, refused=_WRITE.format("none")),
     "JAXJob": Operator(_V1, refused=_WRITE.format("jax")),
@@ -86,38 +103,52 @@ class Found(Value, frozen=True):
         known = OPERATORS.get(data["kind"]) if isinstance(data.get("kind"), str) else None
         return str(data["kind"]) if known and data.get("apiVersion") in known.versions else ""
 
+    @property
+    def described(self) -> str:
+        """The kind and the version of the object for a message."""
+        if not isinstance(self.data, dict) or "kind" not in self.data:
+            return "a document without a kind"
+        return f"{show(self.data['kind'])} of {show(self.data.get('apiVersion'))}"
 
-def find(text: bytes, name: str, *, sets: bool = False) -> list[Found]:
-    """Return the jobs of Kubeflow, or the JobSets, in a file with several documents or lists of objects."""
-    what = _JOBSET if sets else _KUBEFLOW
-    documents = jobs.documents(text, name, what)
+
+def find(text: bytes, name: str, verb: str) -> list[Found]:
+    """Return the jobs that a verb imports, in a file with several documents or lists of objects."""
+    what, expected = _VERBS[verb]
+    documents, problems = yamlio.load_all(text, name)
+    if problems:
+        hint = "render it first: helm template"
+        is_template = b"{{" in text
+        raise invalid(name, what, [replace(one, hint=hint) for one in problems] if is_template else problems)
+    documents = [document for document in documents if document.data is not None]
     objects: list[Found] = []
     for document in documents:
         listed = document.data.get("items") if isinstance(document.data, dict) else None
         is_list = isinstance(listed, list) and str(document.data.get("kind")).endswith("List")
         locations: list[Location] = [("items", index) for index in range(len(listed or ()))] if is_list else [()]
         objects += [Found(document, location, name) for location in locations]
-    chosen = [one for one in objects if one.kind and (one.kind == "JobSet") is sets]
+    chosen = [one for one in objects if one.kind and OPERATORS[one.kind].verb == verb]
     if not chosen:
-        kinds_shown = "a JobSet (jobset.x-k8s.io/v1alpha2)" if sets else "a PyTorchJob, TFJob, MPIJob or TrainJob"
-        raise jobs.expected(name, what, f"expected {kinds_shown}", documents)
+        message = f"expected {expected}, found {', '.join([one.described for one in objects[:5]]) or 'an empty file'}"
+        raise invalid(name, what, [documents[0].problem((), message) if documents else Problem(name, 1, 1, message)])
     others = tuple(one for one in objects if not any(one is other for other in chosen))
     return [replace(one, others=others) for one in chosen]
 
 
 def read(found: Found, image: str | None = None) -> Draft:
     """Return the draft of a job; `image` replaces its image. Raises SpecError with all problems."""
-    what, verb = (_JOBSET, "jobset") if found.kind == "JobSet" else (_KUBEFLOW, "kubeflow")
-    draft = Draft(found.shown, what, verb)
+    verb = OPERATORS[found.kind].verb
+    draft = Draft(found.shown, _VERBS[verb][0], verb)
     name = found.shown.replace("\\", "/").rpartition("/")[2]
-    reader = _JobImport(draft, Source(found.document, draft, name, found.location).root, found, image)
+    reader = (MxImport if verb == "mxjob" else _JobImport)(
+        draft, Source(found.document, draft, name, found.location).root, found, image
+    )
     reader.put_all()
     draft.check()
     for source in (reader.root.source, *reader.used.values()):
         source.report_unread(jobs.FIELDS, jobs.UNREAD)
     for other in found.others:
         if id(other) not in reader.used:
-            message = f"{jobs.described(other.data)} is not carried over: a package makes its own objects"
+            message = f"{other.described} is not carried over: a package makes its own objects"
             hint = "apply it apart, if the job needs it"
             draft.findings.append(other.document.problem(other.location, message, hint=hint))
     return draft
@@ -131,7 +162,6 @@ class _JobImport(JobImport):
         self.found = found
         self.operator = OPERATORS[found.kind]
         self.used: dict[int, Source] = {}  # other objects that the job refers to
-        self.every: list[Role] = []  # the roles as they are in the job
 
     def put_all(self) -> None:
         """Fill in the draft; problems and findings are in it."""
@@ -139,13 +169,20 @@ class _JobImport(JobImport):
         if self.operator.refused:
             root.refuse(self.operator.refused)
             return
-        if any(isinstance(value, str) and "$" in value for value in _values(root.value, ("replicas", "image"))):
-            root.refuse("this is a template: $NAME stands for values", "fill it in first: envsubst")
-            return
-        roles = [str(one.get("name")) for one in _values(root.value, ("replicatedJobs",)) if isinstance(one, dict)]
-        longest = _LONGEST - max((len(role) - len("evaluator") for role in roles), default=0)
-        framework = (self.operator.framework, f"what runs in {self.found.kind}s")
-        jobs.put_names(self.draft, root, "job", min(max(longest, 5), _LONGEST), framework)
+        roles = [job.string("name") for job in root.items("spec", "replicatedJobs")]
+        longest = self.operator.longest - max((len(role) - len("evaluator") for role in roles), default=0)
+        is_mx = self.operator.verb == "mxjob"
+        framework = "an MxJob is for MXNet" if is_mx else f"what runs in {self.found.kind}s"
+        longest = min(max(longest, 5), self.operator.longest)
+        jobs.put_names(self.draft, root, longest, (self.operator.framework, framework))
+        if spec := root.required("spec"):
+            self.put_spec(spec)
+        self.draft.put(
+            ("variants", 0, "mode"), "training", f"what {'an MxJob' if is_mx else f'a {self.found.kind}'} does"
+        )
+
+    def put_spec(self, spec: ForeignValue) -> None:
+        """Put the pods of a job, and its policies."""
         put = {
             "PyTorchJob": self._put_pytorch,
             "TFJob": self._put_tensorflow,
@@ -153,26 +190,44 @@ class _JobImport(JobImport):
             "TrainJob": self._put_train_job,
             "JobSet": self._put_job_set,
         }
-        if spec := root.required("spec"):
-            put[self.found.kind](spec)
-        self.draft.put(("variants", 0, "mode"), "training", f"what a {self.found.kind} does")
+        put[self.found.kind](spec)
 
-    def _roles(self, spec: ForeignValue) -> list[Role]:
-        """Return the roles of a job of the training operator or mpi-operator that have pods."""
-        # The operators take the names of roles in any case.
+    def read_roles(self, spec: ForeignValue) -> list[Role]:
+        """Return the roles of a job of an operator that have pods, in the order of the operator."""
+        # The operators take the names of roles in any case; those of the oldest one are in a list.
         names = {name.lower(): name for name in self.operator.roles}
         listed = spec.required(self.operator.key)
-        entries = {names.get(one.key.lower(), one.key): one for one in (listed.children() if listed else ())}
-        for name in entries.keys() - self.operator.roles:
-            expected = f"the roles are: {', '.join(self.operator.roles)}"
-            entries[name].refuse(f"unknown role {show(name)}", expected, at_key=True)
+        is_list = isinstance(listed.value, list) if listed else False
+        entries: dict[str, ForeignValue] = {}
+        for entry in listed.items() if listed and is_list else listed.children() if listed else ():
+            own = (entry.string("mxReplicaType") or "WORKER") if is_list else entry.key
+            name = names.get(own.lower(), "")
+            if not name:
+                expected = f"the roles are: {', '.join(self.operator.roles)}"
+                entry.refuse(f"unknown role {show(own)}", expected, at_key=True)
+            elif name in entries:
+                entry.refuse(f"the role {name!r} occurs twice")
+            else:
+                entries[name] = entry
         for name in [name for name in self.operator.roles if name in entries]:
             entry = entries[name]
             count = _count(entry.child("replicas"), "the operator's default")
-            container, port = self.operator.container, self.operator.port
-            if role := self.read_role(name.lower(), entry, entry.at("template"), count, container, port):
+            if role := self.read_role(name.lower(), entry, entry.at("template"), count):
                 self.every.append(role)
         return self.every
+
+    def read_role(
+        self, name: str, entry: ForeignValue, template: ForeignValue | None, count: Given | None
+    ) -> Role | None:
+        """Return a role; None, with a problem, if it is not valid, and without one if it has no pods."""
+        if template is None:
+            entry.refuse("the key 'template' is missing", at_key=True)
+            return None
+        container, port, is_required = self.operator.container, self.operator.port, self.operator.verb == "mxjob"
+        read = pods.read(template, container, self.draft, port, is_required=is_required)
+        if read is None or count is None or count.value == 0:
+            return None
+        return Role(name, count, entry, template, read, read.port or Given(None, decided("the operator's default")))
 
     def _holders(self, spec: ForeignValue) -> list[ForeignValue]:
         return [holder for holder in (spec.at("runPolicy"), spec) if holder]
@@ -192,12 +247,8 @@ class _JobImport(JobImport):
             self.put(("port",), given.value, given.origin)
         self.put_set(way, roles, f"how a {self.found.kind} connects its pods", self._holders(spec))
 
-    def put_policies(self, holders: Sequence[ForeignValue], roles: Sequence[Role]) -> None:  # type: ignore[override]
-        """Put the policies of all roles of the job, also of those that one role stands for."""
-        super().put_policies(holders, self.every or roles)
-
     def _put_pytorch(self, spec: ForeignValue) -> None:
-        roles = self._roles(spec)
+        roles = self.read_roles(spec)
         elastic, number = spec.child("elasticPolicy"), spec.child("nprocPerNode")
         if not self.draft.problems and roles:
             self._put_nodes(roles, spec, number, 23456)
@@ -238,13 +289,11 @@ class _JobImport(JobImport):
             hint = "start the same on all nodes: RANK is 0 on the first"
             hint += "; --image names one for all" if image else ""
             master.entry.refuse(f"the master has {what} than the workers", hint, at_key=True)
-        of_master: dict[Any, Given] = {**one.environment, **one.resources}
+        own: dict[Any, Given] = {**one.environment, **one.resources}
         of_workers: dict[Any, Given] = {**other.environment, **other.resources}
-        for key, given in of_master.items():
+        for key, given in own.items():
             if key not in of_workers or str(of_workers[key].value) != str(given.value):
-                name = key if isinstance(key, str) else f"resources.{'.'.join(key)}"
-                message = f"{name} of the master becomes that of the workers"
-                self.draft.note(given.origin, message, "it is one of the nodes")
+                self.draft.lose(given, "the master is one of the nodes, which have that of the workers")
         for gpus in one.gpus if not other.gpus else ():
             gpus.entry.leave("of the master becomes that of the workers", "it is one of the nodes")
 
@@ -260,7 +309,7 @@ class _JobImport(JobImport):
         elastic.leave("is the option elastic of a site, for as many nodes as there are replicas", hint)
 
     def _put_tensorflow(self, spec: ForeignValue) -> None:
-        roles = [replace(role, name=role.name.replace("master", "chief")) for role in self._roles(spec)]
+        roles = [replace(role, name=role.name.replace("master", "chief")) for role in self.read_roles(spec)]
         if self.draft.problems or not roles:
             return
         if sum(role.count.value for role in roles) == 1:
@@ -276,7 +325,7 @@ class _JobImport(JobImport):
             worker.entry.note(message, "let the other workers end as well")
 
     def _put_mpi(self, spec: ForeignValue) -> None:
-        roles = {role.name: role for role in self._roles(spec)}
+        roles = {role.name: role for role in self.read_roles(spec)}
         version = self.root.child("apiVersion")
         if version and version.value != "kubeflow.org/v2beta1":
             hint = "the image needs sshd, which images for v1 often lack: mlpack build, then mlpack doctor"
@@ -297,8 +346,7 @@ class _JobImport(JobImport):
         if form and (text := form.text()) and text != "OpenMPI":
             self.put(("mpi",), text.lower(), form.origin)
         for given in filter(None, (worker.container.command, worker.container.args)):
-            path = given.origin.comment.partition(": ")[2]
-            self.draft.note(given.origin, f"{path} is not carried over: the package starts sshd in the workers")
+            self.draft.lose(given, "the package starts sshd in the workers")
         if program := self._program_of_ranks(launcher):
             self._put_ranks(spec, launcher, worker, program)
 
@@ -310,13 +358,12 @@ class _JobImport(JobImport):
             own.image.leave("is replaced by the workers' image", "the launcher runs in it too")
         self.put_directory([launcher])
         if (folder := of_worker.directory) and folder != own.directory:
-            self.draft.note(folder.origin, "workingDir is not carried over: ranks start in that of the launcher")
+            self.draft.lose(folder, "ranks start in that of the launcher")
         self.put_gpus(None, [worker])
         variables = {**of_worker.environment, **own.environment}
         for name, given in of_worker.environment.items():
             if variables[name].value != given.value:
-                message = f"{name} becomes that of the launcher"
-                self.draft.note(given.origin, message, "all ranks have the same variables")
+                self.draft.lose(given, "all ranks have the variables of the launcher")
         merged = replace(worker, container=replace(of_worker, environment=variables))
         self.put_environments([merged], lambda key: reserved_by(key, "mpi"))
         pods.put_resources(self.draft, self.place, of_worker.resources)
@@ -476,9 +523,82 @@ def _is_runtime(data: Any, name: str) -> bool:
     return isinstance(data, dict) and data.get("kind") in kinds and (data.get("metadata") or {}).get("name") == name
 
 
-def _values(data: Any, keys: Sequence[str]) -> Iterator[Any]:
-    """Yield each value under one of the keys, at any depth."""
-    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
-        if key in keys:
-            yield from value if isinstance(value, list) else (value,)
-        yield from _values(value, keys)
+_MODES = {"": "", "local": "local", "dist": "dist", "MXTrain": "dist", "MXTune": "tune"}
+_ROLES_OF = {
+    "dist": ("scheduler", "server", "worker"),
+    "tune": ("tunertracker", "tunerserver", "tuner"),
+    "local": ("worker",),
+}
+_MX_PORT = 9091
+
+
+class MxImport(_JobImport):
+    """The import of a job of MXNet: a JobSet in which ps-lite's processes find each other, or a worker's Job."""
+
+    def put_spec(self, spec: ForeignValue) -> None:
+        """Put the pods of a job, and its policies."""
+        is_old = self.root.value["apiVersion"] in OLD_MX
+        self.operator = OPERATORS["MxJob" if is_old else "MXJob"]
+        roles = [replace(role, port=self._port(role, is_old=is_old)) for role in self.read_roles(spec)]
+        mode = self._mode_of(spec, roles, is_old=is_old)
+        if self.draft.problems or mode is None:
+            return
+        self.place = ("overlays", mode)
+        entry = spec.child("jobMode")
+        origin = entry.origin if entry else decided("one worker alone" if mode == "local" else "the default")
+        self.put(("kind",), "Job" if mode == "local" else "JobSet", origin)
+        if mode == "local":
+            self.put_job(roles[0], self._holders(spec), RENDEZVOUS["dmlc"].refused)
+            return
+        self.put_set("dmlc" if mode == "dist" else "none", roles, origin, self._holders(spec))
+        if mode == "tune":
+            self.put(("success",), ["tuner"], "what the operator waited for")
+            self._put_tuning(roles)
+            return
+        if roles[0].port.value != _MX_PORT:
+            self.put(("port",), roles[0].port.value, roles[0].port.origin)
+        roles[0].entry.note("is not waited for: the job succeeds when all workers do")
+
+    def _port(self, role: Role, *, is_old: bool) -> Given:
+        """Return the port on which a role listens: the scheduler's `PsRootPort`, or the port named `mxjob-port`."""
+        own = role.entry.child("PsRootPort") if is_old and role.name == "scheduler" else None
+        if own:
+            return own.given(own.whole() or _MX_PORT)
+        return role.port if role.port.value and not is_old else Given(_MX_PORT, decided("the operator's default"))
+
+    def _mode_of(self, spec: ForeignValue, roles: list[Role], *, is_old: bool) -> str | None:
+        """Return the mode of the job: dist, local or tune; add a problem if it is invalid or the roles do not fit."""
+        entry = spec.child("jobMode")
+        text = (entry.text() or "") if entry else ""
+        names = [role.name for role in roles]
+        if entry and text not in _MODES:
+            entry.refuse(f"expected {'local or dist' if is_old else 'MXTrain or MXTune'}, found {show(text)}")
+            return None
+        is_alone = names == ["worker"] and roles[0].count.value == 1
+        mode = _MODES[text] or ("local" if is_old or names == ["worker"] else "dist")
+        mode = "local" if mode == "dist" and is_alone and not is_old else mode
+        needed = _ROLES_OF[mode]
+        if not self.draft.problems and (set(names) != set(needed) or roles[0].count.value != 1):
+            expected = f"1 {needed[0]}{''.join(f', {name}' for name in needed[1:])}"
+            found = ", ".join(f"{role.count.value} {role.name}" for role in roles)
+            (entry or spec).refuse(f"expected the roles {expected}, found {found or 'none'}")
+        return mode
+
+    def _put_tuning(self, roles: list[Role]) -> None:
+        """Put MX_CONFIG in the operator's format (pkg/controller.v1/mxnet/mxnet.go, genMXConfig)."""
+        cluster = {
+            role.name: [
+                {"url": f"$(JOBSET_NAME)-{role.name}-0-{index}.$(JOBSET_NAME)", "port": role.port.value}
+                for index in range(role.count.value)
+            ]
+            for role in roles
+        }
+        keys = {role.name: role.template.string("metadata", "annotations", "tuner-server-key") for role in roles}
+        labels = {role.name: keys[role.name] or role.entry.string("label") for role in roles}
+        for role in roles:
+            config = {"cluster": cluster, "labels": labels, "task": {"type": role.name, "index": 0}}
+            text = json.dumps(config, separators=(",", ":"))
+            self.put(("roles", role.name, "environment", "MX_CONFIG"), text, "what the operator wrote for this role")
+            if role.count.value > 1:
+                message = f"each of the {role.count.value} pods finds the index 0 in MX_CONFIG"
+                self.draft.note(role.count.origin, message, "its own index is in JOB_COMPLETION_INDEX")

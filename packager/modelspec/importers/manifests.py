@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from packager.base import yamlio
 from packager.base.problems import Problem, show
 from packager.modelspec.importers import jobs, pods
-from packager.modelspec.importers.draft import Draft, named
-from packager.modelspec.importers.source import ForeignValue, Given, Rule, Source, plain_path, read_bytes
+from packager.modelspec.importers.draft import named
+from packager.modelspec.importers.source import LOST, ForeignValue, Given, Ledger, Rule, Source, plain_path, read_bytes
 from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.yamlio import Location
+    from packager.modelspec.importers.draft import Draft
     from packager.modelspec.importers.source import Rules
 
 _STORAGES = ("user-mounted-nfs", "user-allocated-pvc")
+_IDS = "mlpack configure --uid, --gid"
 _STORAGE = "--with nfs, or --with pvc"
 _MOST_FILES = 50
 _POD_OF = {
@@ -38,12 +40,13 @@ _FIELDS: Rules = MappingProxyType(
     {
         **pods.FIELDS,
         "serviceAccountName": Rule(hint="--with service-account, if it needs one"),
-        "securityContext": Rule(hint="mlpack configure --uid, --gid"),
+        "securityContext": Rule(hint=_IDS),
         "volumes": Rule(hint=_STORAGE),
         "volumeMounts": Rule(hint=_STORAGE),
+        **dict.fromkeys(("USER_ID", "GROUP_ID", "FS_ID", "USER_NAME", "GROUP_NAME"), Rule(hint=_IDS)),
+        **dict.fromkeys(("LD_LIBRARY_PATH", "MODEL_DIR"), Rule(f"{LOST}: the image and the command have it")),
     }
 )
-_IDS = ("USER_ID", "GROUP_ID", "FS_ID", "USER_NAME", "GROUP_NAME")
 _START = 'MODEL_DIR="$0" && export MODEL_DIR && cd "$0" && exec "$@"'
 """Starts a program in a folder of the image and sets MODEL_DIR to the folder; a spec has no keys for these."""
 
@@ -51,7 +54,7 @@ _START = 'MODEL_DIR="$0" && export MODEL_DIR && cd "$0" && exec "$@"'
 def image(folder: str, root: Path, shown: str) -> ForeignValue | None:
     """Return the image in a folder's manifests: that of a Pod or an MPIJob, else of a Deployment; None without any."""
     images: dict[str, ForeignValue] = {}
-    for source in _sources(folder, root, shown, Draft("", "", "")):
+    for source in _sources(folder, root, shown, Ledger()):
         kind = source.root.string("kind")
         for container in source.root.items(*_POD_OF[kind], "containers")[:1] if kind in _POD_OF else ():
             if entry := container.at("image"):
@@ -77,15 +80,15 @@ def put(draft: Draft, folder: str, root: Path, shown: str, own: ForeignValue) ->
         own.refuse(f"expected a Pod, an MPIJob or a Deployment below {folder}, found none", at_key=True)
 
 
-def _sources(folder: str, root: Path, shown: str, draft: Draft) -> Iterator[Source]:
+def _sources(folder: str, root: Path, shown: str, ledger: Ledger) -> Iterator[Source]:
     """Yield the documents of the manifests in a folder, by their paths."""
     top = plain_path(root, folder)
     paths = sorted(path for path in top.rglob("*.yaml") if not path.is_symlink() and path.is_file()) if top else []
     for path in [path for path in paths if path.name not in KUSTOMIZATIONS][:_MOST_FILES]:
         name = path.relative_to(root).as_posix()
         documents, problems = yamlio.load_all(read_bytes(path, shown + name), shown + name)
-        draft.problems.extend(problems)
-        yield from (Source(document, draft, name) for document in documents if isinstance(document.data, dict))
+        ledger.problems.extend(problems)
+        yield from (Source(document, ledger, name) for document in documents if isinstance(document.data, dict))
 
 
 class _Use:
@@ -120,20 +123,16 @@ class _Use:
 
     def finish(self) -> None:
         """Put the variables of the use into its overlays, and escape references to other variables."""
-        common = self.draft.data.get("environment", {})
         for name in self.overlays:
             overlay = self.draft.data["overlays"][name]
             for key, given in self.variables.items():
-                if key in overlay.get("environment", {}):
-                    continue
+                common = self.draft.data.get("environment", {})
                 # Either all overlays of a package have the folder of checkpoints, or none.
                 is_common = key == "CHECKPOINT_DIR" and common.get(key) in (None, given.value)
-                place: Location = () if is_common else ("overlays", name)
-                if not is_common or key not in common:
-                    self.draft.put_given((*place, "environment", key), given)
-                    common = self.draft.data.get("environment", {})
+                if key not in overlay.get("environment", {}) and not (is_common and key in common):
+                    self.draft.put_given((*(() if is_common else ("overlays", name)), "environment", key), given)
             known = {"REGISTRY", "IMAGE", "MODEL_DIR", "OUTPUT_DIR", "DATASET_DIR", "HOME"}
-            known |= {*common, *overlay.get("environment", {})}
+            known |= {*self.draft.data.get("environment", {}), *overlay.get("environment", {})}
             # $(MODEL_DIR) is another folder in a package.
             folder = "$(MODEL_DIR)" if self.model_dir is None else self.model_dir.replace("$(", "$$(")
             for holder in (overlay, overlay.get("init", {})):
@@ -142,25 +141,21 @@ class _Use:
                     holder[key] = [pods.escaped(word, known) for word in words]
 
     def _put_config_map(self, root: ForeignValue) -> None:
-        for entry in root.children("data"):
-            text = entry.text()
-            if text is None:
-                continue
-            if entry.key in _IDS:
-                entry.leave(hint="mlpack configure --uid, --gid")
-            elif entry.key in ("LD_LIBRARY_PATH", "MODEL_DIR"):
-                self.model_dir = text if entry.key == "MODEL_DIR" else self.model_dir
-                entry.leave("is not carried over: the image and the command have it")
-            elif complaint := pods.complaint_about(entry.key, text):
+        data = root.at("data")
+        self.model_dir = data.value.get("MODEL_DIR", self.model_dir) if data and data.is_mapping() else self.model_dir
+        for entry in [entry for entry in data.below() if entry.key not in _FIELDS] if data else ():
+            entry.done()
+            text = entry.text() or ""
+            if complaint := pods.complaint_about(entry.key, text):
                 entry.leave(f"is not carried over: {complaint}")
-            else:
-                shortened = re.sub(rf":\$\{{?{re.escape(entry.key)}\}}?$", "", text)
-                if shortened != text:
-                    entry.leave(f"loses ':${entry.key}', which nothing expands")
-                self.variables[entry.key] = entry.given(shortened)
-                if entry.key == "CHECKPOINT_DIR":
-                    hint = "--with checkpoint-pvc, checkpoint-nfs or checkpoint-host-path keeps its files"
-                    entry.leave("is a folder of the pod, deleted with it", hint)
+                continue
+            shortened = re.sub(rf":\$\{{?{re.escape(entry.key)}\}}?$", "", text)
+            if shortened != text:
+                entry.leave(f"loses ':${entry.key}', which nothing expands")
+            self.variables[entry.key] = entry.given(shortened)
+            if entry.key == "CHECKPOINT_DIR":
+                hint = "--with checkpoint-pvc, checkpoint-nfs or checkpoint-host-path keeps its files"
+                entry.leave("is a folder of the pod, deleted with it", hint)
 
     def _put_overlay(self, name: str, kind: str, entry: ForeignValue) -> Location:
         known = self.draft.data.get("overlays", {})
@@ -180,7 +175,6 @@ class _Use:
             root.refuse(f"expected {'.'.join((*_POD_OF[kind], 'containers'))}")
             return
         place = self._put_overlay(name or self.use, kind, spec)
-        words = None
         if kind == "MPIJob":
             roles = spec.at("mpiReplicaSpecs")
             self.draft.put_whole((*place, "workers"), spec.at("mpiReplicaSpecs", "Worker", "replicas"))
@@ -189,12 +183,10 @@ class _Use:
                 template.leave("is not carried over: workers run the launcher's image")
             if roles and (launchers := roles.at("Launcher", "replicas")):
                 launchers.done()
-            words = _words(containers[0])
-            words = jobs.mpirun(self.draft, place, containers[0], words) if words[:1] == ["mpirun"] else words
         elif kind == "Deployment":
             self.draft.put_whole((*place, "replicas"), spec.at("replicas"))
             self._put_ports(place, containers[0])
-        self._put_pod(place, pod, containers[0], words)
+        self._put_pod(place, pod, containers[0])
 
     def _put_ports(self, place: Location, container: ForeignValue) -> None:
         numbers = [number for one in container.items("ports") if (number := one.at("containerPort"))]
@@ -207,47 +199,41 @@ class _Use:
         if not numbers:
             self.draft.put((*place, "ports", "grpc"), {"port": 8500, "protocol": "grpc"}, "TensorFlow Serving's")
 
-    def _put_pod(
-        self, place: Location, pod: ForeignValue, container: ForeignValue, words: list[str] | None = None
-    ) -> None:
+    def _put_pod(self, place: Location, pod: ForeignValue, container: ForeignValue) -> None:
         """Put the first init container, and the image, resources, variables and command of the main container.
 
         An init container runs the image of the main container, or is reported, as every other container is.
         """
         for other in pod.items("containers")[1:]:
             other.leave(pods.ONE_CONTAINER)
+        main = pods.read_container(container, self.draft)
         text = container.string("image")
         for position, init in enumerate(pod.items("initContainers")):
-            command = self._command(init) if position == 0 else []
-            is_own = text and init.string("image").removeprefix("docker.io/") == text.removeprefix("docker.io/")
-            if command and is_own:
+            read = pods.read_container(init, self.draft) if position == 0 else pods.Container()
+            if (
+                read.words
+                and text
+                and init.string("image").removeprefix("docker.io/") == text.removeprefix("docker.io/")
+            ):
                 _read_sources(init)
-                self.draft.put((*place, "init", "command"), command, init.origin)
+                self.draft.put((*place, "init", "command"), _started(read, read.words), init.origin)
             else:
                 init.leave(hint="do in the image, or in the command, what it prepares")
         own = self.draft.data.get("image", {})
-        entry = container.at("image")
-        if entry and text and text.removeprefix("docker.io/") != f"{own.get('name')}:{own.get('tag')}":
-            self.draft.put_image(text, entry.origin, (*place, "image"))
-        if command := self._command(container, words):
-            self.draft.put((*place, "command"), command, container.origin)
+        if main.image and text.removeprefix("docker.io/") not in ("", f"{own.get('name')}:{own.get('tag')}"):
+            self.draft.put_image(text, main.image.origin, (*place, "image"))
+        words = main.words
+        if words[:1] == ["mpirun"] and self.draft.at((*place, "kind")) == "MPIJob":
+            words = jobs.mpirun(self.draft, place, container, words)
+        if words:
+            self.draft.put((*place, "command"), _started(main, words), container.origin)
+        elif main.directory:
+            self.draft.lose(main.directory, "the program starts in the image's own folder")
         _read_sources(container)
-        resources, gpus = pods.quantities(container.child("resources"))
-        pods.put_gpus(self.draft, gpus)
-        pods.put_resources(self.draft, place, resources)
-        for key, given in pods.variables(container.items("env"), self.draft).items():
+        pods.put_gpus(self.draft, main.gpus)
+        pods.put_resources(self.draft, place, main.resources)
+        for key, given in main.environment.items():
             self.draft.put_given((*place, "environment", key), given)
-
-    def _command(self, container: ForeignValue, words: list[str] | None = None) -> list[str]:
-        """Return the command of a container, started in its folder; add a finding for a folder without a command."""
-        words = _words(container) if words is None else words
-        directory = container.at("workingDir")
-        folder = directory.text() if directory else None
-        if folder and words:
-            return ["/bin/sh", "-c", _START, folder, *words]
-        if directory and folder:
-            directory.leave(f"is not carried over: it starts in the image's own folder, not in {show(folder)}")
-        return words
 
     def _deployment_of(self, template: ForeignValue, root: ForeignValue) -> ForeignValue | None:
         """Return the Deployment that a step of a Workflow makes, with the workflow's parameters filled in, or None."""
@@ -289,22 +275,15 @@ class _Use:
         self._put_order(root, overlays)
 
     def _put_order(self, root: ForeignValue, overlays: dict[str, str]) -> None:
-        """Put the overlays of a workflow in the order of its steps."""
-        entrypoint = root.at("spec", "entrypoint")
+        """Put the overlays of a workflow in the order of its first template with steps, which names them."""
+        root.at("spec", "entrypoint")
         for template in root.items("spec", "templates"):
-            name, steps = template.at("name"), template.at("steps")
-            if steps is None or (entrypoint and name and name.value != entrypoint.value):
-                continue
-            ordered = [step for group in steps.items() for step in group.items()]
-            for step in ordered:
-                step.at("name")
+            template.at("name")
+            ordered = [step for group in template.items("steps") for step in group.items() if step.at("name")]
             names = dict.fromkeys(step.string("template") for step in ordered)
             order = [overlays[name] for name in names if name in overlays]
             if len(order) > 1 and "sequence" not in self.draft.data:
-                self.draft.put(("sequence",), order, steps.origin)
-            elif len(order) > 1:
-                message = "the order of its steps is not carried over: a package has one"
-                root.note(message, f"run them so: {', '.join(order)}")
+                self.draft.put(("sequence",), order, (template.at("steps") or template).origin)
 
 
 def _read_sources(container: ForeignValue) -> None:
@@ -315,6 +294,7 @@ def _read_sources(container: ForeignValue) -> None:
             source.done()
 
 
-def _words(container: ForeignValue) -> list[str]:
-    entries = (container.at(key) for key in ("command", "args"))
-    return [word for entry in entries if entry for word in entry.words() or ()]
+def _started(container: pods.Container, words: list[str]) -> list[str]:
+    """Return the words of a program, started in the folder of its container."""
+    folder = container.directory
+    return ["/bin/sh", "-c", _START, folder.value, *words] if folder else words

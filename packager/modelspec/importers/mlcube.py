@@ -45,8 +45,8 @@ from packager.modelspec.importers.source import (
     plain_path,
     printable,
     read_bytes,
-    template,
 )
+from packager.modelspec.settings import parse_setting, put
 from packager.package.layout import SCRIPTS, WORKSPACE
 from packager.package.options import KEYS
 
@@ -138,8 +138,7 @@ def read(path: Path, name: str, choices: Choices) -> Draft:
     text = read_bytes(path, name, folder=folder)
     document, problems = yamlio.load(text, name)
     if problems:
-        hint = "make a project of it first: cookiecutter"
-        raise invalid(name, _KIND, template(text, name, "cookiecutter", hint) or problems)
+        raise invalid(name, _KIND, problems)
     _check_format(document, name)
     document = replace(document, data=_with_settings(document.data, choices.settings))
     draft = Draft(name, _KIND, "mlcube")
@@ -168,18 +167,11 @@ def _check_format(document: Document, name: str) -> None:
 
 def _with_settings(data: Any, settings: Sequence[str]) -> Any:
     """Return the cube with other values for some keys."""
-    data = deepcopy(data) if settings else data
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        steps = key.split(".")
-        if not equals or not all(steps):
-            raise UsageError(f"-P {setting}: expected KEY=VALUE, such as docker.image=example/image:1")
-        node = data
-        for step in steps[:-1]:
-            node = node.setdefault(step, {})
-            if not isinstance(node, dict):
-                raise UsageError(f"-P {setting}: {step!r} is not a mapping")
-        node[steps[-1]] = yamlio.scalar(value)
+    data = deepcopy(data)
+    for argument in settings:
+        setting = parse_setting(argument, "docker.image=example/image:1", option="-P")
+        if problems := put(data, setting, yamlio.scalar(setting.value), root="the cube"):
+            raise UsageError(str(problems[0]))
     return data
 
 
@@ -294,15 +286,11 @@ class _CubeImport:
             return Given(self.choices.claim, by_option("--claim"))
         if own is None:
             return Given(self.draft.data["name"], decided("MLCube's default: the cube's name"))
-        text, entry = own
-        name = named(text, prefix="mlcube", longest=63)
-        if name != text:
-            entry.leave(f"becomes {name!r}, found {show(text)}", "--claim names another one")
-        return Given(name, entry.origin)
+        return Given(own[0], own[1].origin)
 
     def _tasks(self) -> dict[str, Task]:
         """Return the tasks by name; problems are in the ledger."""
-        options = [entry.string("--mount_opts") for key in ("docker", "runner") if (entry := self._mapping(key))]
+        options = [self.root.string(key, "--mount_opts") for key in ("docker", "runner")]
         result: dict[str, Task] = {}
         overlays: dict[str, str] = {}
         for entry in self.root.children("tasks"):
@@ -315,19 +303,14 @@ class _CubeImport:
             if entry.value is not None and not entry.is_mapping():
                 continue
             words = self._program(entry.child("entrypoint"))
-            parameters = entry.at("parameters")
             own = [
                 made
                 for direction in ("inputs", "outputs")
-                for parameter in (parameters.children(direction) if parameters else ())
+                for parameter in (entry.children("parameters", direction) if entry.value else ())
                 if (made := self._parameter(entry.key, parameter, direction == "inputs", "ro" in options))
             ]
             result[entry.key] = Task(entry.key, overlay, entry, words, tuple(own))
         return result
-
-    def _mapping(self, key: str) -> ForeignValue | None:
-        entry = self.root.child(key)
-        return entry if entry and isinstance(entry.value, dict) else None
 
     def _parameter(self, task: str, entry: ForeignValue, is_input: bool, read_only: bool) -> Parameter | None:  # noqa: FBT001
         is_mapping = isinstance(entry.value, dict)
@@ -381,9 +364,8 @@ class _CubeImport:
                 raise UsageError(f"{option} {value}: no task has such a parameter", hint=similar(name, names))
 
     def _put_docker(self) -> None:
-        section = self._mapping("docker")
         for key in ("env_args", "gpu_args", "cpu_args"):
-            if section and (arguments := section.child(key)):
+            if arguments := self.root.at("docker", key):
                 for name, value in _run_options(self._program(arguments)):
                     self._put_run_option(arguments, name, value)
                 arguments.done()
@@ -424,49 +406,43 @@ class _CubeImport:
             self.draft.put((*overlay, "retries"), _RETRIES, retries)
             self._put_program(overlay, task)
             self._put_claims(overlay, task)
-            for parameter in task.parameters:
-                if self._kind(parameter):
-                    continue
-                if parameter.is_input:
-                    shown = show(printable(parameter.place.path))
-                    parameter.entry.note(f"({shown}) is neither a file nor a directory of the cube yet")
-                else:
-                    parameter.entry.refuse("the type of an output is missing", "type: file or directory")
+        for parameter in [parameter for parameter in parameters if not self._kind(parameter)]:
+            if parameter.is_input:
+                shown = show(printable(parameter.place.path))
+                parameter.entry.note(f"({shown}) is neither a file nor a directory of the cube yet")
+            else:
+                parameter.entry.refuse("the type of an output is missing", "type: file or directory")
 
     def _put_program(self, overlay: Location, task: Task) -> None:
         words = [_literal(word) for word in task.entrypoint]
         arguments = words[1:] if words else [_literal(task.name)]
-        entrypoint = task.entry.child("entrypoint")
-        if words and entrypoint:
-            self.draft.put((*overlay, "command"), words[:1], entrypoint.origin)
+        if words:
+            self.draft.put((*overlay, "command"), words[:1], (task.entry.child("entrypoint") or task.entry).origin)
         variables: dict[str, str] = {}
-        folders: list[str] = []
-        files: list[str] = []
+        paths: dict[bool, list[str]] = {True: [], False: []}  # of folders, and of files
         copies: list[str] = []
         for parameter in task.parameters:
             variable = "PARAM_" + re.sub(r"[^A-Za-z0-9_]", "_", parameter.name)
-            other = variables.setdefault(variable, parameter.name)
-            if other != parameter.name:
-                message = f"the parameters {other!r} and {parameter.name!r} both become {variable}"
+            if variable in variables:
+                message = f"the parameters {variables[variable]!r} and {parameter.name!r} both become {variable}"
                 parameter.entry.refuse(message, "rename one of them")
-                continue
-            folder = f"{MOUNT}/{self._claim_of(parameter).value}"
+            variables[variable] = parameter.name
+            folder, kind = f"{MOUNT}/{self._claim_of(parameter).value}", self._kind(parameter)
             arguments.append(f"--{_literal(parameter.name)}={folder}/$({variable})")
-            (folders if self._kind(parameter) == "directory" else files).append(f"{folder}/$({variable})")
+            paths[kind == "directory"].append(f"{folder}/$({variable})")
             if parameter.is_input and (seed := self.seeds.get(parameter.place.path)):
                 copies += [f"$(MODEL_DIR)/{SCRIPTS}/{seed}", f"{folder}/{parameter.place.path}"]
-            direction = "input" if parameter.is_input else "output"
-            value = {"value": parameter.place.path, "description": f"{direction} {self._kind(parameter) or 'path'}"}
+            described = f"{'input' if parameter.is_input else 'output'} {kind or 'path'}"
+            value = {"value": parameter.place.path, "description": described}
             self.draft.put((*overlay, "environment", variable), value, parameter.origin)
-        origin = task.entry.origin
-        comment = f"{origin.comment}: its name, and its parameters"
-        self.draft.put((*overlay, "args"), arguments, replace(origin, comment=comment))
+        comment = f"{task.entry.origin.comment}: its name, and its parameters"
+        self.draft.put((*overlay, "args"), arguments, replace(task.entry.origin, comment=comment))
         if variables:
-            reason_of = "MLCube makes the folders of all parameters before a task"
             script, before = (_SEEDS, [*copies, "--"]) if copies else ("", [])
-            words = ["/bin/sh", "-c", f"set -e; {script}{_FOLDERS}", "sh", *before, *folders, "--", *files]
-            reason_of = f"copies inputs that are not there; {reason_of}" if copies else reason_of
-            self.draft.put((*overlay, "init", "command"), words, reason_of)
+            words = ["/bin/sh", "-c", f"set -e; {script}{_FOLDERS}", "sh", *before, *paths[True], "--", *paths[False]]
+            reason = "MLCube makes the folders of all parameters before a task"
+            reason = f"copies inputs that are not there; {reason}" if copies else reason
+            self.draft.put((*overlay, "init", "command"), words, reason)
 
     def _claim_of(self, parameter: Parameter) -> Given:
         """Return the claim of a parameter: its own, or that of inputs that no task makes, or of the workspace."""
@@ -512,8 +488,8 @@ class _CubeImport:
             if parameter.is_input and parameter.place.path not in self.made:
                 inputs.setdefault(parameter.place.path, parameter)
         for path, parameter in inputs.items():
-            below = parameter.place.below_root
-            if below is None or self._on_disk(parameter) is None:
+            below = parameter.place.below_root or ""
+            if self._on_disk(parameter) is None:
                 continue
             try:
                 files = dict(_seed_files(self.folder, below, room))
@@ -524,17 +500,17 @@ class _CubeImport:
             room -= sum(encoded_size(content) for content in files.values())
             if files:
                 self.seeds[path] = f"seeds/{below}"
-            for name, content in files.items():
-                if name not in (file.path for file in self.draft.files):
-                    self.draft.files.append(DraftFile(name, content))
-                    self.draft.put(("files", len(self.draft.files) - 1), name, parameter.origin)
+            known = {file.path for file in self.draft.files}
+            for name in [name for name in files if name not in known]:
+                self.draft.files.append(DraftFile(name, files[name]))
+                self.draft.put(("files", len(self.draft.files) - 1), name, parameter.origin)
 
     def _put_platform(self, chosen: Sequence[Task]) -> None:
         """Put the accelerators, the memory and the disk that a cube needs, or the user wants."""
         platform = self.root.at("platform")
-        keys = ("accelerator_count", "accelerator_maker", "host_memory_gb", "host_disk_space_gb")
-        count, maker, memory, disk = (platform.child(key) if platform else None for key in keys)
-        self._put_accelerators(count, maker)
+        keys = ("accelerator_count", "host_memory_gb", "host_disk_space_gb")
+        count, memory, disk = (platform.child(key) if platform else None for key in keys)
+        self._put_accelerators(count, platform)
         if memory and (size := _gigabytes(memory)):
             for task in chosen:
                 self.draft.put(("overlays", task.overlay, "resources", "requests", "memory"), size, memory.origin)
@@ -545,22 +521,22 @@ class _CubeImport:
             else:
                 disk.leave(f"({show(disk.value)}) is not carried over", "the claim has to be as large")
 
-    def _put_accelerators(self, count_entry: ForeignValue | None, maker: ForeignValue | None) -> None:
-        count = count_entry.whole() if count_entry else 0
+    def _put_accelerators(self, entry: ForeignValue | None, platform: ForeignValue | None) -> None:
+        count = (entry.whole() or 0) if entry else 0
         if self.choices.gpus is not None:
             count = self.choices.gpus
             if count and (complaint := KEYS["GPU_COUNT"].complaint(str(count))):
                 raise UsageError(f"--gpus {count}: {complaint}")
-        if count:
-            vendor = _VENDORS.get(str(maker.value).lower()) if maker else "nvidia.com"
-            if maker and vendor is None:
-                maker.leave(f"is unknown: {show(maker.value)}", "--site GPU_VENDOR=… names the vendor of the resource")
-            site = {"GPU_VENDOR": vendor} if vendor not in (None, "nvidia.com") else {}
-            hint = self.draft.option("gpu", GPU_COUNT=str(count), **site)
-            if count_entry:
-                count_entry.leave("is the option gpu of a site", hint)
-        elif maker:
-            maker.leave(f"({show(maker.value)}) is not carried over: the cube asks for no accelerators")
+        if not count:
+            return
+        maker = platform.child("accelerator_maker") if platform else None
+        vendor = _VENDORS.get(str(maker.value).lower(), "") if maker else "nvidia.com"
+        if maker and not vendor:
+            maker.leave(f"is unknown: {show(maker.value)}", "--site GPU_VENDOR=… names the vendor of the resource")
+        site = {"GPU_VENDOR": vendor} if vendor not in ("", "nvidia.com") else {}
+        hint = self.draft.option("gpu", GPU_COUNT=str(count), **site)
+        if entry:
+            entry.leave("is the option gpu of a site", hint)
 
 
 def _pairs(values: Sequence[str]) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import envfile
 from packager.base.problems import show
-from packager.base.values import Value
+from packager.base.values import Value, replace
 from packager.kubernetes.containers import MOUNTED, folder_complaint, refusal_reason
 from packager.modelspec.environments import RESERVED
 from packager.modelspec.importers.source import LOST, Given, Rule
@@ -55,7 +55,7 @@ FIELDS: Rules = MappingProxyType(
         "lifecycle": Rule(hint="do it in the program"),
     }
 )
-"""What becomes of the fields of pods and of containers that no spec has."""
+"""The reports about the fields of pods and of containers that no spec has."""
 
 
 class ForeignGpus(Value, frozen=True):
@@ -76,6 +76,7 @@ class Container(Value, frozen=True):
     resources: Mapping[Location, Given] = MappingProxyType({})  # by part and name, except GPUs
     gpus: tuple[ForeignGpus, ...] = ()
     directory: Given | None = None  # None for the image's
+    port: Given | None = None  # on which the pods find each other
     options: tuple[str, ...] = ()  # those for pods that compute which stand for fields of the pod
 
     @property
@@ -111,31 +112,32 @@ def read(
     for holder in (pod, main):
         holder.child("securityContext")
     lost = _put_volumes(pod, main, draft)
-    environment = variables(main.items("env"), draft)
+    own_port = None
     for entry in main.items("ports"):
-        if port and entry.string("name") == port:
+        number = entry.at("containerPort") if port and entry.string("name") == port else None
+        if number:
             entry.done()
+            own_port = own_port or number.given(number.whole())
         else:
             entry.leave("is not carried over: only a Deployment has ports")
-    directory = main.child("workingDir")
-    folder = directory.text() if directory else None
-    if directory and folder is not None and not re.fullmatch(_FOLDER, folder):
-        directory.leave("is not carried over: expected an absolute path", "set WORKDIR in the image")
-        directory = None
-    command, args = (_words(main.child(key), lost) for key in ("command", "args"))
-    resources, gpus = quantities(main.child("resources"))
     has_shm = any(mount.string("mountPath").rstrip("/") == _SHM for mount in main.items("volumeMounts"))
     needed = {"shared-memory": has_shm and _SHM not in lost, "host-network": pod.value.get("hostNetwork") is True}
-    return Container(
-        main.child("image"),
-        command,
-        args,
-        environment,
-        resources,
-        gpus,
-        directory.given(folder) if directory else None,
-        tuple(option for option, is_needed in needed.items() if is_needed),
-    )
+    options = tuple(option for option, is_needed in needed.items() if is_needed)
+    return replace(read_container(main, draft, lost), port=own_port, options=options)
+
+
+def read_container(entry: ForeignValue, draft: Draft, lost: Mapping[str, str] = MappingProxyType({})) -> Container:
+    """Return a container without its mounts and ports; `lost` has the folders of volumes that it lacks."""
+    directory = entry.child("workingDir")
+    folder = (directory.text() or "") if directory else ""
+    if directory and not re.fullmatch(_FOLDER, folder):
+        directory.leave("is not carried over: expected an absolute path", "set WORKDIR in the image")
+        directory = None
+    command, args = (_words(entry.child(key), lost) for key in ("command", "args"))
+    resources, gpus = quantities(entry.child("resources"))
+    environment = variables(entry.items("env"), draft)
+    own_folder = directory.given(folder) if directory else None
+    return Container(entry.child("image"), command, args, environment, resources, gpus, own_folder)
 
 
 def _put_volumes(pod: ForeignValue, container: ForeignValue, draft: Draft) -> dict[str, str]:

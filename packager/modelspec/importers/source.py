@@ -16,13 +16,13 @@ from packager.base import paths, yamlio
 from packager.base.errors import SpecError, reason
 from packager.base.problems import Problem, ordered, show
 from packager.base.values import Value
+from packager.package.options import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from packager.base.yamlio import Document, Location
-    from packager.modelspec.importers.draft import Draft
 
 _LONGEST_COMMENT = 160
 LOST = "is not carried over"
@@ -57,8 +57,27 @@ class Given(Value, frozen=True):
     origin: ValueOrigin
 
 
+class Ledger:
+    """The problems, findings and options of an import."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []  # that prevent the import
+        self.findings: list[Problem] = []  # what is not carried over
+        self.options: list[str] = []  # that a build needs
+        self.site: dict[str, str] = {}  # the values of the options, for `site.env`
+
+    def option(self, option: str, **site: str) -> str:
+        """Note that a build needs an option, unless a value is invalid; return the arguments that switch it on."""
+        for key, value in site.items():
+            if complaint := KEYS[key].complaint(value):
+                return f"--with {option}, and another {key}: {complaint}"
+        self.options = list(dict.fromkeys((*self.options, option)))
+        self.site |= site
+        return " ".join((f"--with {option}", *(f"--site {key}={value}" for key, value in site.items())))
+
+
 class Rule(Value, frozen=True):
-    """What is reported of a key that nothing has read."""
+    """The report about a key that nothing has read."""
 
     message: str = LOST  # empty if it needs no report
     hint: str | None = None  # with `{}` in place of the value
@@ -73,7 +92,7 @@ class Rule(Value, frozen=True):
         while self.key and isinstance(value, dict | list):  # such as the name of the first of several
             value = next(iter(value.values() if isinstance(value, dict) else value), "")
         site = {self.key: str(value)} if self.key else {}
-        hint = entry.source.draft.option(self.option, **site) if self.option else self.hint
+        hint = entry.source.ledger.option(self.option, **site) if self.option else self.hint
         entry.note(self.message, hint and hint.replace("{}", str(value)))
 
 
@@ -90,9 +109,9 @@ def invalid(name: str, kind: str, problems: list[Problem]) -> SpecError:
 class Source:
     """A foreign file, or an object in it; and the locations of the keys that have been read."""
 
-    def __init__(self, document: Document, draft: Draft, shown: str, base: Location = ()) -> None:
+    def __init__(self, document: Document, ledger: Ledger, shown: str, base: Location = ()) -> None:
         self.document = document
-        self.draft = draft
+        self.ledger = ledger
         self.shown = shown
         self.base = base  # the location of the object in the document
         self.read: set[Location] = set()
@@ -155,12 +174,12 @@ class ForeignValue:
     def refuse(self, message: str, hint: str | None = None, *, at_key: bool = False) -> None:
         """Add a problem: the file cannot be imported with this value."""
         self.done()
-        self.source.draft.problems.append(self.problem(message, hint, at_key=at_key))
+        self.source.ledger.problems.append(self.problem(message, hint, at_key=at_key))
 
     def note(self, message: str, hint: str | None = None, *, at_key: bool = True) -> None:
         """Add a finding about the value; what is below it is still to be read."""
         text = f"{self.path} {message}" if self.location else message
-        self.source.draft.findings.append(self.problem(text, hint, at_key=at_key and bool(self.location)))
+        self.source.ledger.findings.append(self.problem(text, hint, at_key=at_key and bool(self.location)))
 
     def leave(self, message: str = LOST, hint: str | None = None) -> None:
         """Add a finding: this key, with all below it, is not carried over, or not unchanged."""
@@ -249,20 +268,14 @@ class ForeignValue:
             number = int(number)
         if isinstance(number, int) and not isinstance(number, bool):
             return number
-        self.refuse(f"expected a whole number, found {show(self.value)}")
+        hint = "fill the template in first: envsubst" if "$" in str(number) else None
+        self.refuse(f"expected a whole number, found {show(self.value)}", hint)
         return None
 
     def words(self) -> list[str] | None:
         """Return a list of scalars as text; add a problem for each item that is not a scalar."""
         texts = [item.text() for item in self.items()]
         return [text for text in texts if text is not None] if isinstance(self.value, list) else None
-
-
-def template(text: bytes, name: str, kind: str, hint: str) -> list[Problem]:
-    """Return the problem that the file `name` is a template of `kind`, at its first `{{`; nothing without one."""
-    before, braces, _ = text.partition(b"{{")
-    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-    return [Problem(name, line, column, f"this is a template of {kind}", hint)] if braces else []
 
 
 def printable(text: str) -> str:

@@ -7,22 +7,19 @@ the same checkout is followed, except to files that a package leaves out, such a
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
-from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.base import yamlio
 from packager.base.errors import SpecError
-from packager.base.fields import ASSET_PATH, Download, anchored
+from packager.base.fields import anchored
 from packager.base.names import LETTER_FIRST
 from packager.base.problems import Problem, show
-from packager.base.values import FieldsError, Value, convert
-from packager.kubernetes import configmap
-from packager.modelspec.documentation import HEADING, section
-from packager.modelspec.files import SourceFile, source_file, walk
+from packager.base.values import Value
+from packager.modelspec.code import fits
+from packager.modelspec.files import SourceFile, read_code, source_file, walk
 from packager.modelspec.importers import manifests
 from packager.modelspec.importers.draft import LONGEST_NAME, Draft, DraftFile, named, one_line
 from packager.modelspec.importers.source import (
@@ -34,10 +31,11 @@ from packager.modelspec.importers.source import (
     printable,
     read_bytes,
 )
+from packager.modelspec.load import HEADING, section
 from packager.package.layout import KUSTOMIZATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from packager.base.yamlio import Document
@@ -46,17 +44,14 @@ if TYPE_CHECKING:
 _KIND = "a spec of Intel's Model Zoo"
 _SPECS = "tools/docker/specs"
 _SUFFIX = "_spec.yml"
-_MOST_FILES = 5_000
-_LARGEST = 64 << 20
 _LARGE = 100 << 10
-_LONGEST_PATH = 200
 _RUN = "run"
 _PARTS = re.compile(r"(?P<package>.+?)-(?P<precision>fp32|int8|bf16|bfloat16|fp16)-(?P<mode>training|inference)(-k8s)?")
-_IMAGE_ONLY = "is not carried over: it is for the zoo's Dockerfile"
 # Keys of slices that only name images and Dockerfiles, and those that a package cannot have.
 _FIELDS: Rules = MappingProxyType(
     {
         **dict.fromkeys(("add_to_name", "dockerfile_exclusive_name", "dockerfile_subdirectory"), Rule("")),
+        **dict.fromkeys(("is_dockerfiles", "upload_images"), Rule("")),
         "partials": Rule("are not carried over: build the image as the zoo does"),
         "runtime": Rule("is not carried over: mlops.env, site.env and mlpack configure have these values"),
     }
@@ -86,7 +81,6 @@ _LEFT_OUT = ("title", "download link", "bare metal", "ai kit", "docker", "docker
 _DOC_FOLDERS = ("docs", "documentation", "readme-sections")
 _PLAIN_TITLE = r"[A-Za-z0-9][A-Za-z0-9 ,.:()&/'-]{0,99}"
 _MOST_SECTIONS = 20
-_MOST_BYTES = 64 << 10
 _LONGEST_DESCRIPTION = 20_000
 # Controls, and characters that change the direction of text or are never seen.
 _HIDDEN = re.compile(
@@ -97,7 +91,6 @@ _HIDDEN = re.compile(
 class ZooChoices(Value, frozen=True):
     """The user's choices for an import."""
 
-    models: Path | None = None  # the checkout of the zoo; found from the spec's own path when None
     image: str | None = None  # in place of the one of the spec
     downloads: bool = False  # whether to put the package's downloads into `downloads`
 
@@ -124,22 +117,20 @@ def read(path: Path, name: str, choices: ZooChoices) -> Draft:
     own = Source(document, draft, path.name)
     slices = _release_slices(_Pool(path, name, own, draft), own.root)
     draft.check()
-    _PackageImport(draft, own, slices, _checkout(path, choices.models, name), choices).put()
+    _PackageImport(draft, own, slices, _checkout(path, name), choices).put()
     draft.check()
     own.report_unread(_FIELDS)
     return draft
 
 
-def _checkout(path: Path, models: Path | None, name: str) -> tuple[Path, str]:
+def _checkout(path: Path, name: str) -> tuple[Path, str]:
     """Return the folder of the checkout that contains the spec, and the prefix of its files' paths in messages."""
-    if models is not None:
-        return models.resolve(), f"{models}/"
     real = path.resolve()
     for folder in real.parents:
         if real.is_relative_to(folder / _SPECS):
             above, specs, _ = name.rpartition(f"{_SPECS}/")
             return folder, above if specs else ""
-    raise SpecError(f"{name} is not in a folder {_SPECS}", hint="--models-dir names the checkout of the zoo")
+    raise SpecError(f"{name} is not in a folder {_SPECS} of a checkout of the zoo")
 
 
 def _loaded(path: Path, name: str, draft: Draft) -> Document:
@@ -160,59 +151,45 @@ class _Pool:
     """The specs of a folder; each is read when a slice of it is needed."""
 
     def __init__(self, path: Path, name: str, own: Source, draft: Draft) -> None:
-        self._path = path
-        self._name = name
         self._draft = draft
+        self._above = name[: len(name) - len(path.name)]
         self._sources = {path: own}
-
-    def slice_of(self, name: str) -> ForeignValue | None:
-        """Return the first slice of a set; None if no file of the folder has the set."""
-        folder = self._path.parent
+        folder = path.parent
         chain = [folder, *folder.parents]
         top = next((chain[index - 1] for index, parent in enumerate(chain) if index and parent.name == "specs"), folder)
         # The zoo keeps specs that it does not build in a separate folder, without the slices that they use.
         tops = [top, top.parent] if top.parent.name == "specs" else [top]
-        paths = [self._path, folder / "base_spec.yml", *(path for top in tops for path in sorted(top.rglob("*.yml")))]
-        for path in paths:
+        self._paths = [path, folder / "base_spec.yml", *(spec for top in tops for spec in sorted(top.rglob("*.yml")))]
+
+    def slice_of(self, name: str) -> ForeignValue | None:
+        """Return the first slice of a set; None if no file of the folder has the set."""
+        for path in self._paths:
             if path not in self._sources:
                 if not path.is_file() or path.is_symlink() or f"{name}:".encode() not in path.read_bytes():
                     continue
-                shown = str(path)
-                if path.parent == folder:
-                    shown = f"{self._name[: len(self._name) - len(self._path.name)]}{path.name}"
+                shown = f"{self._above}{path.name}" if path.parent == self._paths[0].parent else str(path)
                 self._sources[path] = Source(_loaded(path, shown, self._draft), self._draft, path.name)
-            if entry := self._sources[path].root.at("slice_sets", name):
-                items = entry.items()
+            if items := self._sources[path].root.items("slice_sets", name):
                 for item in items[1:]:
                     item.leave("is not carried over: the first slice of a set is used")
-                return items[0] if items and items[0].is_mapping() else None
+                return items[0] if items[0].is_mapping() else None
         return None
 
 
 def _release_slices(pool: _Pool, root: ForeignValue) -> list[ForeignValue]:
     """Return the slices of the spec's first release, in order."""
-    tags: list[ForeignValue] = []
-    for release in root.children("releases"):
-        tags.extend(release.items("tag_specs"))
-        for entry in release.children():
-            if entry.key != "tag_specs":
-                entry.done()  # how images are called and pushed
+    tags = [tag for release in root.children("releases") for tag in release.items("tag_specs")]
     for other in tags[1:]:
         other.leave("is not carried over: the first release is used")
-    if not tags:
-        root.refuse("expected releases with tag_specs", "this file makes no package")
-        return []
-    text = tags[0].text() or ""
+    names = re.findall(r"\{([^_{}][^{}]*)\}", tags[0].text() or "") if tags else []
+    if not names:
+        root.refuse("expected releases with names of slice sets in tag_specs", "this file makes no package")
     slices: list[ForeignValue] = []
-    for name in dict.fromkeys(re.findall(r"\{([^{}]*)\}", text)):
-        if name.startswith("_"):
-            continue
+    for name in dict.fromkeys(names):
         if found := pool.slice_of(name):
             slices.append(found)
         else:
             tags[0].refuse(f"no slice set {show(name)} in the folders of specs")
-    if not slices and not root.source.draft.problems:
-        tags[0].refuse(f"expected names of slice sets in braces, found {show(text)}")
     return slices
 
 
@@ -264,7 +241,7 @@ class _PackageImport:
         entry = values.pop("PACKAGE_NAME", None)
         for item in values.values():
             if item.source is self.source:
-                item.leave(_IMAGE_ONLY)
+                item.leave("is not carried over: it is for the zoo's Dockerfile")
         if entry is None:
             self.own.refuse("expected args with PACKAGE_NAME", "this file makes an image, and no package", at_key=True)
         text = str(entry.value).partition("=")[2] if entry else "package"
@@ -310,23 +287,21 @@ class _PackageImport:
 
     def _put_downloads(self) -> None:
         """Put the package's downloads, if the user chooses so; add a finding for each, as the zoo states no digest."""
-        downloads: list[tuple[ForeignValue, dict[str, str]]] = []
+        number = 0
         for item in self._items("downloads"):
             url = item.string("source").strip()
             target = posixpath.normpath(item.string("destination").strip() or ".")
-            message, hint = "is not carried over: expected an http or https URL and a path in the package", None
-            with suppress(FieldsError):
-                convert({"url": url, "path": target}, Download)
-                message = "is not carried over: the zoo states no digest of it"
-                hint = "import it with --downloads, or put the file into the image or on the dataset's storage"
-                if self.choices.downloads:
-                    downloads.append((item, {"url": url, "path": target}))
-                    message = "is fetched into assets, and the zoo states no digest of it"
-                    hint = "mlpack build --record adds the one that it sees; scripts look for it in their own folder"
-            item.leave(f"({printable(url)} to {printable(target)}) {message}", hint)
-        for number, (item, download) in enumerate(downloads):
-            for key, value in download.items():
-                self.draft.put(("downloads", number, key), value, item.origin)
+            message = "is not carried over: the zoo states no digest of it"
+            hint = "import it with --downloads, or put the file into the image or on the dataset's storage"
+            if not re.match("https?://", url) or target.startswith(("/", "..")):
+                message, hint = "is not carried over: expected an http or https URL and a path in the package", ""
+            elif self.choices.downloads:
+                self.draft.put(("downloads", number, "url"), url, item.origin)
+                self.draft.put(("downloads", number, "path"), target, item.origin)
+                number += 1
+                message = "is fetched into assets, and the zoo states no digest of it"
+                hint = "mlpack build prints the one that it sees; scripts look for it in their own folder"
+            item.leave(f"({printable(url)} to {printable(target)}) {message}", hint or None)
 
     def _manifests(self, files: dict[str, SourceFile]) -> str | None:
         """Return the folder in the checkout with the package's manifests; None without any."""
@@ -343,31 +318,28 @@ class _PackageImport:
         if not wrappers:
             self.own.refuse("expected a script in quickstart or scripts, found none", at_key=True)
             return
-        code = [path for path in files if not path.startswith("licenses/")]
-        tops = sorted({path.partition("/")[0] for path in code})
-        if _RUN in tops:
-            self.own.refuse(f"the package has {_RUN!r} itself, where the scripts go that start its own", at_key=True)
-            return
         listed = self.own.child("files")
         origin = listed.origin if listed else "the files of its slices"
-        assets = ["licenses"] if len(code) < len(files) else []
-        if _fits([files[path] for path in code]):
-            self.draft.put(("files",), [*tops, _RUN], origin)
+        code = [path for path in files if not path.startswith("licenses/")]
+        assets, tops = _tops(files), _tops(code)
+        if fits([*read_code([files[path] for path in code], {})]):
+            assets = [top for top in assets if top not in tops]
         else:
-            assets = sorted({path.partition("/")[0] for path in files})
-            self.draft.put(("files",), [_RUN], "scripts of mlpack's own")
+            tops = []
             message = "the code does not fit into ConfigMaps: it runs from the image, which the zoo puts it into"
             self.draft.findings.append(self.own.problem(message, "changing it takes a new image", at_key=True))
             code_dir = f"/workspace/{self.draft.data['name']}"
             self.draft.put(("environment", "CODE_DIR"), code_dir, "where the image has the code")
+        self.draft.put(("files",), [*tops, _RUN], origin if tops else "scripts of mlpack's own")
         if assets:
             self.draft.put(("assets",), assets, origin)
         self.draft.files += [DraftFile(path, file.path, file.executable) for path, file in sorted(files.items())]
-        names = [f"{_RUN}/{path.rpartition('/')[2].removesuffix('.py').removesuffix('.sh')}.sh" for path in wrappers]
-        for path, name in zip(wrappers, names, strict=True):
+        names = []
+        for path in wrappers:
             start = f"python3 ./{path}" if path.endswith(".py") else f"./{path}"
             script = _SCRIPT.format(path=path, start=start)
-            self.draft.files.append(DraftFile(name, script.encode(), executable=True))
+            names.append(f"{_RUN}/{posixpath.splitext(posixpath.basename(path))[0]}.sh")
+            self.draft.files.append(DraftFile(names[-1], script.encode(), executable=True))
             self._warn(path, files[path])
         place = self.entries[wrappers[0]].origin
         key, scripts = ("scripts", names) if len(names) > 1 else ("script", names[0])
@@ -394,38 +366,29 @@ class _PackageImport:
             if source is None or destination is None:
                 item.refuse("expected source and destination")
             elif start is not None and target is not None:
-                own: dict[str, SourceFile] = {}
-                if problem := next(self._copied(start, target, own), None):
-                    source.refuse(*problem)
+                own = self._copied(source, start, target)
                 files |= own
                 self.entries |= dict.fromkeys(own, source)
-                if len(files) > _MOST_FILES or sum(file.size for file in files.values()) > _LARGEST:
-                    source.refuse(f"the files are more than {_MOST_FILES:,}, or than {_LARGEST >> 20} MiB")
         return files
 
-    def _copied(self, start: str, target: str, files: dict[str, SourceFile]) -> Iterator[tuple[str, str | None]]:
-        """Add the files at and below `start` to `files`; yield the message and the hint for others."""
+    def _copied(self, source: ForeignValue, start: str, target: str) -> dict[str, SourceFile]:
+        """Return the files at and below `start` by their paths in the package; refuse others."""
         top = plain_path(self.root, start)
         if top is None:
-            hint = "the zoo cannot make this package either, unless --models-dir names a checkout that has it"
-            yield f"{printable(start)!r} not found below {self.root}", hint
-        is_folder = top is not None and top.is_dir()
-        found = walk(self.root, start, set()) if is_folder else [source_file(self.root, start)] if top else []
-        for file in found:
-            if isinstance(file, str):
-                yield printable(file), None
-                continue
-            path = posixpath.normpath(f"{target}/{file.name.removeprefix(start)}" if is_folder else target)
-            files[path] = file
-            if not re.match(ASSET_PATH, path):
-                yield f"{show(printable(path))}: expected letters, digits and - . _ + @ between the slashes", None
-            if len(path) > _LONGEST_PATH:
-                yield f"expected a path of at most {_LONGEST_PATH} characters, found {len(path)}", path
+            hint = "the zoo cannot make this package either"
+            source.refuse(f"{printable(start)!r} not found below {self.root}", hint)
+            return {}
+        found = list(walk(self.root, start, set()) if top.is_dir() else [source_file(self.root, start)])
+        if errors := [file for file in found if isinstance(file, str)]:
+            source.refuse(printable(errors[0]))
+        files = [file for file in found if not isinstance(file, str)]
+        if not top.is_dir():
+            return dict(zip([target], files, strict=False))
+        return {posixpath.normpath(f"{target}/{file.name.removeprefix(start)}"): file for file in files}
 
     def _put_documentation(self, documents: list[ForeignValue], files: dict[str, SourceFile]) -> None:
         """Put the description and the sections; add a finding for each fragment that is left out."""
-        tops = {path.partition("/")[0] for path in files}
-        folder = next(name for name in _DOC_FOLDERS if name not in tops or name == _DOC_FOLDERS[-1])
+        folder = next(name for name in _DOC_FOLDERS if name not in _tops(files) or name == _DOC_FOLDERS[-1])
         titles: list[str] = []
         for item, title, content in self._fragments(documents):
             text = section(content, title)
@@ -450,47 +413,41 @@ class _PackageImport:
     def _fragments(self, documents: list[ForeignValue]) -> Iterator[tuple[ForeignValue, str, str]]:
         """Yield the item, the title and the text of each fragment that applies to the new package."""
         known: set[str] = set()
-        for document in documents:
-            words = {word: text for word, entry in _replacements(document).items() if (text := entry.text())}
-            document_title = posixpath.splitext(document.string("name"))[0]
-            seen = set(known)
+        for position, document in enumerate(documents):
+            document_title = posixpath.splitext(document.string("name"))[0] if position else ""
             for item in document.items("docs"):
-                uri = item.at("uri")
+                path = item.string("uri").strip().removeprefix("models/")
                 title = " ".join(_HIDDEN.sub(" ", item.string("name")).split())[:100]
-                shown = show(printable(title))
-                path = str(uri.value if uri else "").strip().removeprefix("models/")
-                is_description = title.lower() == "description"
-                if uri is None or not title:
-                    item.leave("is not carried over: expected a name and a uri")
+                content = self._content(path, _replacements(document))
+                if not title or content is None:
+                    item.leave("is not carried over: expected a name, and a uri in the checkout")
                 elif title.lower() in _LEFT_OUT:
-                    item.leave(f"({shown}) is not carried over: it is about another package")
-                elif (content := self._content(uri, path, words)) is None:
-                    continue
-                elif path in seen:
-                    item.leave(f"({shown}) is a section already")
+                    item.leave(f"({show(printable(title))}) is not carried over: it is about another package")
+                elif path in known:
+                    item.leave(f"({show(printable(title))}) is a section already")
                 else:
                     known.add(path)
                     heading = HEADING.match(content)
                     own_title = " ".join(heading[2].split()) if heading else ""
-                    other = (document_title if seen else "") if is_description else own_title
+                    other = document_title if title.lower() == "description" else own_title
                     yield item, other if re.fullmatch(_PLAIN_TITLE, other) else title, content
 
-    def _content(self, uri: ForeignValue, text: str, words: dict[str, str]) -> str | None:
-        """Return the text of a fragment without comments; None, with a finding, if it is not found."""
+    def _content(self, text: str, words: dict[str, ForeignValue]) -> str | None:
+        """Return the text of a fragment without comments; None if it is not found."""
         is_below = not text.startswith("/") and ".." not in text.split("/")
         path = plain_path(self.root, text) if is_below else None
         if path is None or not path.is_file():
-            uri.leave("is not found in the checkout")
             return None
-        raw = read_bytes(path, self.shown + text, _MOST_BYTES)
-        if len(raw) > _MOST_BYTES:
-            uri.leave(f"is not carried over: it is larger than {_MOST_BYTES >> 10} KiB")
-            return None
-        content = raw.decode("utf-8-sig", "replace")
-        for word, value in words.items():
-            content = content.replace(word, value) if word else content
+        content = read_bytes(path, self.shown + text).decode("utf-8-sig", "replace")
+        for word, entry in words.items():
+            content = content.replace(word, entry.text() or word) if word else content
         content = re.sub(r"<!--.*?-->", "", content.replace("\r\n", "\n"), flags=re.DOTALL)
         return "\n".join(_HIDDEN.sub(" ", line) for line in content.split("\n")).strip("\n")
+
+
+def _tops(paths: Iterable[str]) -> list[str]:
+    """Return the first parts of paths, in order."""
+    return sorted({path.partition("/")[0] for path in paths})
 
 
 def _replacements(document: ForeignValue) -> dict[str, ForeignValue]:
@@ -509,13 +466,3 @@ def _relative(entry: ForeignValue | None) -> str | None:
     elif entry:
         return path
     return None
-
-
-def _fits(files: Sequence[SourceFile]) -> bool:
-    """Whether files fit into the ConfigMaps of a package; this is an estimate, the build counts exactly."""
-    if sum(file.size for file in files) > configmap.CODE_PARTS * configmap.CODE_BYTES * 0.9:
-        return False
-    large = [file.path.read_bytes().decode("utf-8", "replace") for file in files if file.size > _LARGE]
-    return all(file.size <= configmap.CODE_BYTES for file in files) and all(
-        len(json.dumps(text)) <= configmap.BYTES for text in large
-    )

@@ -9,7 +9,6 @@ from packager.base.values import Value
 from packager.kubernetes.podsecurity import Level
 from packager.service.access import tokens
 from packager.service.access.tokens import EVERY
-from packager.service.config import SEPARATE_HINT, shares
 from packager.service.failures import Complaint, Failure
 from packager.service.store.quota import Quota
 
@@ -192,8 +191,9 @@ def of_settings(settings: ServerConfig, namespace: str) -> dict[str, Project]:
     first: dict[str, str] = {}
     for name, project in configured.items():
         if first.setdefault(project.namespace, name) != name:
-            message = f"the project {name} {shares(project.namespace, first[project.namespace])}"
-            raise UsageError(message, hint=SEPARATE_HINT)
+            message = f"the project {name} shares the namespace {project.namespace} with {first[project.namespace]}"
+            hint = "give each a namespace of its own: nothing else keeps their jobs and storage apart"
+            raise UsageError(message, hint=hint)
     return configured
 
 

@@ -117,8 +117,8 @@ def require_origin(request: HttpRequest) -> None:
 
 def expected_revision(if_match: str | None) -> int | None:
     """Return the revision in If-Match; None for any. Raises Failure."""
-    text = (if_match or "").strip().removeprefix("W/").strip('"')
-    if text in ("", "*"):
+    text = (if_match or "*").strip().removeprefix("W/").strip('"')
+    if text == "*":
         return None
     if not text.isdecimal() or len(text) > 9:
         raise Failure("revision-mismatch", 'If-Match: expected a revision, such as "3"')

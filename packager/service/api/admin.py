@@ -13,9 +13,10 @@ from packager.service.registry.bodies import TokenBody
 from packager.service.use.answers import (
     Health,
     NewToken,
-    ProjectList,
+    Page,
+    ProjectLimits,
     ProjectUse,
-    TokenList,
+    Token,
     WhoAmI,
 )
 
@@ -26,7 +27,7 @@ class TokenRoutes(Controller):
     path = "/v1/tokens"
 
     @get()
-    async def list_tokens(self, server: ServerDependency, caller: CallerDependency) -> TokenList:
+    async def list_tokens(self, server: ServerDependency, caller: CallerDependency) -> Page[Token]:
         """List the tokens of the projects in which the caller is an admin, without their texts."""
         return await server.tokens.read(caller)
 
@@ -44,7 +45,7 @@ class TokenRoutes(Controller):
 
 
 @get("/v1/projects")
-async def list_projects(server: ServerDependency, caller: CallerDependency) -> ProjectList:
+async def list_projects(server: ServerDependency, caller: CallerDependency) -> Page[ProjectLimits]:
     """List the projects in which the caller has a role."""
     return server.project_use.read(caller)
 
@@ -71,17 +72,16 @@ async def healthz() -> Health:
 @get("/readyz", opt={ANONYMOUS: True}, responses={503: document.answer(Health, "Not ready")})
 async def readyz(server: ServerDependency) -> Response[Health]:
     """Return whether the database and the cluster answer; the cause of a failure is in the log of the server."""
-    is_ready = await server.readiness.is_ready()
+    is_ready = not server.readiness.problems
     return Response(Health(status="ok" if is_ready else "not ready"), status_code=200 if is_ready else 503)
 
 
-@get(prometheus.PATH, media_type="text/plain")
+@get("/metrics", media_type="text/plain")
 async def figures(server: ServerDependency, caller: CallerDependency) -> Response[str]:
     """Return the metrics of this server for Prometheus; the caller must be a viewer of all projects."""
     if not caller.may("viewer"):
         raise Failure("forbidden", "expected a viewer of all projects")
-    text = await server.figures.text(server.load)
-    return Response(text.decode(), headers={"Content-Type": prometheus.CONTENT_TYPE})
+    return Response(await server.figures.text(server.load), headers={"Content-Type": prometheus.CONTENT_TYPE})
 
 
 HANDLERS = (TokenRoutes, list_projects, project_usage, whoami, healthz, readyz, figures)

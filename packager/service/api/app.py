@@ -11,23 +11,22 @@ from litestar.datastructures import ResponseHeader, State
 from litestar.di import Provide
 from litestar.exceptions import HTTPException, NotFoundException
 from litestar.openapi import OpenAPIConfig
-from litestar.params import KwargDefinition
 
 from packager import __version__
 from packager.base.errors import MlpackError, UnreachableError
 from packager.base.problems import show
 from packager.base.values import Fields, schema
 from packager.modelspec.validation import form, validate
-from packager.service.api import admin, incoming, jobs, registry
+from packager.service.api import admin, document, incoming, jobs, registry
 from packager.service.api.access import HttpRequest, caller_of, door_of, require_caller, server_of
-from packager.service.api.document import PROBLEM, OpenApiDocument
+from packager.service.api.document import PROBLEM
 from packager.service.api.limits import Door
 from packager.service.failures import TITLES, Failure, counted, of_fault
 from packager.service.jobs.kube import RefusedError
 from packager.service.store.databases import AwayError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from litestar.connection import ASGIConnection
     from litestar.handlers import BaseRouteHandler
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 
 Problem = Response[dict[str, object]]
 """A problem of RFC 9457 as an answer."""
-
-_TYPES = {int: "integer", bool: "boolean", str: "string"}
-"""The types of parameters of queries, and their names in JSON Schema."""
 
 MAX_BODY = 512 << 10
 """The greatest length of the body of a request, in bytes."""
@@ -66,7 +62,7 @@ def refused(request: HttpRequest, error: HTTPException) -> Problem:
     if error.status_code == 400 and isinstance(extra, list) and extra:
         items = [item for item in extra if isinstance(item, dict)]
         if all(item.get("source") in ("query", "header", "path") for item in items):
-            detail = "; ".join(f"{item.get('key')}: {_expected(request, item)}" for item in items)
+            detail = "; ".join(f"{item.get('key')}: {item.get('message')}" for item in items)
             return _problem(request, Failure("invalid-query", detail))
         if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
             return _problem(request, Failure("invalid-json", "expected JSON, found no body"))
@@ -74,18 +70,6 @@ def refused(request: HttpRequest, error: HTTPException) -> Problem:
     kind = by_status.get(error.status_code) or ("invalid-json" if error.status_code < 500 else "internal")
     shown = TITLES[kind][1] if kind in ("internal", "invalid-json") else detail
     return _problem(request, Failure(kind, shown))
-
-
-def _expected(request: HttpRequest, item: Mapping[str, object]) -> str:
-    """Return the message for a parameter that litestar refuses: the form of its type, else what litestar says."""
-    parameter = request.route_handler.parsed_fn_signature.parameters.get(str(item.get("key")))
-    types = {parameter.annotation, *parameter.args} if parameter else set()
-    rules = [{"type": name} for kind, name in _TYPES.items() if kind in types]
-    limits = parameter and parameter.kwarg_definition
-    if not rules or not isinstance(limits, KwargDefinition):
-        return str(item.get("message"))
-    ends = {"minimum": limits.ge, "maximum": limits.le, "maxLength": limits.max_length}
-    return f"expected {form((), {**rules[0], **{key: end for key, end in ends.items() if end is not None}})}"
 
 
 def _in_body(request: HttpRequest) -> Failure:
@@ -144,7 +128,7 @@ def make(
         route_handlers=[api, _openapi, *pages],
         request_class=incoming.IncomingRequest,
         guards=[incoming.check_head],
-        state=State({"server": server, "document": OpenApiDocument(), "door": Door(server.limits)}),
+        state=State({"server": server, "door": Door(server.limits)}),
         lifespan=[lifespan],
         dependencies={"caller": Provide(caller_of), "server": Provide(server_of, sync_to_thread=False)},
         response_headers=[ResponseHeader(name="X-Content-Type-Options", value="nosniff")],
@@ -191,8 +175,7 @@ class _Application(Litestar):
             await send(message)
 
         try:
-            with server.figures.request():
-                await super().__call__(scope, receive, measured)
+            await super().__call__(scope, receive, measured)
         finally:
             door.left(scope)
 
@@ -227,11 +210,7 @@ def _not_kept(message: HTTPResponseStartEvent) -> HTTPResponseStartEvent:
     return {**message, "headers": headers}
 
 
-@get("/openapi.json", include_in_schema=False)
-async def _openapi(request: HttpRequest) -> Response[bytes | None]:
-    """Return the OpenAPI document; with the current ETag in If-None-Match, status 304."""
-    content, tag = await request.app.state.document.content(request.app, server_of(request.app.state).root)
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}
-    if tag in request.headers.get("if-none-match", ""):
-        return Response(None, status_code=304, headers=headers)
-    return Response(content, media_type=MediaType.JSON, headers=headers)
+@get("/openapi.json", include_in_schema=False, sync_to_thread=True)
+def _openapi(request: HttpRequest) -> Response[bytes]:
+    """Return the OpenAPI document."""
+    return Response(document.content(request.app, server_of(request.app.state).root), media_type=MediaType.JSON)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from litestar import MediaType
@@ -14,8 +13,6 @@ from packager.kubernetes.manifest import listing
 from packager.service.failures import TITLES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from litestar import Litestar
 
 PROBLEM = "application/problem+json"
@@ -67,6 +64,8 @@ def document(app: Litestar, root: str = "") -> dict[str, object]:
         "token": {"type": "http", "scheme": "bearer"},
         "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
     }
+    statuses = {code for code, _ in TITLES.values()}
+    titles = {str(one): "; ".join(title for code, title in TITLES.values() if code == one) for one in statuses}
     for path, item in content["paths"].items():
         for method, operation in item.items():
             described = operation["responses"]
@@ -74,41 +73,19 @@ def document(app: Litestar, root: str = "") -> dict[str, object]:
                 described["200"]["content"]["text/event-stream"] = {"schema": _TEXT}
             for status in _statuses(path, method):
                 if status != "503" or status not in described:  # readyz describes this answer itself
-                    described[status] = {"description": _title(int(status)), "content": {PROBLEM: {"schema": _PROBLEM}}}
+                    described[status] = {"description": titles[status], "content": {PROBLEM: {"schema": _PROBLEM}}}
             for parameter in operation.get("parameters", ()):
-                parameter["schema"] = _without_null(parameter["schema"])
+                # a parameter that is sent is never null
+                kinds = [kind for kind in listing(parameter["schema"].get("oneOf")) if kind != {"type": "null"}]
+                parameter["schema"] = kinds[0] if len(kinds) == 1 else parameter["schema"]
             operation["security"] = [] if path in _OPEN else [{"token": []}, {"key": []}]
     return content
 
 
-class OpenApiDocument:
-    """The OpenAPI document of an application as bytes, made at the first request for the document."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._made: tuple[bytes, str] | None = None
-
-    async def content(self, app: Litestar, root: str) -> tuple[bytes, str]:
-        """Return the document, whose paths are below `root`, and its entity tag."""
-        async with self._lock:
-            if self._made is None:
-                self._made = await asyncio.to_thread(self._make, app, root)
-            return self._made
-
-    @staticmethod
-    def _make(app: Litestar, root: str) -> tuple[bytes, str]:
-        content = jsonio.compact(document(app, root)).encode()
-        return content, f'"{hashlib.sha256(content).hexdigest()[:24]}"'
-
-
-def _without_null(schema: Mapping[str, object]) -> object:
-    """Return the schema of an optional parameter without null: a parameter that is sent is never null."""
-    kinds = [kind for kind in listing(schema.get("oneOf")) if kind != {"type": "null"}]
-    return kinds[0] if len(kinds) == 1 else schema
-
-
-def _title(status: int) -> str:
-    return "; ".join(title for code, title in TITLES.values() if code == status)
+@lru_cache(maxsize=8)
+def content(app: Litestar, root: str) -> bytes:
+    """Return the OpenAPI document of an application, whose paths are below `root`, as JSON."""
+    return jsonio.compact(document(app, root)).encode()
 
 
 def _statuses(path: str, method: str) -> list[str]:

@@ -25,20 +25,19 @@ from packager.service.api.access import (
     request_key,
 )
 from packager.service.api.incoming import MOST_BYTES
+from packager.service.jobs.kube import LogOptions
 from packager.service.registry import rendering
 from packager.service.store.store import JobQuery
-from packager.service.use import answers
+from packager.service.use import answers, logs
 from packager.service.use.answers import (
-    CallbackList,
-    EventList,
+    Callback,
     Job,
     JobChanges,
     JobEvent,
-    JobList,
     JobPreview,
-    MetricList,
+    Metric,
+    Page,
 )
-from packager.service.use.logs import LogQuery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -50,7 +49,7 @@ _LONGEST_ID = 64
 After = Annotated[
     str | None, QueryParameter(max_length=_LONGEST_ID, description="The id of the last event that is known.")
 ]
-_LISTED = {200: document.answer(EventList, "As JSON, or followed as text/event-stream")}
+_LISTED = {200: document.answer(Page[JobEvent], "As JSON, or followed as text/event-stream")}
 
 
 class JobRoutes(Controller):
@@ -98,7 +97,7 @@ class JobRoutes(Controller):
         q: FromQuery[str | None] = None,
         limit: Limit = 50,
         cursor: Cursor = None,
-    ) -> Response[JobList]:
+    ) -> Response[Page[Job]]:
         """List jobs, the newest first; `q` is a part of the release or the title, the others are times, or durations.
 
         `since` and `until` limit the time of creation, and `ended_since` the time of the end.
@@ -137,9 +136,9 @@ class JobRoutes(Controller):
     @get("/{release:str}/metrics")
     async def job_metrics(
         self, server: ServerDependency, caller: CallerDependency, release: FromPath[str]
-    ) -> MetricList:
+    ) -> Page[Metric]:
         """Return the curves of a job, from the lines of JSON with a `step` that its pods have printed."""
-        return MetricList(items=[answers.metric(curve) for curve in await server.jobs.curves(caller, release)])
+        return Page(items=[answers.metric(curve) for curve in await server.jobs.curves(caller, release)])
 
     @post("/{release:str}/cancel", status_code=202)
     async def cancel_job(self, server: ServerDependency, caller: CallerDependency, release: FromPath[str]) -> Job:
@@ -175,7 +174,7 @@ class JobRoutes(Controller):
     @get("/{release:str}/callbacks")
     async def list_callbacks(
         self, server: ServerDependency, caller: CallerDependency, release: FromPath[str]
-    ) -> CallbackList:
+    ) -> Page[Callback]:
         """List the callbacks of a job, in their order: attempts, the last answer, the next attempt."""
         return await server.jobs.callbacks(caller, release)
 
@@ -198,20 +197,18 @@ class JobRoutes(Controller):
 
         `previous` selects the log of a container before its last restart. `follow` of all pods continues until the job
         has ended, and includes pods that start later; `follow` of one pod continues until its container ends. With
-        `timestamps`, each line begins with its time. The end of the log is kept after the pods are deleted; the answer
-        then has the header `X-Mlpack-Log: archived`.
+        `timestamps`, each line begins with its time. The end of the log is kept after the pods are deleted.
         """
         if follow:
             door_of(state).begin_stream(request)
-        query = LogQuery(pod, container, tail, since, previous, follow, timestamps)
-        log = await server.logs.open(partial(caller_of, request), release, query)
-        headers = {"X-Mlpack-Log": "archived"} if log.is_archived else {}
-        return Stream(log.lines, media_type="text/plain", headers=headers)
+        options = LogOptions(container, tail, logs.moment(since), previous, follow, timestamps)
+        log = await server.logs.open(partial(caller_of, request), release, pod, options)
+        return Stream(log, media_type="text/plain")
 
     @get("/{release:str}/events", responses=_LISTED)
     async def job_events(
         self, request: HttpRequest, server: ServerDependency, release: FromPath[str], after: After = None
-    ) -> Response[EventList] | Stream:
+    ) -> Response[Page[JobEvent]] | Stream:
         """List the events of a job, the oldest first; with `Accept: text/event-stream`, follow them."""
         return await _events(request, server, release, after)
 
@@ -219,14 +216,14 @@ class JobRoutes(Controller):
 @get("/v1/events", responses=_LISTED)
 async def all_events(
     request: HttpRequest, server: ServerDependency, after: After = None
-) -> Response[EventList] | Stream:
+) -> Response[Page[JobEvent]] | Stream:
     """List the events of all jobs, the oldest first; with `Accept: text/event-stream`, follow them."""
     return await _events(request, server, None, after)
 
 
 async def _events(
     request: HttpRequest, server: ServerDependency, release: str | None, after: str | None
-) -> Response[EventList] | Stream:
+) -> Response[Page[JobEvent]] | Stream:
     if "text/event-stream" not in request.headers.get("accept", ""):
         return Response(await server.events.read(await caller_of(request), release, after))
     door_of(request.app.state).begin_stream(request)

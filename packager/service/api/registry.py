@@ -11,11 +11,10 @@ from packager.service.api import document
 from packager.service.api.access import CallerDependency, IfMatch, ServerDependency, created, expected_revision, tagged
 from packager.service.registry.bodies import DefinitionBody, TemplateBody
 from packager.service.use.answers import (
-    DefinitionList,
     DefinitionTrial,
+    Page,
     RegisteredDefinition,
     RegisteredTemplate,
-    TemplateList,
     TemplateTrial,
 )
 
@@ -27,14 +26,13 @@ if TYPE_CHECKING:
 
 Body = TypeVar("Body")
 Answer = TypeVar("Answer", RegisteredTemplate, RegisteredDefinition)
-Listed = TypeVar("Listed")
 Trial = TypeVar("Trial")
 
 
-class _Routes(Controller, Generic[Body, Answer, Listed, Trial]):
+class _Routes(Controller, Generic[Body, Answer, Trial]):
     """The routes of a kind of objects with revisions."""
 
-    types: tuple[Any, Any, Any, Any]  # the types in the places of the variables
+    types: tuple[Any, Any, Any]  # the types in the places of the variables
 
     def __init__(self, owner: Router) -> None:
         super().__init__(owner)
@@ -44,7 +42,7 @@ class _Routes(Controller, Generic[Body, Answer, Listed, Trial]):
     def get_route_handlers(self) -> list[BaseRouteHandler]:
         """Return the routes; that of registrations has two answers."""
         handlers = super().get_route_handlers()
-        _, answer, _, trial = self.types
+        _, answer, trial = self.types
         for handler in handlers:
             if isinstance(handler, post):
                 described = {200: (trial, "What registering it would do"), 201: (answer, "What was registered")}
@@ -56,9 +54,9 @@ class _Routes(Controller, Generic[Body, Answer, Listed, Trial]):
         raise NotImplementedError
 
     @get()
-    async def list_current(self, server: ServerDependency, caller: CallerDependency) -> Listed:
+    async def list_current(self, server: ServerDependency, caller: CallerDependency) -> Page[Answer]:
         """List the current revision of each name."""
-        page: Listed = await self.use(server).read(caller)
+        page: Page[Answer] = await self.use(server).read(caller)
         return page
 
     @post(status_code=201)
@@ -106,9 +104,11 @@ class _Routes(Controller, Generic[Body, Answer, Listed, Trial]):
         await self.use(server).remove(caller, name)
 
     @get("/{name:str}/revisions")
-    async def list_revisions(self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]) -> Listed:
+    async def list_revisions(
+        self, server: ServerDependency, caller: CallerDependency, name: FromPath[str]
+    ) -> Page[Answer]:
         """List all revisions, the newest first."""
-        page: Listed = await self.use(server).revisions(caller, name)
+        page: Page[Answer] = await self.use(server).revisions(caller, name)
         return page
 
     @get("/{name:str}/revisions/{number:int}")
@@ -120,22 +120,22 @@ class _Routes(Controller, Generic[Body, Answer, Listed, Trial]):
         return revision
 
 
-class TemplateRoutes(_Routes[TemplateBody, RegisteredTemplate, TemplateList, TemplateTrial]):
+class TemplateRoutes(_Routes[TemplateBody, RegisteredTemplate, TemplateTrial]):
     """The routes of templates."""
 
     path = "/v1/templates"
-    types = (TemplateBody, RegisteredTemplate, TemplateList, TemplateTrial)
+    types = (TemplateBody, RegisteredTemplate, TemplateTrial)
 
     def use(self, server: Server) -> Any:
         """Return the use cases of templates."""
         return server.templates
 
 
-class DefinitionRoutes(_Routes[DefinitionBody, RegisteredDefinition, DefinitionList, DefinitionTrial]):
+class DefinitionRoutes(_Routes[DefinitionBody, RegisteredDefinition, DefinitionTrial]):
     """The routes of definitions."""
 
     path = "/v1/definitions"
-    types = (DefinitionBody, RegisteredDefinition, DefinitionList, DefinitionTrial)
+    types = (DefinitionBody, RegisteredDefinition, DefinitionTrial)
 
     def use(self, server: Server) -> Any:
         """Return the use cases of definitions."""

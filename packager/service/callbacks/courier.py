@@ -11,8 +11,6 @@ import json
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -54,7 +52,6 @@ _LONGEST_WISH = 3_600.0
 _LOOK_SECONDS = 5.0
 _STOP_SECONDS = 10.0
 _RANDOM = random.SystemRandom()
-_GONE = 410
 
 
 class Reply(Value, frozen=True):
@@ -95,26 +92,15 @@ class Transport:
                         if size >= _MOST_BYTES:
                             break
                     self._http.cookies.clear()
-                    return Reply(
-                        response.status_code, retry_after=_retry_after(response.headers.get("retry-after", ""))
-                    )
+                    wish = response.headers.get("retry-after", "")  # a date, which it may be, too, is not heeded
+                    seconds = float(wish) if wish.isascii() and wish.isdecimal() and len(wish) < 10 else None
+                    return Reply(response.status_code, retry_after=seconds)
         except InvalidAddressError as error:
             return Reply(error=str(error))
         except TimeoutError:
             return Reply(error=f"no answer in {self._seconds:g} s")
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
             return Reply(error=str(error)[:300] or type(error).__name__)
-
-
-def _retry_after(text: str) -> float | None:
-    """Return the seconds in a header Retry-After, which may contain a date; None if the header is invalid."""
-    if text.isascii() and text.isdecimal() and len(text) < 10:
-        return float(text)
-    try:
-        date = parsedate_to_datetime(text)
-        return max(0.0, (date.astimezone(UTC) - datetime.now(UTC)).total_seconds())
-    except (ValueError, OverflowError):
-        return None
 
 
 class Courier:
@@ -131,7 +117,6 @@ class Courier:
         log: Callable[[str], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         part: Callable[[], float] = _RANDOM.random,
-        attempted: Callable[[str, float], None] = lambda _outcome, _seconds: None,
     ) -> None:
         self._outbox = outbox
         self._sealer = sealer
@@ -141,14 +126,16 @@ class Courier:
         self._log = log
         self._clock = clock
         self._part = part
-        self._attempted = attempted
         self._wake = asyncio.Event()
+        self._known = 0
         self._under_way: dict[tuple[str, int], str] = {}  # the host of the callback to each endpoint of a job
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
-        """Query the outbox now."""
-        self._wake.set()
+        """Query the outbox now, if it has new callbacks."""
+        if self._outbox.written != self._known:
+            self._known = self._outbox.written
+            self._wake.set()
 
     async def run(self) -> None:
         """Send callbacks until cancelled; current requests then have 10 s to end."""
@@ -194,10 +181,8 @@ class Courier:
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:
-            begun = monotonic()
             answer = await self._transport.post(delivery.url, *self._request(delivery))
             tried = self._tried(delivery, answer)
-            self._attempted(tried.state, monotonic() - begun)
             await asyncio.to_thread(self._outbox.settle, tried)
             if tried.state != "delivered":
                 self._log(f"{tried.release}: callback {tried.id}: {tried.error}; {tried.state}")
@@ -206,7 +191,7 @@ class Courier:
             await asyncio.sleep(_LOOK_SECONDS)
         finally:
             self._under_way.pop((delivery.release, delivery.endpoint), None)
-            self.wake()
+            self._wake.set()
 
     def _request(self, delivery: Delivery) -> tuple[dict[str, str], bytes]:
         """Return the headers and the body of a callback. Raises ToolError if the headers cannot be decrypted."""
@@ -232,8 +217,6 @@ class Courier:
         if answer.code is not None and 200 <= answer.code < 300:
             return replace(tried, state="delivered", error=None)
         error = answer.error or f"the endpoint has answered {answer.code}"
-        if answer.code == _GONE:
-            return replace(tried, state="gone", error=error)
         if attempts > len(SCHEDULE):
             return replace(tried, state="given-up", error=error)
         pause = max(SCHEDULE[attempts - 1] * self._part(), min(answer.retry_after or 0.0, _LONGEST_WISH))

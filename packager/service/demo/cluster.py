@@ -11,6 +11,7 @@ import asyncio
 import copy
 import itertools
 import math
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ _TICK = 0.1
 
 _PULLING_TICKS = 20
 _MOST_STEPS = 3600
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _DIVERGES = 1.0
 """The learning rate above which a simulated program fails."""
 
@@ -53,7 +55,6 @@ class SimulatedCluster(Cluster):
         self.namespace = namespace
         self.objects: dict[tuple[str, str], Object] = {}  # all objects, by kind and name
         self.lines: dict[str, list[tuple[datetime, str]]] = {}  # the lines of each pod, each with its time
-        self.storage_classes: set[str] | None = None  # the names of the storage classes; None for any
         self._tick = tick
         self._runs = runs
         self._numbers = itertools.count(1)
@@ -87,11 +88,8 @@ class SimulatedCluster(Cluster):
         if not dry_run and (item["kind"], item["metadata"]["name"]) not in self.objects:
             await SimulatedCluster.apply(self, item, namespace)
 
-    async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
+    async def get(self, kind: str, name: str, namespace: str) -> Object | None:  # noqa: ARG002 - it is one for all
         """Return an object, or None if it does not exist."""
-        if namespace is None:
-            is_known = self.storage_classes is None or name in self.storage_classes
-            return {"metadata": {"name": name}} if is_known else None
         return copy.deepcopy(self.objects.get((kind, name)))
 
     async def delete(self, kind: str, name: str, namespace: str) -> None:
@@ -103,12 +101,10 @@ class SimulatedCluster(Cluster):
                     await SimulatedCluster.delete(self, owned_kind, owned_name, namespace)
 
     async def list(
-        self, kind: str, namespace: str | None = None, labels: Mapping[str, str] | None = None
+        self, kind: str, namespace: str, labels: Mapping[str, str] | None = None
     ) -> tuple[list[Object], str]:
         """Return all objects of a kind, and the version from which a watch continues."""
         version = str(len(self._changes))  # before the items: tests change them in another thread
-        if kind == "Node":
-            return [{"metadata": {"name": "simulated-1", "labels": {}}}], version
         items = [item for item in list(self.objects.values()) if _matches(item, kind, namespace, labels)]
         return [copy.deepcopy(item) for item in items], version
 
@@ -247,21 +243,16 @@ def _line(step: int, rate: float, *, fails: bool) -> str:
 
 
 def _environment(pods: Sequence[Object]) -> dict[str, float]:
-    """Return the variables of the first containers whose values are numbers."""
+    """Return the variables of the first container whose values are numbers."""
     values: dict[str, float] = {}
-    for pod in pods[:1]:
-        for container in listing(pod["spec"].get("containers"))[:1]:
-            for entry in map(mapping, listing(mapping(container).get("env"))):
-                try:
-                    number = float(str(entry.get("value")))
-                except ValueError:
-                    continue
-                if math.isfinite(number) and number > 0:
-                    values[str(entry.get("name"))] = number
+    for container in listing(pods[0]["spec"].get("containers"))[:1]:
+        for entry in map(mapping, listing(mapping(container).get("env"))):
+            if _NUMBER.fullmatch(str(entry.get("value"))):
+                values[str(entry.get("name"))] = float(str(entry["value"]))
     return values
 
 
-def _matches(item: Object, kind: str, namespace: str | None, labels: Mapping[str, str] | None) -> bool:
+def _matches(item: Object, kind: str, namespace: str, labels: Mapping[str, str] | None) -> bool:
     metadata = item["metadata"]
     is_there = item["kind"] == kind and metadata.get("namespace") == namespace
     return is_there and (labels or {}).items() <= mapping(metadata.get("labels")).items()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -94,7 +93,6 @@ class Follower:
         self._queues: dict[str, list[JobQueue]] = {}  # of each namespace
         self._memories: dict[str, Memory] = {}
         self._missing: dict[str, int] = {}
-        figures.waiting(lambda: sum(map(len, itertools.chain(*self._queues.values()))))
 
     async def run(self) -> None:
         """Manage the jobs until cancelled."""
@@ -106,7 +104,6 @@ class Follower:
                 namespace,
                 partial(self.look_at, namespace=namespace),
                 self._log,
-                self._figures,
             )
             for namespace in dict.fromkeys((*permissions.namespaces(self._projects), *in_use))
         }
@@ -130,7 +127,7 @@ class Follower:
     def look_at(self, release: str, namespace: str, *, is_news: bool = True) -> None:
         """Check a job soon; without news, after the jobs with news."""
         if queues := self._queues.get(namespace):
-            queues[hash(release) % _AT_ONCE].add(release, time.monotonic() if is_news else None)
+            queues[hash(release) % _AT_ONCE].add(release, is_news=is_news)
 
     def created(self, release: str, namespace: str) -> None:
         """Check a job soon, and notify waiting callers of its event."""
@@ -144,7 +141,12 @@ class Follower:
             for job in await asyncio.to_thread(self._store.unfinished):
                 if self._waits_for_room(job):
                     waiting[job.project] = job
-                elif is_new or not _is_well(job) or (sum(job.release.encode()) + turn) % _SELDOM == 0:
+                # the watches report every change of a job that runs without a finding
+                elif (
+                    is_new
+                    or (job.status, job.applied, job.goal, job.reason) != _WELL
+                    or (sum(job.release.encode()) + turn) % _SELDOM == 0
+                ):
                     self.look_at(job.release, job.namespace, is_news=False)
             for job in waiting.values():
                 await self._admit(job)
@@ -152,11 +154,9 @@ class Follower:
 
     async def _work(self, queue: JobQueue) -> None:
         while True:
-            release, since = await queue.take()
+            release = await queue.take()
             try:
                 await self._look(release)
-                if since is not None:
-                    self._figures.stored(time.monotonic() - since)
             except MlpackError as error:
                 self._log(f"{release}: {error}")
             except Exception as error:  # noqa: BLE001 - an error of one job must not stop the checks of others
@@ -304,10 +304,7 @@ class Follower:
         self._logs.forget(release)
 
 
-def _is_well(job: StoredStatus) -> bool:
-    """Whether a job runs without a finding, so that the watches report every change."""
-    return job.status == "running" and job.applied and job.goal == "run" and job.reason is None
-
+_WELL = ("running", True, "run", None)
 
 _STATUSES = {
     Phase.SUCCEEDED: "succeeded",
@@ -413,26 +410,24 @@ class JobQueue:
     """The jobs that a task looks at one after the other: first those with news, in their order, each once."""
 
     def __init__(self) -> None:
-        self._news: dict[str, float | None] = {}  # the time of the news of each job
-        self._due: dict[str, float | None] = {}
+        self._news: dict[str, None] = {}
+        self._due: dict[str, None] = {}
         self._wake = asyncio.Event()
 
-    def __len__(self) -> int:
-        return len(self._news) + len(self._due)
-
-    def add(self, release: str, since: float | None) -> None:
-        """Add a job, unless it waits already, with the time of its news; None for a regular check."""
-        (self._due if since is None else self._news).setdefault(release, since)
+    def add(self, release: str, *, is_news: bool = True) -> None:
+        """Add a job, unless it waits already: with news, or for a regular check."""
+        (self._news if is_news else self._due).setdefault(release)
         self._wake.set()
 
-    async def take(self) -> tuple[str, float | None]:
-        """Wait for the next job, and return its release and the time of its news."""
+    async def take(self) -> str:
+        """Wait for the next job, and return its release."""
         while not (waiting := self._news or self._due):
             self._wake.clear()
             await self._wake.wait()
             await asyncio.sleep(0.05)  # simultaneous changes of a job cause one check
         release = next(iter(waiting))
-        return release, waiting.pop(release)
+        del waiting[release]
+        return release
 
 
 class Pulse:

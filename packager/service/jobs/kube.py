@@ -12,7 +12,7 @@ from lightkube import AsyncClient
 from lightkube.config.client_adapter import ConnectionParams
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ApiError, ConfigError
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.generic_resource import create_namespaced_resource
 from lightkube.resources.core_v1 import PodLog
 from lightkube.types import CascadeType
 
@@ -77,11 +77,6 @@ _RESOURCES = {
     },
     "LocalQueue": create_namespaced_resource(kueue.GROUP, _KUEUE, "LocalQueue", "localqueues"),
     "Workload": create_namespaced_resource(kueue.GROUP, _KUEUE, "Workload", "workloads"),
-}
-_GLOBAL = {
-    "Namespace": create_global_resource("", "v1", "Namespace", "namespaces"),
-    "Node": create_global_resource("", "v1", "Node", "nodes"),
-    "StorageClass": create_global_resource("storage.k8s.io", "v1", "StorageClass", "storageclasses"),
 }
 
 
@@ -171,12 +166,10 @@ class Cluster:
             if error.reason != "AlreadyExists":
                 raise
 
-    async def get(self, kind: str, name: str, namespace: str | None = None) -> Object | None:
+    async def get(self, kind: str, name: str, namespace: str) -> Object | None:
         """Return an object, or None if it does not exist. Raises RefusedError or UnreachableError."""
         try:
             async with _translated():
-                if namespace is None:
-                    return _plain(await self._client.get(_GLOBAL[kind], name))
                 return _plain(await self._client.get(_RESOURCES[kind], name, namespace=namespace))
         except RefusedError as error:
             if error.code == 404:
@@ -193,17 +186,14 @@ class Cluster:
                 raise
 
     async def list(
-        self, kind: str, namespace: str | None = None, labels: Mapping[str, str] | None = None
+        self, kind: str, namespace: str, labels: Mapping[str, str] | None = None
     ) -> tuple[list[Object], str]:
         """Return all objects of a kind, without `managedFields`, and the version from which a watch continues.
 
         Raises RefusedError or UnreachableError.
         """
-        selector = dict(labels or {}) or None
+        options = {"namespace": namespace, "labels": dict(labels or {}) or None}
         async with _translated():
-            if namespace is None:
-                return await _read(self._client.list(_GLOBAL[kind], labels=selector))
-            options = {"namespace": namespace, "labels": selector}
             try:
                 return await _read(self._client.list(_RESOURCES[kind], chunk_size=_PAGE, **options))
             except ApiError as error:

@@ -11,8 +11,7 @@ import asyncio
 import json
 import re
 import zlib
-from collections import deque
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 from packager.base import jsonio
 from packager.base.errors import ClusterError
 from packager.base.values import Fields, FieldsError, Value, as_plain, convert, from_json
-from packager.diagnosis.curves.points import STEP, Curve, Point, added
+from packager.diagnosis.curves.points import STEP, Curve, added
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import name
 from packager.service.jobs.kube import LogOptions, pods_of
@@ -29,7 +28,7 @@ from packager.service.store.models import StoredLog, now
 from packager.service.work import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from packager.kubernetes.objects import Object
     from packager.service.jobs.kube import Cluster
@@ -75,17 +74,6 @@ class Measurements(Fields, frozen=True, kw_only=True):
 
     places: dict[str, Place] = {}
     curves: list[Curve] = []
-
-
-class _LastValue(Value, frozen=True):
-    name: str
-    last: Point | None = None
-
-
-class _LastValues(Value, frozen=True):
-    """The part of `Measurements` that a list of jobs shows."""
-
-    curves: list[_LastValue] = []
 
 
 class Instance(Value, frozen=True):
@@ -218,7 +206,7 @@ class LogReader:
 
         def read() -> dict[str, dict[str, float | None]]:
             curves = {
-                release: from_json(body, _LastValues).curves
+                release: from_json(body, Measurements).curves
                 for release, body in self._store.measured.of_jobs(releases).items()
             }
             return {
@@ -230,37 +218,46 @@ class LogReader:
 
     async def record(self, job: StoredStatus, pods: Sequence[Object]) -> None:
         """Read new lines in the logs of a job's pods, and store the curves; logs that cannot be read are left out."""
-        async with self._measuring(job) as (places, curves):
-            for pod in sorted(pods, key=name)[:MOST_PODS_WITH_CURVES]:
-                reader = CurveReader(curves[0], name(pod), places.get(name(pod), ("", 0)))
-                last = reader.place[0]
-                since = datetime.fromisoformat(f"{last.partition('.')[0]}+00:00") if last else None
-                options = LogOptions(_first_container(pod), since=since, has_times=True)
-                with suppress(ClusterError, TimeoutError):  # the rest is read in the next round
-                    await self._read(job, name(pod), options, reader)
-                curves[0], places[name(pod)] = reader.curves, reader.place
-
-    @asynccontextmanager
-    async def _measuring(
-        self, job: StoredStatus
-    ) -> AsyncIterator[tuple[dict[str, Place], list[dict[tuple[str, str], Curve]]]]:
-        """Yield the positions and, in a list, the curves of a job, which the block replaces; store what has changed."""
         release = job.release
         lock = self._locks.setdefault(release, asyncio.Lock())
         try:
             async with lock:
                 before = await self._stored(release)
-                places, curves = dict(before.places), [{(curve.pod, curve.name): curve for curve in before.curves}]
-                try:
-                    yield places, curves
-                finally:
-                    after = Measurements(places=places, curves=list(curves[0].values()))
-                    if after != before:
-                        await asyncio.to_thread(self._store.measured.keep, release, jsonio.compact(as_plain(after)))
+                places, curves = dict(before.places), {(curve.pod, curve.name): curve for curve in before.curves}
+                for pod in sorted(pods, key=name)[:MOST_PODS_WITH_CURVES]:
+                    reader = CurveReader(curves, name(pod), places.get(name(pod), ("", 0)))
+                    with suppress(ClusterError, TimeoutError):  # the rest is read in the next round
+                        await self._measure(job, pod, reader)
+                    curves, places[name(pod)] = reader.curves, reader.place
+                after = Measurements(places=places, curves=list(curves.values()))
+                if after != before:
+                    await asyncio.to_thread(self._store.measured.keep, release, jsonio.compact(as_plain(after)))
         finally:
             self._times[release] = asyncio.get_running_loop().time()
             if not lock.locked():
                 self._locks.pop(release, None)
+
+    async def _measure(self, job: StoredStatus, pod: Object, reader: CurveReader) -> None:
+        """Add the new lines of a pod's log to its curves. Raises ClusterError or TimeoutError."""
+        last = reader.place[0]
+        since = datetime.fromisoformat(f"{last.partition('.')[0]}+00:00") if last else None
+        containers = listing(mapping(pod.get("spec")).get("containers"))
+        first = next((mapping(container).get("name") for container in containers), None)
+        options = LogOptions(first, since=since, has_times=True)
+        owner, lines, total = Owner(job.project), bytearray(), 0
+        try:
+            async with asyncio.timeout(_LOG_SECONDS):
+                async for chunk in self._cluster.log(name(pod), job.namespace, options):
+                    lines += chunk
+                    total += len(chunk)
+                    if len(lines) >= _PARSED_BYTES:
+                        await self._work.run(owner, partial(reader.add, bytes(lines)))
+                        lines.clear()
+                    if total > _MOST_READ:
+                        break
+        finally:
+            if lines:
+                await self._work.run(owner, partial(reader.add, bytes(lines)))
 
     async def _stored(self, release: str) -> Measurements:
         body = await asyncio.to_thread(self._store.measured.of_job, release)
@@ -269,39 +266,6 @@ class LogReader:
         except FieldsError as error:
             self._log(f"{release}: its metrics cannot be read: {error}")
             return Measurements()
-
-    async def _read(
-        self, job: StoredStatus, pod: str, options: LogOptions, reader: CurveReader | None, room: int = 0
-    ) -> bytes:
-        """Read a log, and return its last `room` bytes from the beginning of a line.
-
-        Raises ClusterError or TimeoutError.
-        """
-        end: deque[bytes] = deque()
-        parsed: list[bytes] = []
-        kept = waiting = total = 0
-        owner = Owner(job.project)
-        try:
-            async with asyncio.timeout(_LOG_SECONDS):
-                async for chunk in self._cluster.log(pod, job.namespace, options):
-                    total += len(chunk)
-                    if room:
-                        end.append(chunk)
-                        kept += len(chunk)
-                        while kept - len(end[0]) >= room:
-                            kept -= len(end.popleft())
-                    if reader:
-                        parsed.append(chunk)
-                        waiting += len(chunk)
-                        if waiting >= _PARSED_BYTES:
-                            await self._work.run(owner, partial(reader.add, b"".join(parsed)))
-                            parsed, waiting = [], 0
-                    if total > _MOST_READ:
-                        raise TimeoutError
-        finally:
-            if reader and parsed:
-                await self._work.run(owner, partial(reader.add, b"".join(parsed)))
-        return await self._work.run(owner, partial(_end_of, list(end), room)) if room else b""
 
     # the ends of logs
 
@@ -356,72 +320,59 @@ class LogReader:
 
     async def _keep_each(self, job: StoredStatus) -> None:
         pods = await pods_of(self._cluster, job.namespace, job.release, self._server)
-        measured = {name(pod): _first_container(pod) for pod in sorted(pods, key=name)[:MOST_PODS_WITH_CURVES]}
+        await self.record(job, pods)
         earlier = {
             (entry.pod, entry.container, entry.instance): entry.size
             for entry in await asyncio.to_thread(self._store.logs.of_job, job.release)
         }
-        runs = sorted((run for pod in pods for run in instances(pod)), key=lambda run: (not run.has_failed, run.pod))
-        async with self._measuring(job) as (places, curves):
-            for run in runs:
-                reader = None
-                if measured.get(run.pod) == run.container and not run.is_previous:
-                    reader = CurveReader(curves[0], run.pod, places.get(run.pod, ("", 0)))
-                await self._keep_one(job, run, reader, earlier)
-                if reader:
-                    curves[0], places[run.pod] = reader.curves, reader.place
+        for run in sorted(
+            (run for pod in pods for run in instances(pod)), key=lambda run: (not run.has_failed, run.pod)
+        ):
+            await self._keep_one(job, run, earlier)
 
-    async def _keep_one(
-        self, job: StoredStatus, run: Instance, reader: CurveReader | None, earlier: dict[tuple[str, str, str], int]
-    ) -> None:
-        """Read the log of one run of a container, and keep its end, if there is room."""
+    async def _keep_one(self, job: StoredStatus, run: Instance, earlier: dict[tuple[str, str, str], int]) -> None:
+        """Keep the end of the log of one run of a container, if there is room."""
         key = (run.pod, run.container, "previous" if run.is_previous else "current")
         others = {other: size for other, size in earlier.items() if other != key}
         names = {pod for pod, _, _ in others}
         room = min(MOST_BYTES, MOST_BYTES_OF_A_JOB - sum(others.values()))
         if room <= 0 or (run.pod not in names and len(names) >= MOST_PODS):
             return
-        last = LogOptions(run.container, _LINES, is_previous=run.is_previous, has_times=True)
+        options = LogOptions(run.container, _LINES, is_previous=run.is_previous, has_times=True)
+        end = b""
         try:
-            if reader and not reader.place[0]:  # no round has read it: from the first line on
-                whole = LogOptions(run.container, has_times=True)
-                try:
-                    text = await self._read(job, run.pod, whole, reader, room)
-                except TimeoutError:
-                    text = await self._read(job, run.pod, last, None, room)
-            else:
-                text = await self._read(job, run.pod, last, reader, room)
+            async with asyncio.timeout(_LOG_SECONDS):
+                async for chunk in self._cluster.log(run.pod, job.namespace, options):
+                    end = (end + chunk)[-room - 1 :]
         except (ClusterError, TimeoutError) as error:
             reason = str(error) or f"it could not be read in {_LOG_SECONDS:g} s"
             self._log(f"{job.release}: the log of {run.pod}, {run.container} cannot be kept: {reason}")
             return
-        kept = StoredLog(
-            release=job.release,
-            pod=run.pod,
-            container=run.container,
-            instance=key[2],
-            place=run.place,
-            size=len(text),
-            content=await self._work.run(Owner(job.project), partial(zlib.compress, text, 6)),
-            time=now(),
+        size, content = await self._work.run(Owner(job.project), partial(_packed, end, room))
+        await asyncio.to_thread(
+            self._store.logs.keep,
+            StoredLog(
+                release=job.release,
+                pod=run.pod,
+                container=run.container,
+                instance=key[2],
+                place=run.place,
+                size=size,
+                content=content,
+                time=now(),
+            ),
         )
-        await asyncio.to_thread(self._store.logs.keep, kept)
-        earlier[key] = len(text)
+        earlier[key] = size
 
 
-def _first_container(pod: Object) -> str | None:
-    containers = listing(mapping(pod.get("spec")).get("containers"))
-    return mapping(containers[0]).get("name") if containers else None
-
-
-def _end_of(chunks: list[bytes], room: int) -> bytes:
-    """Return the last `room` bytes of a text in UTF-8, from the beginning of a line if it was cut."""
-    text = b"".join(chunks).decode(errors="replace").encode()
-    if len(text) <= room:
-        return text
-    cut = text[-room:]
-    newline = cut.find(b"\n", 0, -1)
-    return cut[newline + 1 :] if newline >= 0 and text[-room - 1 : -room] != b"\n" else cut
+def _packed(text: bytes, room: int) -> tuple[int, bytes]:
+    """Return the size of the last `room` bytes of a text, from the beginning of a line on, and them compressed."""
+    text = text.decode(errors="replace").encode()
+    if len(text) > room:
+        cut = text[-room:]
+        newline = cut.find(b"\n", 0, -1)
+        text = cut[newline + 1 :] if newline >= 0 and text[-room - 1 : -room] != b"\n" else cut
+    return len(text), zlib.compress(text, 6)
 
 
 def kept_lines(content: bytes, *, tail: int | None, since: datetime | None, has_times: bool = False) -> list[str]:
@@ -432,17 +383,8 @@ def kept_lines(content: bytes, *, tail: int | None, since: datetime | None, has_
     is_late = since is None
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         match = _TIME.match(line)
-        time = _moment(match[1] + match[3]) if match else None
-        if time and since is not None:
-            is_late = time >= since.replace(microsecond=0)
+        if match and since is not None and (time := _time_of(match)):
+            is_late = time >= since.astimezone(UTC).replace(tzinfo=None, microsecond=0).isoformat()
         if is_late:
             lines.append(line[match.end() :] if match and not has_times else line)
     return lines if tail is None else lines[max(len(lines) - tail, 0) :]
-
-
-def _moment(text: str) -> datetime | None:
-    """Return a time; None for another text: the beginning of a kept log may be cut within a program's line."""
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None

@@ -11,10 +11,10 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from packager.base import jsonio
-from packager.base.errors import ClusterError, UnreachableError
+from packager.base.errors import UnreachableError
 from packager.base.problems import similar
 from packager.base.values import Value, replace
-from packager.kubernetes.manifest import Manifest, mapping
+from packager.kubernetes.manifest import Manifest
 from packager.service.access import permissions
 from packager.service.callbacks import endpoints
 from packager.service.failures import RETRY_SECONDS, Complaint, Failure, counted, over_limit
@@ -66,18 +66,35 @@ class Prepared(Value, frozen=True):
 
     job: StoredJob
     objects: tuple[Object, ...]  # with secrets
-    warnings: Sequence[str] = ()  # about things that the job needs and this cluster lacks
+    warning: str | None = None  # about a cluster that does not answer
 
 
-class Room:
-    """The room that projects and callers have for jobs and definitions."""
+class Tasks:
+    """The jobs of a server."""
 
-    def __init__(self, catalog: Catalog, limits: LimitsConfig) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
+        self,
+        catalog: Catalog,
+        cluster: Cluster,
+        follower: Follower,
+        sealer: Sealer,
+        projects: Mapping[str, Project],
+        allowed: Receivers,
+        work: Work,
+        limits: LimitsConfig,
+    ) -> None:
+        self.catalog = catalog
+        self.sealer = sealer
+        self.work = work
+        self.projects = projects
         self._store = catalog.store
+        self._allowed = allowed
+        self._cluster = cluster
+        self._follower = follower
         self._limits = limits
         self._sizes: dict[str, tuple[float, int]] = {}  # of each project, after the time when it was read
 
-    async def check(self, project: str, owner: str) -> None:
+    async def check_room(self, project: str, owner: str) -> None:
         """Raise Failure if there is no room for a new job."""
         own, total = await asyncio.to_thread(self._store.count_unfinished, project, owner)
         if own >= self._limits.caller_jobs:
@@ -97,53 +114,27 @@ class Room:
             detail = f"jobs, logs and definitions of the project {project!r} take {size >> 20:,} MiB"
             raise over_limit("project_mib", f"{detail}: delete some jobs")
 
-
-class Tasks:
-    """The jobs of a server."""
-
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
-        self,
-        catalog: Catalog,
-        cluster: Cluster,
-        follower: Follower,
-        sealer: Sealer,
-        projects: Mapping[str, Project],
-        allowed: Receivers,
-        work: Work,
-        limits: LimitsConfig,
-    ) -> None:
-        self._catalog = catalog
-        self._store = catalog.store
-        self._sealer = sealer
-        self._allowed = allowed
-        self._work = work
-        self._cluster = cluster
-        self._follower = follower
-        self._projects = projects
-        self._most_pods = limits.job_pods
-        self.room = Room(catalog, limits)
-
     async def prepare(self, filled: Filled, *, dry_run: bool) -> Prepared:
         """Check filled values, also with a dry run on the cluster, and return the job.
 
         Args:
             filled: The values.
-            dry_run: Whether to warn about things that the cluster lacks, and about a cluster that does not answer.
+            dry_run: Whether to warn about a cluster that does not answer.
 
         Raises:
             Failure: The values, the template, the policy or the cluster refuse the job; or, without a dry run, the
                 cluster does not answer.
         """
-        prepared = await self._work.run(Owner(filled.caller.key), partial(self._made, filled))
+        prepared = await self.work.run(Owner(filled.caller.key), partial(self._made, filled))
         try:
             await apply.try_objects(self._cluster, prepared.objects, filled.project.namespace)
-            return replace(prepared, warnings=await self._lacks(prepared.objects)) if dry_run else prepared
         except RefusedError as error:
             raise Failure("cluster-refused", str(error)) from None
         except UnreachableError as error:
             if not dry_run:
                 raise Failure("cluster-unreachable", str(error)) from None
-            return replace(prepared, warnings=[f"not checked against the cluster: {error}"])
+            return replace(prepared, warning=f"not checked against the cluster: {error}")
+        return prepared
 
     def _made(self, request: Filled) -> Prepared:
         """Return the job for filled values. Raises Failure."""
@@ -178,9 +169,9 @@ class Tasks:
         text = template_text(template)
         application = str(filled.get("name") or definition.body.application or "")
         release = template_values.release_name(name, application, text)
-        site = self._catalog.site(project.name)
+        site = self.catalog.site(project.name)
         made = definitions.Request(filled, creator, release)
-        accepted = definitions.objects(definition, text, made, self._catalog.renderer, site)
+        accepted = definitions.objects(definition, text, made, self.catalog.renderer, site)
         if accepted.complaints:
             raise Failure("policy", "the template and the values make objects that are refused", accepted.complaints)
         if details := list(self.excesses(accepted.objects, project)):
@@ -206,7 +197,7 @@ class Tasks:
             namespace=project.namespace,
             kind=accepted.workload["kind"],
             filled=jsonio.compact(values),
-            secrets=self._sealer.seal(sealed, release),
+            secrets=self.sealer.seal(sealed, release),
             manifests=jsonio.compact(stored),
             gpus=count_gpus(accepted.objects, policy.resources(project.allowed)).count,
             title=str(values.get("description") or "")[:LONGEST_TITLE],
@@ -218,8 +209,8 @@ class Tasks:
     def excesses(self, objects: Sequence[Object], project: Project) -> Iterator[str]:
         """Yield each limit of the server or of a project that the objects of a job exceed."""
         pods = sum(part.count for item in objects for part in structures.pods(Manifest(item)))
-        if pods > self._most_pods:
-            yield f"the job starts {pods:,} pods, and limits.job_pods of the server is {self._most_pods:,}"
+        if pods > self._limits.job_pods:
+            yield f"the job starts {pods:,} pods, and limits.job_pods of the server is {self._limits.job_pods:,}"
         limit = project.own_limits.gpus
         if limit is not None:
             gpus, own = (
@@ -231,50 +222,14 @@ class Tasks:
             if gpus.uncounted:
                 yield f"it cannot be counted how many GPUs {', '.join(gpus.uncounted)} are: {own}"
 
-    async def warnings(self, row: StoredDefinition, trial: Accepted) -> list[str]:
-        """Return the warnings about a definition: values in code, projects that refuse its example, and this cluster.
-
-        If the cluster does not answer, a warning reports this.
-        """
-        one = self._projects.get(row.project or "")
-        places = [one] if one else list(self._projects.values())
+    def warnings(self, row: StoredDefinition, trial: Accepted) -> list[str]:
+        """Return the warnings about a definition: values in code, and projects that refuse its example."""
+        one = self.projects.get(row.project or "")
+        places = [one] if one else list(self.projects.values())
         refused = [
             f"jobs of {item.name} are refused: {text}" for item in places for text in self.excesses(trial.objects, item)
         ]
-        if len(places) > 1:
-            refused += await self._work.run(Owner(row.author), partial(self._catalog.refused_in, row))
-        messages = [*trial.remarks, *refused]
-        try:
-            return [*messages, *await self._lacks(trial.objects)]
-        except ClusterError as error:
-            return [*messages, f"not checked against the cluster: {error}"]
-
-    async def _lacks(self, objects: Sequence[Object]) -> list[str]:
-        """Return messages about the storage classes and nodes that objects need and this cluster lacks."""
-        lacks = [
-            f"the cluster has no storage class {name!r}: map it in storage_classes of the server"
-            for name in policy.storage_classes(objects)
-            if await self._unless_hidden("StorageClass", name) == []
-        ]
-        selectors = policy.node_selectors(objects)
-        nodes = await self._unless_hidden("Node") if selectors else None
-        for selector in selectors if nodes is not None else ():
-            if not any(selector.items() <= mapping(node["metadata"].get("labels")).items() for node in nodes or ()):
-                labels = ", ".join(f"{key}={value}" for key, value in selector.items())
-                lacks.append(f"no node has the labels {labels}: map them in node_selectors of the server")
-        return lacks
-
-    async def _unless_hidden(self, kind: str, name: str | None = None) -> list[Object] | None:
-        """Return the objects of a kind, or only the one with a name; None if the server may not read them."""
-        try:
-            if name is None:
-                return (await self._cluster.list(kind))[0]
-            item = await self._cluster.get(kind, name)
-        except RefusedError as error:
-            if error.code == 403:
-                return None
-            raise
-        return [] if item is None else [item]
+        return [*trial.remarks, *refused, *(self.catalog.refused_in(row) if len(places) > 1 else ())]
 
     async def create(self, filled: Filled, key: RequestKey | None = None) -> StoredJob:
         """Prepare and store a job, which is applied soon; return the job of an earlier request with the same key.
@@ -285,7 +240,7 @@ class Tasks:
         """
         if key and (earlier := await self._earlier(key)):
             return earlier
-        await self.room.check(filled.project.name, filled.caller.key)
+        await self.check_room(filled.project.name, filled.caller.key)
         job = None
         while job is None:
             prepared = await self.prepare(filled, dry_run=False)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from packager.kubernetes.objects import Object
     from packager.service.jobs.kube import Cluster
-    from packager.service.prometheus import Figures
 
 WATCHED = (*(kind for _, kind in WORKLOADS), "Event")
 """The kinds of objects that are watched."""
@@ -113,21 +112,19 @@ class _Kept(Value, frozen=True):
 class Mirror:
     """The objects of one server in one namespace."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
+    def __init__(
         self,
         cluster: Cluster,
         server: str,
         namespace: str,
         look_at: Callable[[str], None],
         log: Callable[[str], None],
-        figures: Figures,
     ) -> None:
         self._cluster = cluster
         self._server = server
         self._namespace = namespace
         self._look_at = look_at
         self._log = log
-        self._figures = figures
         self._queues = Queues(cluster, namespace)
         self._objects: dict[str, dict[str, _Kept]] = {kind: {} for kind in WATCHED}
         self._of_job: defaultdict[str, dict[str, _Kept]] = defaultdict(dict)
@@ -226,7 +223,6 @@ class Mirror:
                     self._replace(kind, [])  # no operator for this kind
                     await asyncio.sleep(_ABSENT)
                     continue
-                self._figures.watch_failed(kind)
                 if str(error) != reported:
                     reported = str(error)
                     self._log(f"{kind} cannot be watched in {self._namespace}: {error}")
@@ -241,11 +237,10 @@ class Mirror:
         if version is None:
             items, version = await self._cluster.list(kind, self._namespace, selector)
             self._replace(kind, items)
-        with self._figures.watch(kind):
-            async for change, item in self._cluster.watch(kind, self._namespace, version, selector):
-                version = str(item["metadata"]["resourceVersion"])
-                if change != "BOOKMARK":
-                    self._remove(kind, uid(item)) if change == "DELETED" else self._add(kind, item)
+        async for change, item in self._cluster.watch(kind, self._namespace, version, selector):
+            version = str(item["metadata"]["resourceVersion"])
+            if change != "BOOKMARK":
+                self._remove(kind, uid(item)) if change == "DELETED" else self._add(kind, item)
         return version
 
     def _replace(self, kind: str, items: Iterable[Object]) -> None:

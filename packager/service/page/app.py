@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import string
 from typing import TYPE_CHECKING
 
 from litestar import Litestar, Response, Router, get, post
 from litestar.params import FromPath
 
+from packager.base import rest
 from packager.service.access import permissions, tokens
 from packager.service.api import app, incoming
 from packager.service.api.access import (
@@ -29,16 +29,11 @@ if TYPE_CHECKING:
     from packager.service.server import Server
 
 
-_PLAIN = frozenset(string.ascii_letters + string.digits + "/-._~")
-
-
 def _refused(request: HttpRequest, failure: Failure) -> Response[str]:
     if failure.status == 401:
         query = f"?{request.url.query}" if request.url.query else ""
         then = request.url.path + query if request.method == "GET" else "/jobs"
-        bytes_of_then = then.encode(errors="replace")
-        quoted = "".join(chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in bytes_of_then)
-        return redirect(f"/sign-in?then={quoted}")
+        return redirect(f"/sign-in{rest.path(then=then)}")
     notes = incoming.notes_of(request.scope)
     notes.refuse(failure)
     return failed(server_of(request.app.state), failure, notes.caller)
@@ -82,14 +77,6 @@ async def overview(request: HttpRequest, server: ServerDependency, caller: Calle
     """Show what runs, what waits and why, and what has failed."""
     after = await server.events.position()
     return await respond(request, caller, "overview", overview=await server.project_use.overview(caller), after=after)
-
-
-@get("/projects", include_in_schema=False)
-async def projects(request: HttpRequest, server: ServerDependency, caller: CallerDependency) -> Response[str]:
-    """Show the projects: their limits and their current use."""
-    use = server.project_use
-    items = [await use.use(caller, name) for name in use.names(caller, "viewer")]
-    return await respond(request, caller, "projects", items=items, after=await server.events.position())
 
 
 @get("/tokens", include_in_schema=False)
@@ -146,5 +133,5 @@ async def remove_token(server: ServerDependency, caller: CallerDependency, ident
     return redirect("/tokens")
 
 
-HANDLERS = (overview, projects, show_tokens, add_token, remove_token)
+HANDLERS = (overview, show_tokens, add_token, remove_token)
 """The routes."""

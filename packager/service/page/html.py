@@ -70,30 +70,28 @@ def span(seconds: float) -> str:
     return "0 s"
 
 
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
 def age(text: str) -> str:
     """Return the readable span from a time to now."""
-    return span((datetime.now(UTC) - _time(text)).total_seconds())
+    return between(text, None)
 
 
 def between(start: str | None, end: str | None) -> str:
     """Return the readable span between two times, or from `start` to now; empty without a start."""
     if start is None:
         return ""
-    return span(((_time(end) if end else datetime.now(UTC)) - _time(start)).total_seconds())
+    return span(
+        ((datetime.fromisoformat(end) if end else datetime.now(UTC)) - datetime.fromisoformat(start)).total_seconds()
+    )
 
 
 def moment(text: str | None) -> str:
     """Return a time in a readable format, in UTC; empty for None."""
-    return _time(text).strftime("%Y-%m-%d %H:%M:%S UTC") if text else ""
+    return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S UTC") if text else ""
 
 
 def clock(text: str) -> str:
     """Return the time of day of a time, in UTC."""
-    return _time(text).strftime("%H:%M:%S")
+    return datetime.fromisoformat(text).strftime("%H:%M:%S")
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
@@ -168,8 +166,7 @@ async def respond(
 ) -> Response[str]:
     """Return a view for a caller: `template`, filled in with `values`."""
     server = server_of(request.app.state)
-    away = await server.readiness.away()
-    shown = {"caller": caller, "open": server.trusted is not None, "away": away, **values}
+    shown = {"caller": caller, "open": server.trusted is not None, "away": server.readiness.away, **values}
     # A long view, such as one of many manifests, takes seconds: the requests of others must not wait for it.
     return await server.work.run(Owner(caller.key), partial(_filled, server, template, status, **shown))
 

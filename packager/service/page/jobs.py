@@ -14,11 +14,11 @@ from packager.diagnosis.curves.figure import figures
 from packager.service.access import permissions
 from packager.service.api.access import CallerDependency, HttpRequest, ServerDependency, caller_of, request_key
 from packager.service.failures import Failure
+from packager.service.jobs.kube import LogOptions
 from packager.service.page import form
 from packager.service.page.html import redirect, respond, visible
 from packager.service.page.new import next_key
 from packager.service.store.store import FINAL
-from packager.service.use.logs import LogQuery
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -55,7 +55,7 @@ async def _job(  # noqa: PLR0913, PLR0917 - the parts of the view
 ) -> Response[str]:
     """Return the view of a job. Raises Failure."""
     shown = await server.jobs.job(caller, release)
-    history = await server.events.latest(caller, release, _MOST_SHOWN)
+    history = (await server.events.read(caller, release)).items[-_MOST_SHOWN:]
     manifests = await server.jobs.manifests(caller, release)
     is_own = permissions.owns(caller, shown.owner, shown.project)
     is_logarithmic = request.query_params.get("scale") == "log"
@@ -98,8 +98,8 @@ async def _log(request: HttpRequest, server: ServerDependency, release: str, pod
     text, problem = "", None
     try:
         async with asyncio.timeout(_LOG_SECONDS):
-            log = await server.logs.open(partial(caller_of, request), release, LogQuery(pod=pod, tail=_LOG_LINES))
-            async for chunk in log.lines:
+            log = await server.logs.open(partial(caller_of, request), release, pod, LogOptions(tail=_LOG_LINES))
+            async for chunk in log:
                 text = (text + chunk)[-_LOG_CHARACTERS:]
     except (Failure, ClusterError) as error:
         problem = str(error)

@@ -18,7 +18,7 @@ from packager.service.store.store import STATUSES, JobQuery
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from packager.diagnosis.curves.points import Curve, Point
+    from packager.diagnosis.curves.points import Curve
     from packager.service.use.answers import Job
 
 _PAGE = 50
@@ -155,7 +155,10 @@ async def compare(request: HttpRequest, server: ServerDependency, caller: Caller
     is_logarithmic = query.get("scale") == "log"
     values = await asyncio.to_thread(lambda: [dict(flat(job.values)) for job in chosen])
     keys = dict.fromkeys(key for items in values for key in items if key not in _SHOWN_ELSEWHERE)
-    ends = {name: {label: curve.last for label, curve in items.items()} for name, items in metrics.items()}
+    ends = {
+        name: {label: number(curve.last[1]) for label, curve in items.items() if curve.last}
+        for name, items in metrics.items()
+    }
     return await respond(
         request,
         caller,
@@ -166,7 +169,7 @@ async def compare(request: HttpRequest, server: ServerDependency, caller: Caller
         figures=figures(list(metrics.get(metric, {}).values()), is_logarithmic=is_logarithmic),
         is_logarithmic=is_logarithmic,
         rows=(
-            *(Row(f"last {name}", tuple(map(_shown, map(last.get, labels)))) for name, last in ends.items()),
+            *(Row(f"last {name}", tuple(last.get(label, "") for label in labels)) for name, last in ends.items()),
             *(Row(key, tuple(items.get(key, "") for items in values)) for key in keys),
             Row("Definition", tuple(f"{job.definition.name}, revision {job.definition.revision}" for job in chosen)),
             Row("Project", tuple(job.project for job in chosen)),
@@ -176,10 +179,6 @@ async def compare(request: HttpRequest, server: ServerDependency, caller: Caller
             Row("Duration", tuple(between(job.started, job.ended) for job in chosen)),
         ),
     )
-
-
-def _shown(point: Point | None) -> str:
-    return "" if point is None else number(point[1])
 
 
 HANDLERS = (jobs, change, compare)

@@ -42,9 +42,7 @@ async def _start() -> Response[str]:
 
 @get(_PATH, include_in_schema=False)
 async def _choose(state: State, then: FromQuery[str] = "/jobs", out: FromQuery[str] = "") -> Response[str]:
-    client = server_of(state).client
-    address = await client.sign_out_address() if client is not None and out == "issuer" else None
-    return _view(server_of(state), then, sign_out_address=address)
+    return _view(server_of(state), then, is_out=out == "issuer")
 
 
 def _view(server: Server, then: str, failure: Failure | None = None, **values: object) -> Response[str]:
@@ -54,11 +52,11 @@ def _view(server: Server, then: str, failure: Failure | None = None, **values: o
         server: The server.
         then: The path of the view to show after the sign-in.
         failure: The reason of a failed attempt with the issuer.
-        values: Further values: `error`, the message about a token; `sign_out_address`, of the issuer.
+        values: Further values: `error`, the message about a token; `is_out`, whether one has signed out.
     """
     status = failure.status if failure else 401 if values.get("error") else 200
     issuer = server.client.label if server.client else None
-    shown = {"error": None, "sign_out_address": None, **values}
+    shown = {"error": None, "is_out": False, **values}
     return public(server, "sign-in", status, then=own_path(then), issuer=issuer, failure=failure, **shown)
 
 

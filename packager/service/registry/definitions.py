@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packager.base.names import is_label_value
 from packager.base.problems import show
@@ -106,16 +106,21 @@ def _faults(definition: Definition, filled: Mapping[str, Json]) -> list[Fault]:
     return [*faults, *(fault for fault in template_values.label_faults(filled) if fault.location not in places)]
 
 
+_ENTRIES: dict[str, tuple[Any, str]] = {
+    "endpoints": (Items, "a list of the kinds of endpoints"),
+    "process": (Group | description.FreeMapping, "a mapping"),
+}
+
+
 def _described_but_reserved(definition: Definition) -> Iterator[Complaint]:
     for key, entry in definition.described.entries.items():
         if reason := definition.reserved.get(key):
             yield Complaint("/user_values_description", f"users cannot fill in {key!r}: it {reason}")
         if key == "project":
             yield Complaint("/user_values_description", "users cannot fill in 'project': it says where a job belongs")
-        if key == "endpoints" and not isinstance(entry, Items):
-            yield Complaint("/user_values_description", "endpoints: expected a list of the kinds of endpoints")
-        if key == "process" and not isinstance(entry, Group | description.FreeMapping):
-            yield Complaint("/user_values_description", "process: expected a mapping")
+        kinds, expected = _ENTRIES.get(key, (object, ""))
+        if not isinstance(entry, kinds):
+            yield Complaint("/user_values_description", f"{key}: expected {expected}")
 
 
 def _place(location: tuple[str | int, ...]) -> str:

@@ -169,18 +169,6 @@ def _add_labels(item: Object, release: str, application: str, site: Site) -> Non
                 holder["labels"][APPLICATION] = application
 
 
-def storage_classes(items: Sequence[Object]) -> list[str]:
-    """Return the storage classes that objects name."""
-    specs = (mapping(item.get("spec")) for item in items if item.get("kind") == "PersistentVolumeClaim")
-    return sorted({str(spec["storageClassName"]) for spec in specs if spec.get("storageClassName")})
-
-
-def node_selectors(items: Sequence[Object]) -> list[dict[str, str]]:
-    """Return the node selectors of all pods that have one."""
-    selectors = [mapping(pods.spec.get("nodeSelector")) for item in items for pods in _pods(item)]
-    return [selector for selector in selectors if selector]
-
-
 def _pods(item: Object) -> tuple[Pods, ...]:
     return structures.pods(Manifest(item))
 

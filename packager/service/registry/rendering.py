@@ -28,7 +28,7 @@ from packager.base.process import MAX_BYTES
 from packager.base.values import Fields, Value, convert, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from packager.kubernetes.objects import Object
 
@@ -101,8 +101,7 @@ class FilledTemplate(Value, frozen=True):
 class Renderer:
     """Renders templates in child processes, one for each simultaneous thread."""
 
-    def __init__(self, rendered: Callable[[float], None] = lambda _seconds: None) -> None:
-        self._rendered = rendered
+    def __init__(self) -> None:
         self._sandboxes = Helpers(_SANDBOX)
 
     def close(self) -> None:
@@ -134,7 +133,6 @@ class Renderer:
     def _ask(self, request: Mapping[str, object]) -> _Answer | Problem:
         """Return the answer of a child process to a request, or the problem if there is none."""
         line = json.dumps(request).encode()
-        begun = time.monotonic()
         try:
             return _read_answer(self._sandboxes.ask(line, timeout=_SECONDS, max_bytes=_ANSWER_BYTES))
         except HungError:
@@ -145,8 +143,6 @@ class Renderer:
             return Problem("template", 0, 0, _SLOW if is_slow else message)
         except ToolError:
             return Problem("template", 0, 0, "the process that fills in templates failed")
-        finally:
-            self._rendered(time.monotonic() - begun)
 
 
 def _too_long(name: str, text: str, limit: int) -> Problem | None:
@@ -171,11 +167,6 @@ class _Structure(Value, frozen=True):
     problems: tuple[Problem, ...] = ()  # the problems of the text
     is_changed: bool = False  # whether a part of a word is left over, or a word is in a key
     size: int = 0  # the size of the text in bytes
-
-
-def _read(parts: tuple[str, ...]) -> _Structure:
-    """Parse a text, and return its structure."""
-    return _remembered(parts) if sum(map(len, parts)) <= _LONGEST_REMEMBERED else _structure(parts)
 
 
 def _structure(parts: tuple[str, ...]) -> _Structure:
@@ -227,7 +218,8 @@ def _text(value: object) -> str:
 def _objects(answer: _Answer) -> FilledTemplate:
     """Return the objects in a rendered template."""
     values = answer.values
-    structure = _read(tuple(answer.text.split(answer.mark)))
+    parts = tuple(answer.text.split(answer.mark))
+    structure = _remembered(parts) if len(answer.text) <= _LONGEST_REMEMBERED else _structure(parts)
     if structure.problems and not structure.roots:
         return FilledTemplate(problems=structure.problems)
     problems = [*structure.problems]
@@ -360,5 +352,4 @@ def _killer(child: subprocess.Popen[bytes]) -> str | None:
         returncode = child.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         return None
-    names = {number.value: number.name for number in signal.Signals}
-    return names.get(-returncode, f"signal {-returncode}") if returncode < 0 else None
+    return signal.Signals(-returncode).name if returncode < 0 else None

@@ -33,7 +33,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from packager.base import jsonio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 
 MAX_TEXT = 512 << 10
@@ -71,16 +71,15 @@ class _PrintedError(jinja2.TemplateError):
 class _Printed:
     """The values of the expressions of one template, in the order in which they were written."""
 
-    def __init__(self, names: Mapping[str, object]) -> None:
+    def __init__(self) -> None:
         self.mark = f"v{secrets.token_hex(6)}n"
         self.values: list[object] = []
         self.lines: list[int] = []
-        self.names = names
         self._room = MAX_JSON
 
     def word(self, value: object, line: int) -> str:
         if isinstance(value, jinja2.Undefined):
-            raise _PrintedError(f"{_path(value, self.names)} is not defined")
+            raise _PrintedError(f"{value._undefined_name} is not defined")  # noqa: SLF001 - it has no public access
         try:
             for part in _ENCODER.iterencode(value):  # the encoding of a value that is too large stops early
                 self._room -= len(part)
@@ -107,28 +106,8 @@ def _finalize(context: jinja2.runtime.Context, value: object) -> str:
     return printed.word(value, caller.f_lineno if caller else 0)
 
 
-def _path(undefined: jinja2.Undefined, names: Mapping[str, object]) -> str:
-    """Return the path of an undefined value, such as process.train.number."""
-    name, holder = str(undefined._undefined_name), undefined._undefined_obj  # noqa: SLF001 - jinja2 has no public access
-    for path, value in _mappings(names, ()):
-        if value is holder:
-            return ".".join((*path, name))
-    return name
-
-
-def _mappings(value: object, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object]]:
-    if isinstance(value, dict):
-        yield above, value
-        for key, item in value.items():
-            yield from _mappings(item, (*above, str(key)))
-
-
 def _to_json(value: object) -> str:
     return jsonio.compact(value, sort_keys=True)
-
-
-def _quoted(value: object) -> str:
-    return shlex.quote(value if isinstance(value, str) else _to_json(value))
 
 
 def _environment() -> jinja2.Environment:
@@ -142,7 +121,7 @@ def _environment() -> jinja2.Environment:
     environment.filters = {
         **{name: filters.FILTERS[name] for name in _FILTERS},
         "tojson": _to_json,
-        "sh": _quoted,
+        "sh": lambda value: shlex.quote(value if isinstance(value, str) else _to_json(value)),
     }
     environment.globals = {"range": environment.globals["range"]}
     return environment
@@ -236,7 +215,7 @@ def places(template: str) -> list[tuple[list[str], bool]]:
 
 def fill(template: str, names: Mapping[str, object]) -> dict[str, object]:
     """Render a template, and return the text with its words and their values, or the fault with its line."""
-    printed = _Printed(names)
+    printed = _Printed()
     try:
         compiled = _compiled(template)
         parts: list[str] = []

@@ -22,7 +22,6 @@ from sqlalchemy.exc import (
     DataError,
     DBAPIError,
     InterfaceError,
-    InternalError,
     OperationalError,
     SQLAlchemyError,
 )
@@ -37,12 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy import Connection, Engine, Executable
-    from sqlalchemy.engine.interfaces import ExceptionContext
 
     from packager.service.store.models import Row
 
-
-OLDEST_POSTGRES = 14
 
 SERVING = 0x6D6C7002
 """The key of the advisory lock of PostgreSQL that a server holds."""
@@ -64,26 +60,12 @@ _POOL = {"pool_size": 8, "max_overflow": CONNECTIONS - 8}
 _BUSY_TIMEOUT = "busy_timeout=10000"
 """The milliseconds for which SQLite waits for other processes, as a pragma."""
 
-_READ_ONLY = "25006"
-"""The SQLSTATE of PostgreSQL for a write to a server that has become a standby."""
-
 _LEAST_BYTES = 8 << 20
 """The free bytes below which a disk counts as full: SQLite's write-ahead log grows to half of this."""
 
 
 class AwayError(ToolError):
     """The database does not answer."""
-
-
-def _state(error: BaseException | None) -> str | None:
-    """Return the SQLSTATE of an error of PostgreSQL; None for other errors."""
-    return getattr(error, "sqlstate", None)
-
-
-def _leave(context: ExceptionContext) -> None:
-    """Close all connections of the pool after a write to a standby: another server may be the primary now."""
-    if _state(context.original_exception) == _READ_ONLY:
-        context.is_disconnect = True
 
 
 class Database(ABC):
@@ -149,8 +131,7 @@ class Database(ABC):
             with self.engine.connect() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            is_standby = isinstance(error, InternalError) and _state(error.orig) == _READ_ONLY
-            if not is_standby and not isinstance(error, OperationalError | InterfaceError | NoConnectionError):
+            if not isinstance(error, OperationalError | InterfaceError | NoConnectionError):
                 raise
             cause = error.orig if isinstance(error, DBAPIError) else error
             lines = str(cause).splitlines() or [""]
@@ -211,14 +192,9 @@ class Sqlite(Database):
             descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ToolError(f"{path} cannot be opened: {reason(error)}") from None
-        is_locked = lock(descriptor)
-        if not is_locked:
+        if not lock(descriptor):
             os.close(descriptor)
-            raise (
-                _in_use(self.shown)
-                if is_locked is False
-                else ToolError(f"{path} cannot be locked: its file system has no locks")
-            )
+            raise _in_use(self.shown)
         self._claim = descriptor
 
     def close(self) -> None:
@@ -247,10 +223,6 @@ class Sqlite(Database):
         """Return the problems that SQLite finds in the file."""
         with self.reading() as connection:
             problems = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
-            problems += [
-                f"a row of {row[0]} refers to a row of {row[2]} that does not exist"
-                for row in connection.exec_driver_sql("PRAGMA foreign_key_check")
-            ]
         return [problem for problem in problems if problem != "ok"]
 
     def backup(self, file: Path) -> None:
@@ -259,15 +231,8 @@ class Sqlite(Database):
             os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
             raise ToolError(f"{file} cannot be written: {reason(error)}") from None
-        try:
-            source, target = sqlite3.connect(self.path), sqlite3.connect(file)
-            with target:
-                source.backup(target)
-            source.close()
-            target.close()
-        except sqlite3.Error as error:
-            file.unlink(missing_ok=True)
-            raise ToolError(f"the backup failed: {error}") from None
+        with self.reading() as connection:
+            connection.exec_driver_sql("VACUUM INTO ?", (str(file),))
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
@@ -303,16 +268,8 @@ class Postgres(Database):
                 isolation_level="READ COMMITTED",
                 connect_args=_KEEPALIVES,
             )
-            event.listen(self.engine, "handle_error", _leave)
         except ModuleNotFoundError as error:
             raise missing_extra("a database of PostgreSQL", error, "service", "postgres") from None
-        try:
-            with self.reading() as connection:
-                version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one()) // 10_000
-        finally:
-            self.engine.dispose()  # the engine connects again when it is used
-        if version < OLDEST_POSTGRES:
-            raise ToolError(f"{self.shown} is PostgreSQL {version}: expected {OLDEST_POSTGRES} or later")
 
     def claim(self) -> None:
         """Hold an advisory lock with a connection of its own."""
@@ -346,13 +303,10 @@ class Postgres(Database):
 
 
 def opened(where: str | Path) -> Database:
-    """Return the database at a path, `sqlite:PATH` or `postgresql://…`. Raises ToolError or UsageError."""
+    """Return the database at a path, or at `postgresql://…`. Raises ToolError or UsageError."""
     address = str(where)
     if address.startswith(("postgresql:", "postgres:")):
         return Postgres(address)
-    if address.startswith("sqlite:"):
-        path = address.removeprefix("sqlite:")
-        address = path[2:] if path.startswith("///") else path
     if not isinstance(where, Path) and "://" in address:
         raise UsageError(f"invalid database {address.partition('://')[0]}://…: expected a path or postgresql://…")
     return Sqlite(Path(address).expanduser())

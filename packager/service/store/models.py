@@ -26,35 +26,21 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
 )
-from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from packager.base.values import Value, as_dict, from_json, replace
+from packager.base.values import Value, from_json, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Dialect, Executable
+    from sqlalchemy import Connection, Executable
     from sqlalchemy.schema import SchemaItem
 
     from packager.base.values import Json
     from packager.kubernetes.objects import Object
 
 
-class Flag(TypeDecorator[bool]):
-    """A boolean; an integer in SQLite, whose STRICT tables have no boolean type."""
-
-    impl = Boolean
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[bool] | TypeEngine[int]:
-        """Return the type of the column in a dialect."""
-        kind: TypeEngine[int] | TypeEngine[bool] = Integer() if dialect.name == "sqlite" else Boolean()
-        return dialect.type_descriptor(kind)  # type: ignore[misc]  # one of two types
-
-    def process_result_value(self, value: object, dialect: Dialect) -> bool | None:  # noqa: ARG002 - the signature of `TypeDecorator`
-        """Return a value from the database as a boolean."""
-        return None if value is None else bool(value)
-
+Flag = Boolean().with_variant(Integer(), "sqlite")
+"""A boolean; 0 or 1 in SQLite, whose STRICT tables have no boolean type."""
 
 Number = BigInteger().with_variant(Integer, "sqlite")
 """A 64-bit integer."""
@@ -231,7 +217,7 @@ class Delivery(Value, frozen=True, kw_only=True):
     host: str
     body: str
     secrets: bytes  # the headers of the job, encrypted
-    state: str = "waiting"  # waiting, delivered, given-up or gone
+    state: str = "waiting"  # waiting, delivered or given-up
     attempts: int = 0
     code: int | None = None  # the HTTP status of the last answer
     error: str | None = None
@@ -261,14 +247,12 @@ class StoredCurves(Value, frozen=True, kw_only=True):
 
 
 class Usage(Value, frozen=True, kw_only=True):
-    """The numbers of jobs of a project with a status, and of their GPUs; also by owner, with a name of each."""
+    """The numbers of jobs of a project with a status, and of their GPUs."""
 
     project: str
     status: str
     jobs: int
     gpus: int
-    owner: str = ""
-    creator: str = ""
 
 
 class RequestKey(Value, frozen=True):
@@ -336,11 +320,6 @@ def read(connection: Connection, kind: type[Row], statement: Executable, **value
     names = tuple(result.keys())
     # All rows at once: between two of them, other threads would compute.
     return [kind(**dict(zip(names, row, strict=True))) for row in result.all()]
-
-
-def columns(row: Value) -> dict[str, object]:
-    """Return the columns of a row, by name."""
-    return as_dict(row)
 
 
 _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, delete, func, insert, or_, select, tuple_, update
 
 from packager.base import jsonio
-from packager.base.values import replace
+from packager.base.values import as_dict
 from packager.kubernetes.manifest import listing, mapping
-from packager.service.store.models import Delivery, columns, deliveries, jobs
+from packager.service.store.models import Delivery, deliveries, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -32,13 +32,21 @@ _REPORTED = {"queued": "pending"}
 """The statuses with another name for receivers."""
 
 
-def announce(connection: Connection, job: StoredJob, event: NewEvent, before: str | None) -> None:
-    """Write a row for each endpoint that receives the new status of a job."""
+def announce(connection: Connection, job: StoredJob, event: NewEvent, before: str | None) -> int:
+    """Write a row for each endpoint that receives the new status of a job, and return their number."""
     status = _REPORTED.get(job.status, job.status)
     if before is not None and status == _REPORTED.get(before, before):
-        return
-    new = [
-        Delivery(
+        return 0
+    told = [(index, url) for index, url, statuses in _endpoints(job) if status in statuses]
+    times: dict[int, str] = {}  # until which the callbacks to each endpoint wait that are sent before
+    if told and before is not None:
+        waits = select(deliveries.c.endpoint, func.max(deliveries.c.next_try)).where(
+            deliveries.c.release == job.release, deliveries.c.state == "waiting"
+        )
+        rows = connection.execute(waits.group_by(deliveries.c.endpoint))
+        times = {int(index): str(time or "") for index, time in rows}
+    for index, url in told:
+        new = Delivery(
             id=f"msg_{secrets.token_hex(12)}",
             release=job.release,
             project=job.project,
@@ -47,28 +55,28 @@ def announce(connection: Connection, job: StoredJob, event: NewEvent, before: st
             status=status,
             url=url,
             host=_host(url),
-            body=_body(status, job, event),
+            body=jsonio.compact(
+                {
+                    "status": status,
+                    "task_id": job.release,
+                    "task_def": job.definition,
+                    "creator": job.creator,
+                    "application": job.application,
+                    "sequence": event.sequence,
+                    "reason": event.reason,
+                    "message": event.message,
+                    "time": event.time,
+                    "created": job.created,
+                    "started": job.started,
+                    "ended": job.ended,
+                }
+            ),
             secrets=job.secrets,
             created=event.time,
-            next_try=event.time,
+            next_try=max(event.time, times.get(index, "")),
         )
-        for index, url, statuses in _endpoints(job)
-        if status in statuses
-    ]
-    if not new:
-        return
-    gone = select(deliveries.c.endpoint).where(deliveries.c.release == job.release, deliveries.c.state == "gone")
-    left = {int(row[0]) for row in connection.execute(gone)}
-    waits = select(deliveries.c.endpoint, func.max(deliveries.c.next_try)).where(
-        deliveries.c.release == job.release, deliveries.c.state == "waiting"
-    )
-    times = {int(index): str(time or "") for index, time in connection.execute(waits.group_by(deliveries.c.endpoint))}
-    for delivery in new:
-        if delivery.endpoint in left:
-            changed = replace(delivery, state="gone", next_try=None)
-        else:
-            changed = replace(delivery, next_try=max(event.time, times.get(delivery.endpoint, "")))
-        connection.execute(insert(deliveries).values(columns(changed)))
+        connection.execute(insert(deliveries).values(as_dict(new)))
+    return len(told)
 
 
 def _endpoints(job: StoredJob) -> Iterator[tuple[int, str, list[Json]]]:
@@ -84,24 +92,6 @@ def _host(url: str) -> str:
     """Return the key by which requests to one host are counted."""
     authority = url.partition("://")[2].partition("/")[0].partition("?")[0].lower()
     return authority if authority.endswith("]") else authority.rpartition(":")[0] or authority
-
-
-def _body(status: str, job: StoredJob, event: NewEvent) -> str:
-    body = {
-        "status": status,
-        "task_id": job.release,
-        "task_def": job.definition,
-        "creator": job.creator,
-        "application": job.application,
-        "sequence": event.sequence,
-        "reason": event.reason,
-        "message": event.message,
-        "time": event.time,
-        "created": job.created,
-        "started": job.started,
-        "ended": job.ended,
-    }
-    return jsonio.compact(body)
 
 
 def _heads(*columns: ColumnElement[object] | Table) -> Select[*tuple[object, ...]]:
@@ -125,6 +115,7 @@ class Outbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.written = 0  # the callbacks that were added, counted when they are committed
 
     def due(
         self, time: str, hosts: Collection[str], endpoints: Collection[tuple[str, int]], limit: int
@@ -156,18 +147,14 @@ class Outbox:
     def settle(self, changed: Delivery) -> None:
         """Store the result of an attempt, and remove finished callbacks of a deleted job.
 
-        Args:
-            changed: The callback after the attempt. The state `gone` applies to all waiting callbacks of the endpoint.
+        Callbacks of the endpoint behind it are not due before it.
         """
         same = and_(deliveries.c.release == changed.release, deliveries.c.endpoint == changed.endpoint)
         has_job = select(jobs.c.release).where(jobs.c.release == deliveries.c.release).exists()
         with self._database.writing() as connection:
-            connection.execute(update(deliveries).where(deliveries.c.id == changed.id).values(columns(changed)))
+            connection.execute(update(deliveries).where(deliveries.c.id == changed.id).values(as_dict(changed)))
             others = update(deliveries).where(same, deliveries.c.state == "waiting")
-            if changed.state == "gone":
-                connection.execute(others.values(state="gone", next_try=None))
-            else:  # callbacks behind this one are not due before it
-                connection.execute(others.values(next_try=changed.next_try or changed.last_try))
+            connection.execute(others.values(next_try=changed.next_try or changed.last_try))
             if changed.state != "waiting":
                 connection.execute(delete(deliveries).where(same, deliveries.c.state != "waiting", ~has_job))
 

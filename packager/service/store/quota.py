@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from packager.base.values import Value
@@ -36,14 +35,6 @@ class Wait(Value, frozen=True):
     reason: str
 
 
-class _Obstacle(Enum):
-    """A limit that leaves no room for a job."""
-
-    PER_CREATOR = auto()
-    RUNNING = auto()
-    GPUS = auto()
-
-
 class _Started:
     """The jobs that have started, counted."""
 
@@ -58,14 +49,15 @@ class _Started:
         self.jobs, self.gpus = self.jobs + 1, self.gpus + share.gpus
         self.owners[share.owner] += 1
 
-    def obstacle(self, share: Share, limits: Quota) -> _Obstacle | None:
-        """Return the first limit that leaves no room for one more; None if there is room."""
-        if limits.running_per_creator is not None and self.owners[share.owner] >= limits.running_per_creator:
-            return _Obstacle.PER_CREATOR
+    def obstacle(self, share: Share, limits: Quota) -> tuple[str, bool] | None:
+        """Return the first limit that leaves no room for a job, and whether it is its owner's; None for room."""
+        own = self.owners[share.owner]
+        if limits.running_per_creator is not None and own >= limits.running_per_creator:
+            return f"{own} of at most {limits.running_per_creator} jobs of its creator have started", True
         if limits.running is not None and self.jobs >= limits.running:
-            return _Obstacle.RUNNING
+            return f"{self.jobs} of at most {limits.running} jobs of the project have started", False
         if limits.gpus is not None and share.gpus and self.gpus + share.gpus > limits.gpus:
-            return _Obstacle.GPUS
+            return f"it takes {share.gpus} GPUs, and {self.gpus} of the project's {limits.gpus} are in use", False
         return None
 
 
@@ -74,16 +66,8 @@ def waits(started: Iterable[Share], waiting: Iterable[Share], limits: Quota) -> 
     others = _Started(started)
     result: dict[str, Wait] = {}
     for place, share in enumerate(waiting, 1):
-        match others.obstacle(share, limits):
-            case _Obstacle.PER_CREATOR:
-                own = others.owners[share.owner]
-                reason = f"{own} of at most {limits.running_per_creator} jobs of its creator have started"
-            case _Obstacle.RUNNING:
-                reason = f"{others.jobs} of at most {limits.running} jobs of the project have started"
-            case _Obstacle.GPUS:
-                reason = f"it takes {share.gpus} GPUs, and {others.gpus} of the project's {limits.gpus} are in use"
-            case None:
-                reason = "other jobs wait before it" if place > 1 else "it starts soon"
+        obstacle = others.obstacle(share, limits)
+        reason = obstacle[0] if obstacle else "other jobs wait before it" if place > 1 else "it starts soon"
         result[share.release] = Wait(place, f"waits for room in the project: {reason}")
     return result
 
@@ -96,10 +80,9 @@ def startable(started: Iterable[Share], waiting: Iterable[Share], limits: Quota)
     """
     others = _Started(started)
     for share in waiting:
-        reason = others.obstacle(share, limits)
-        if reason is _Obstacle.PER_CREATOR:
-            continue
-        if reason is not None:
+        obstacle = others.obstacle(share, limits)
+        if obstacle is None:
+            yield share.release
+            others.add(share)
+        elif not obstacle[1]:
             return
-        yield share.release
-        others.add(share)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from packager.base.values import replace
+from packager.base.values import as_dict, replace
 from packager.service.failures import Failure, over_limit
 from packager.service.store.databases import AwayError
 from packager.service.store.models import (
@@ -16,7 +16,6 @@ from packager.service.store.models import (
     StoredLog,
     StoredTemplate,
     StoredToken,
-    columns,
     definitions,
     jobs,
     logs,
@@ -149,7 +148,7 @@ def _last(connection: Connection, new: Revision) -> Revision | None:
 def _add_revision(connection: Connection, new: Revision, last: Revision | None) -> Revision:
     """Store a revision after the last one, and return it."""
     revision = replace(new, revision=last.revision + 1 if last else 1, created=now())
-    connection.execute(insert(_TABLES[type(new)]).values(columns(revision)))
+    connection.execute(insert(_TABLES[type(new)]).values(as_dict(revision)))
     return revision
 
 
@@ -174,7 +173,7 @@ class StoredTokens:
                 if count >= most:
                     detail = f"the project {token.project!r} has {count:,} tokens: remove some"
                     raise over_limit("project_tokens", detail)
-            connection.execute(insert(tokens).values(columns(token)))
+            connection.execute(insert(tokens).values(as_dict(token)))
 
     def all(self, projects: Sequence[str] | None = None) -> list[StoredToken]:
         """Return the tokens of some projects, or all tokens for None, the oldest first."""
@@ -219,7 +218,7 @@ class KeptLogs:
         with self._database.writing() as connection:
             if _exists(connection, log.release):
                 connection.execute(delete(logs).where(_same(log)))
-                connection.execute(insert(logs).values(columns(log)))
+                connection.execute(insert(logs).values(as_dict(log)))
 
     def of_job(self, release: str) -> list[StoredLog]:
         """Return the logs of a job without their texts, by pod and container."""

@@ -9,7 +9,7 @@ from sqlalchemy import func, insert, or_, select, tuple_, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from packager.base.errors import MlpackError, ToolError
-from packager.base.values import Value, replace
+from packager.base.values import Value, as_dict, replace
 from packager.service.failures import Failure
 from packager.service.store import databases, migration, outbox
 from packager.service.store.models import (
@@ -18,7 +18,6 @@ from packager.service.store.models import (
     StoredJob,
     StoredStatus,
     Usage,
-    columns,
     definitions,
     events,
     jobs,
@@ -84,7 +83,7 @@ class Store:
         """Open the database, create it if it does not exist, and migrate it to the newest schema.
 
         Args:
-            where: A path, `sqlite:PATH` or `postgresql://…`.
+            where: A path, or `postgresql://…`.
             is_served: Whether to lock the database, so that no other server can use it.
             migrates: Whether to migrate a database of an older mlpack.
 
@@ -161,14 +160,15 @@ class Store:
                 job = replace(new, created=new.created or now())
                 if limits != _NO_QUOTA:
                     job = self._queued(connection, job, limits)
-                connection.execute(insert(jobs).values(columns(job)))
+                connection.execute(insert(jobs).values(as_dict(job)))
                 first = NewEvent(release=job.release, sequence=1, status=job.status, reason="Created", actor=actor)
-                outbox.announce(connection, job, _add_event(connection, first), None)
-                return job
+                told = outbox.announce(connection, job, _add_event(connection, first), None)
         except IntegrityError:
             if self.job(new.release) or (new.request_key and self.job_of_request(new.request_key)):
                 raise SameNameError(f"the job {new.release!r} exists") from None
             raise
+        self.outbox.written += told
+        return job
 
     def _queued(self, connection: Connection, job: StoredJob, limits: Quota) -> StoredJob:
         """Return a new job, with the status `queued` if there is no room for it. Raises Failure."""
@@ -234,12 +234,6 @@ class Store:
         with self._writing() as connection:
             connection.execute(update(jobs).where(jobs.c.release == release).values(title=title))
 
-    def usage(self, project: str) -> list[Usage]:
-        """Return the current numbers of jobs and GPUs of a project, by status and owner, with a creator of each."""
-        by_owner = (jobs.c.owner, func.max(jobs.c.creator).label("creator"))
-        statement = _usage().add_columns(*by_owner).where(jobs.c.project == project).group_by(jobs.c.owner)
-        return self.database.rows(Usage, statement.order_by(jobs.c.status, jobs.c.owner))
-
     def failures(self, projects: Sequence[str], since: str) -> dict[str, int]:
         """Return how many jobs of each project have failed since a time; projects without any are left out."""
         with self.database.reading() as connection:
@@ -257,9 +251,12 @@ class Store:
         statement = select(jobs).where(*are_waiting).order_by(jobs.c.created, jobs.c.release)
         return self.database.rows(StoredJob, statement.limit(limit))
 
-    def usage_of_all(self) -> list[Usage]:
-        """Return the current numbers of jobs and GPUs, by project and status."""
-        return self.database.rows(Usage, _usage())
+    def usage(self) -> list[Usage]:
+        """Return the current numbers of jobs that have not ended, and of their GPUs, by project and status."""
+        counts = (func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
+        by_status = (jobs.c.project, jobs.c.status)
+        statement = select(*by_status, *counts).where(jobs.c.status.in_(ACTIVE)).group_by(*by_status)
+        return self.database.rows(Usage, statement)
 
     def job(self, release: str) -> StoredJob | None:
         """Return a job; None if it does not exist."""
@@ -274,18 +271,13 @@ class Store:
     ) -> list[StoredJob]:
         """Return jobs, the newest first."""
         statement = select(jobs).order_by(jobs.c.created.desc(), jobs.c.release.desc()).limit(query.limit)
-        for key in ("status", "definition", "creator", "application", "project"):
-            value = getattr(query, key)
-            if value is not None:
-                statement = statement.where(jobs.c[key] == value)
+        filters = {key: jobs.c[key].__eq__ for key in ("status", "definition", "creator", "application", "project")}
+        bounds = {"since": jobs.c.created.__ge__, "until": jobs.c.created.__lt__, "ended_since": jobs.c.ended.__ge__}
+        for key, condition in (filters | bounds).items():
+            if (value := getattr(query, key)) is not None:
+                statement = statement.where(condition(value))
         if projects is not None:
             statement = statement.where(jobs.c.project.in_(projects))
-        if query.since is not None:
-            statement = statement.where(jobs.c.created >= query.since)
-        if query.until is not None:
-            statement = statement.where(jobs.c.created < query.until)
-        if query.ended_since is not None:
-            statement = statement.where(jobs.c.ended >= query.ended_since)
         if query.q is not None and "\0" in query.q:  # SQLite ends a pattern at NUL
             return []
         if query.q is not None:
@@ -345,13 +337,14 @@ class Store:
                 return False
             after = replace(before, **{name: getattr(changed, name) for name in _STATE})
             if after != before:
-                state = {name: value for name, value in columns(after).items() if name in _STATE}
+                state = {name: value for name, value in as_dict(after).items() if name in _STATE}
                 connection.execute(update(jobs).where(jobs.c.release == after.release).values(state))
             if (after.status, after.reason) == (before.status, before.reason):
                 return False
             event = NewEvent(release=after.release, status=after.status, reason=after.reason, message=after.message)
-            outbox.announce(connection, after, _add_event(connection, event), before.status)
-            return True
+            told = outbox.announce(connection, after, _add_event(connection, event), before.status)
+        self.outbox.written += told
+        return True
 
     def settle(self, release: str) -> bool:
         """Record that a cancelled job needs no more work; return False if it has got another goal."""
@@ -383,11 +376,6 @@ class Store:
             statement = statement.join(jobs, jobs.c.release == events.c.release).where(jobs.c.project.in_(projects))
         return self.database.rows(StoredEvent, statement)
 
-    def last_events(self, release: str, limit: int) -> list[StoredEvent]:
-        """Return the newest events of a job, the oldest first."""
-        newest = select(events).where(events.c.release == release).order_by(events.c.id.desc()).limit(limit)
-        return self.database.rows(StoredEvent, newest)[::-1]
-
     def last_event(self) -> int:
         """Return the id of the newest event; 0 if there is none."""
         with self._reading() as connection:
@@ -411,16 +399,9 @@ def _add_event(connection: Connection, event: NewEvent) -> NewEvent:
         last = select(func.max(events.c.sequence)).where(events.c.release == event.release)
         sequence = 1 + (connection.execute(last).scalar() or 0)
     added = storable(replace(event, sequence=sequence, time=now()), ("reason", "message", "actor"))
-    connection.execute(insert(events).values(columns(added)))
+    connection.execute(insert(events).values(as_dict(added)))
     return added
 
 
 def _failed(projects: Sequence[str], since: str) -> tuple[ColumnElement[bool], ...]:
     return (jobs.c.status == "failed", jobs.c.ended >= since, jobs.c.project.in_(projects))
-
-
-def _usage() -> Select[*tuple[object, ...]]:
-    """Return the statement that counts the jobs that have not ended, and their GPUs, by project and status."""
-    counts = (func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
-    by_status = (jobs.c.project, jobs.c.status)
-    return select(*by_status, *counts).where(jobs.c.status.in_(ACTIVE)).group_by(*by_status)

@@ -189,16 +189,6 @@ class ProjectLimits(Fields, frozen=True, kw_only=True):
     queue: str | None
 
 
-class CreatorUse(Fields, frozen=True, kw_only=True):
-    """The jobs and GPUs of one owner; `creator` is the name of the owner."""
-
-    creator: str
-    owner: str
-    queued: int
-    started: int
-    gpus: int
-
-
 class ProjectUse(Fields, frozen=True, kw_only=True):
     """The current use of a project: jobs by status, and the GPUs of started jobs."""
 
@@ -207,7 +197,6 @@ class ProjectUse(Fields, frozen=True, kw_only=True):
     pending: int
     running: int
     gpus: int
-    creators: list[CreatorUse]
 
 
 class Health(Fields, frozen=True, kw_only=True):
@@ -234,38 +223,6 @@ class Metric(Fields, frozen=True, kw_only=True):
     points: list[tuple[int, float | None]]
     lowest: float | None
     highest: float | None
-
-
-class TemplateList(Page[RegisteredTemplate], frozen=True, kw_only=True):
-    """A page of templates."""
-
-
-class DefinitionList(Page[RegisteredDefinition], frozen=True, kw_only=True):
-    """A page of definitions."""
-
-
-class JobList(Page[Job], frozen=True, kw_only=True):
-    """A page of jobs."""
-
-
-class EventList(Page[JobEvent], frozen=True, kw_only=True):
-    """A page of events."""
-
-
-class CallbackList(Page[Callback], frozen=True, kw_only=True):
-    """A page of callbacks."""
-
-
-class MetricList(Page[Metric], frozen=True, kw_only=True):
-    """A page of numbers."""
-
-
-class TokenList(Page[Token], frozen=True, kw_only=True):
-    """A page of tokens."""
-
-
-class ProjectList(Page[ProjectLimits], frozen=True, kw_only=True):
-    """A page of projects."""
 
 
 _MADE = {"place", "definition", "template", "values", "workload", "pods", "findings"}
@@ -308,8 +265,7 @@ def copied(kind: type[FieldsType], row: Delivery | StoredToken) -> FieldsType:
 
 def metric(curve: Curve) -> Metric:
     """Return the answer for a curve."""
-    points = list(curve.drawn)
-    return Metric(name=curve.name, pod=curve.pod, points=points, lowest=curve.lowest, highest=curve.highest)
+    return Metric(name=curve.name, pod=curve.pod, points=list(curve.drawn), lowest=curve.lowest, highest=curve.highest)
 
 
 def project(project: Project) -> ProjectLimits:
@@ -327,29 +283,9 @@ def project(project: Project) -> ProjectLimits:
     )
 
 
-def project_use(of: Project, usages: Sequence[Usage]) -> ProjectUse:
+def project_use(of: Project, usages: Iterable[Usage]) -> ProjectUse:
     """Return the current use of a project, from `Store.usage`."""
-    queued = [usage for usage in usages if usage.status == "queued"]
-    started = [usage for usage in usages if usage.status != "queued"]
-    creators = {usage.owner: usage.creator for usage in usages}
-    return ProjectUse(
-        project=project(of),
-        queued=_jobs(queued),
-        pending=_jobs(usage for usage in usages if usage.status == "pending"),
-        running=_jobs(usage for usage in usages if usage.status == "running"),
-        gpus=sum(usage.gpus for usage in started),
-        creators=[
-            CreatorUse(
-                creator=creator,
-                owner=owner,
-                queued=_jobs(usage for usage in queued if usage.owner == owner),
-                started=_jobs(usage for usage in started if usage.owner == owner),
-                gpus=sum(usage.gpus for usage in started if usage.owner == owner),
-            )
-            for owner, creator in creators.items()
-        ],
-    )
-
-
-def _jobs(usages: Iterable[Usage]) -> int:
-    return sum(usage.jobs for usage in usages)
+    own = {usage.status: usage for usage in usages if usage.project == of.name}
+    counts = {status: own[status].jobs if status in own else 0 for status in ("queued", "pending", "running")}
+    gpus = sum(usage.gpus for status, usage in own.items() if status != "queued")
+    return ProjectUse(project=project(of), gpus=gpus, **counts)

@@ -12,7 +12,7 @@ from packager.service.access import permissions
 from packager.service.failures import Failure
 from packager.service.store.databases import AwayError
 from packager.service.store.store import FINAL
-from packager.service.use.answers import EventList, JobEvent
+from packager.service.use.answers import JobEvent, Page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -41,17 +41,12 @@ class JobEvents:
         """Return the value of `after` for future events."""
         return str(await asyncio.to_thread(self._store.last_event))
 
-    async def read(self, caller: Caller, release: str | None, after: str | None = None) -> EventList:
+    async def read(self, caller: Caller, release: str | None, after: str | None = None) -> Page[JobEvent]:
         """Return the events of a job, or of all jobs that the caller may see, the oldest first. Raises Failure."""
         projects = await self._projects(caller, release)
         stored = await asyncio.to_thread(self._store.events, release, _number(after), _MOST, projects)
         items = [_event(event) for event in stored]
-        return EventList(items=items, next=items[-1].id if len(items) == _MOST else None)
-
-    async def latest(self, caller: Caller, release: str, limit: int) -> list[JobEvent]:
-        """Return the newest events of a job, the oldest first. Raises Failure if the caller may not see the job."""
-        await self._projects(caller, release)
-        return [_event(event) for event in await asyncio.to_thread(self._store.last_events, release, limit)]
+        return Page(items=items, next=items[-1].id if len(items) == _MOST else None)
 
     async def follow(
         self, authenticate: Authenticate, release: str | None, after: str | None = None

@@ -19,7 +19,7 @@ from packager.service.jobs.make import Filled
 from packager.service.store.models import LONGEST_TITLE, as_text
 from packager.service.store.store import FINAL, STATUSES, JobQuery
 from packager.service.use import answers
-from packager.service.use.answers import Callback, CallbackList, Job, JobList, JobPreview
+from packager.service.use.answers import Callback, Job, JobPreview, Page
 from packager.service.work import Owner
 
 if TYPE_CHECKING:
@@ -28,14 +28,10 @@ if TYPE_CHECKING:
     from packager.base.values import Json
     from packager.diagnosis.curves.points import Curve
     from packager.kubernetes.objects import Object
-    from packager.service.access.permissions import Project
     from packager.service.access.tokens import Caller
     from packager.service.jobs.logs import LogReader
     from packager.service.jobs.make import Tasks
-    from packager.service.sealing import Sealer
     from packager.service.store.models import RequestKey, StoredJob
-    from packager.service.store.store import Store
-    from packager.service.work import Work
 
 
 class Jobs:
@@ -44,37 +40,26 @@ class Jobs:
     Each raises Failure if the caller has no permission. A job in whose project the caller has no role is not found.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it connects
-        self,
-        store: Store,
-        tasks: Tasks,
-        sealer: Sealer,
-        reader: LogReader,
-        work: Work,
-        projects: Mapping[str, Project],
-    ) -> None:
-        self._work = work
-        self._projects = projects
-        self._store = store
+    def __init__(self, tasks: Tasks, reader: LogReader) -> None:
         self._tasks = tasks
-        self._sealer = sealer
+        self._store = tasks.catalog.store
         self._reader = reader
 
     async def create(self, caller: Caller, filled: Mapping[str, Json], key: RequestKey | None = None) -> Job:
         """Create a job from filled values, which may name its `project`; see `Tasks.create`. Raises Failure."""
         permissions.check_role(caller, "user")
-        project = permissions.project_of_job(caller, filled.get("project"), self._projects)
+        project = permissions.project_of_job(caller, filled.get("project"), self._tasks.projects)
         return await self._job(caller, await self._tasks.create(Filled(_without_project(filled), caller, project), key))
 
     async def preview(self, caller: Caller, filled: Mapping[str, Json]) -> JobPreview:
         """Return the manifests that `create` would create. Raises Failure."""
         permissions.check_role(caller, "user")
-        project = permissions.project_of_job(caller, filled.get("project"), self._projects)
+        project = permissions.project_of_job(caller, filled.get("project"), self._tasks.projects)
         prepared = await self._tasks.prepare(Filled(_without_project(filled), caller, project), dry_run=True)
         return JobPreview(
             release=prepared.job.release,
             manifests=apply.redacted(prepared.objects),
-            warnings=list(prepared.warnings),
+            warnings=[prepared.warning] if prepared.warning else [],
         )
 
     async def rerun(self, caller: Caller, release: str, *, is_pinned: bool, key: RequestKey | None = None) -> Job:
@@ -84,12 +69,12 @@ class Jobs:
         """
         job = await self._own(caller, release, "run jobs of others again")
         await asyncio.to_thread(self._check_knows_secrets, caller, job)
-        project = permissions.project_of_job(caller, job.project, self._projects)
-        filled = await asyncio.to_thread(apply.filled_values, job, self._sealer)
+        project = permissions.project_of_job(caller, job.project, self._tasks.projects)
+        filled = await asyncio.to_thread(apply.filled_values, job, self._tasks.sealer)
         revisions = (job.definition_revision, job.template_revision) if is_pinned else None
         creator = str(filled.get("creator") or caller.name)  # as of every new job
         owner = job.owner if creator != caller.name else None  # the owner of the other job
-        sealed = frozenset(mapping(self._sealer.open(job.secrets, job.release).get(apply.SECRETS)))
+        sealed = frozenset(mapping(self._tasks.sealer.open(job.secrets, job.release).get(apply.SECRETS)))
         request = Filled(filled, caller, project, revisions, owner, sealed)
         return await self._job(caller, await self._tasks.create(request, key))
 
@@ -98,13 +83,13 @@ class Jobs:
 
         Those who act for others may change the definition, and so send the secrets of a copy to an image of their own.
         """
-        if caller.is_trusted or not self._sealer.open(job.secrets, job.release):
+        if caller.is_trusted or not self._tasks.sealer.open(job.secrets, job.release):
             return
         if caller.key not in (job.owner, job.requester):
             detail = f"the job has headers or secrets of others: only {job.creator} runs it again"
             raise Failure("forbidden", detail)
 
-    async def search(self, caller: Caller, query: JobQuery) -> JobList:
+    async def search(self, caller: Caller, query: JobQuery) -> Page[Job]:
         """Return a page of the jobs that the caller may see, the newest first. Raises Failure."""
         permissions.check_role(caller, "viewer")
         if query.status is not None and query.status not in STATUSES:
@@ -112,14 +97,14 @@ class Jobs:
         times = {key: _moment(key, getattr(query, key)) for key in ("since", "until", "ended_since")}
         after, visible = _decoded(query.cursor), permissions.projects_of(caller, "viewer")
 
-        def page() -> JobList:  # 200 jobs would block the event loop for long
+        def page() -> Page[Job]:  # 200 jobs would block the event loop for long
             found = self._store.jobs(replace(query, limit=query.limit + 1, **times), visible, after)
             shown = found[: query.limit]
             ending = json.dumps([shown[-1].created, shown[-1].release]).encode() if len(found) > query.limit else b""
             following = base64.urlsafe_b64encode(ending).decode().rstrip("=") or None
-            return JobList(items=answers.jobs(caller, shown, self._store, self._projects), next=following)
+            return Page(items=answers.jobs(caller, shown, self._store, self._tasks.projects), next=following)
 
-        return await self._work.run(Owner(caller.key), page)
+        return await self._tasks.work.run(Owner(caller.key), page)
 
     async def last_values(self, jobs: Sequence[Job]) -> dict[str, dict[str, float | None]]:
         """Return the last value of each metric of jobs that the caller sees, by release and name."""
@@ -168,14 +153,14 @@ class Jobs:
         await self._own(caller, release, "change jobs of others")
         return await self._job(caller, await self._tasks.want(release, goals[storage], caller))
 
-    async def callbacks(self, caller: Caller, release: str) -> CallbackList:
+    async def callbacks(self, caller: Caller, release: str) -> Page[Callback]:
         """Return the callbacks of a job, in their order. Raises Failure."""
         await self._own(caller, release, "see the callbacks of others")
         deliveries = await asyncio.to_thread(self._store.outbox.of_job, release)
-        return CallbackList(items=[answers.copied(Callback, delivery) for delivery in deliveries])
+        return Page(items=[answers.copied(Callback, delivery) for delivery in deliveries])
 
     async def _job(self, caller: Caller, job: StoredJob) -> Job:
-        return (await asyncio.to_thread(answers.jobs, caller, [job], self._store, self._projects))[0]
+        return (await asyncio.to_thread(answers.jobs, caller, [job], self._store, self._tasks.projects))[0]
 
     async def _visible(self, caller: Caller, release: str) -> StoredJob:
         """Return a job that the caller may see. Raises Failure."""

@@ -38,25 +38,6 @@ _POLL_SECONDS = 2.0
 _FIRST_LINE_SECONDS = 1.0
 
 
-class LogQuery(Value, frozen=True):
-    """The part of the log of a job to read."""
-
-    pod: str | None = None  # None for all pods: with several, each line begins with the name of its pod
-    container: str | None = None  # None for the only one, or the default one
-    tail: int | None = None  # the number of lines from the end; None for all
-    since: str | None = None  # the time of the first line: a time, or a duration such as 10m
-    is_previous: bool = False  # whether the log of a container before its last restart is read
-    is_following: bool = False  # whether to wait for further lines, and with all pods also for pods that start later
-    has_times: bool = False  # whether each line begins with its time
-
-
-class JobLog(Value, frozen=True):
-    """The log of a job, in chunks of whole lines."""
-
-    lines: Chunks
-    is_archived: bool = False  # whether the log was kept, and the pods were deleted
-
-
 class _Source(Value, frozen=True):
     """The source of the requested logs of a job: the cluster for existing pods, and the database."""
 
@@ -67,24 +48,21 @@ class _Source(Value, frozen=True):
     kept: Sequence[StoredLog]  # without their content
     live: AbstractSet[str]  # the names of the existing pods
 
-    async def opened(self, pod: str) -> tuple[Chunks, bool]:
-        """Return the log of a pod, whose first lines are read, and whether it is the kept one.
-
-        Raises Failure or ClusterError.
-        """
+    async def opened(self, pod: str) -> Chunks:
+        """Return the log of a pod, whose first lines are read. Raises Failure or ClusterError."""
         if pod not in self.live:
-            return await self._from_kept(pod), True
+            return await self._from_kept(pod)
         stream = self.cluster.log(pod, self.job.namespace, self.options)
         try:
-            return _after(await anext(stream, b""), stream), False
+            return _after(await anext(stream, b""), stream)
         except ClusterError as error:
             if any(entry.pod == pod for entry in self.kept):
-                return await self._from_kept(pod), True
+                return await self._from_kept(pod)
             if isinstance(error, RefusedError):
                 raise Failure("no-log" if error.is_about_start else "conflict", str(error)) from None
             raise
 
-    async def started(self, pod: str) -> tuple[Chunks, bool]:
+    async def started(self, pod: str) -> Chunks:
         """Return the log of a pod after waiting for its container to start. Raises as `opened`."""
         while True:
             try:
@@ -102,17 +80,11 @@ class _Source(Value, frozen=True):
         options = self.options
         instance = "previous" if options.is_previous else "current"
         entries = [entry for entry in self.kept if (entry.pod, entry.instance) == (pod, instance)]
-        main = [entry for entry in entries if entry.place >= 0] or entries
-        if options.container is not None:
-            main = [entry for entry in entries if entry.container == options.container]
-        names = ", ".join(dict.fromkeys(entry.container for entry in entries))
-        if not entries:
-            when = " before a restart" if options.is_previous else ""
-            raise Failure("conflict", f"no log of {pod}{when} was kept")
+        named = [entry for entry in entries if options.container in (None, entry.container)]
+        main = [entry for entry in named if entry.place >= 0] or named
         if not main:
+            names = ", ".join(dict.fromkeys(entry.container for entry in entries)) or "none"
             raise Failure("conflict", f"no such log of {pod} was kept: the containers are {names}")
-        if len(main) > 1:
-            raise Failure("conflict", f"choose a container of {pod}: the containers are {names}")
 
         def read() -> str:
             content = self.store.logs.content(main[0])
@@ -144,8 +116,11 @@ class Logs:
         self._cluster = cluster
         self._server = server
 
-    async def open(self, authenticate: Authenticate, release: str, query: LogQuery) -> JobLog:
+    async def open(self, authenticate: Authenticate, release: str, pod: str | None, options: LogOptions) -> Chunks:
         """Return the log of a job that the caller owns, or in whose project they act for others.
+
+        Without a pod, it is that of all pods: with several, each line begins with the name of its pod, and following
+        continues with pods that start later.
 
         Raises Failure or ClusterError.
         """
@@ -159,57 +134,52 @@ class Logs:
         kept = await asyncio.to_thread(self._store.logs.of_job, release)
         try:
             live = {
-                pod["metadata"]["name"] for pod in await pods_of(self._cluster, job.namespace, release, self._server)
+                item["metadata"]["name"] for item in await pods_of(self._cluster, job.namespace, release, self._server)
             }
         except UnreachableError:
             if not kept:
                 raise
             live = set()
-        pods = _chosen({*live, *(entry.pod for entry in kept)}, query)
-        source = _Source(self._store, self._cluster, job, _options(query), kept, live)
-        if query.is_following:
-            begun: dict[str, tuple[Chunks, bool]] = {}
+        pods = _chosen({*live, *(entry.pod for entry in kept)}, pod, options)
+        source = _Source(self._store, self._cluster, job, options, kept, live)
+        if options.is_following:
+            begun: dict[str, Chunks] = {}
             if len(pods) == 1:
                 # An error becomes the status of the answer. But a kubelet does not answer before the first line, for
                 # which the request must not wait in the place of others.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_FIRST_LINE_SECONDS):
                         begun[pods[0]] = await source.opened(pods[0])
-            is_growing = query.pod is None and not query.is_previous and job.status not in FINAL
-            lines = guarded(_Followed(source, pods, begun).lines(is_growing=is_growing), check)
-        else:
-            begun = {pods[0]: await source.opened(pods[0])}  # an error becomes the status of the answer
-            lines = _in_turn(source, pods, begun[pods[0]][0])
-        is_kept = any(is_kept for _, is_kept in begun.values())
-        return JobLog(lines, is_kept and not set(pods) & live)
+            is_growing = pod is None and not options.is_previous and job.status not in FINAL
+            return guarded(_Followed(source, pods, begun).lines(is_growing=is_growing), check)
+        return _in_turn(source, pods, await source.opened(pods[0]))  # an error becomes the status of the answer
 
 
-def _options(query: LogQuery) -> LogOptions:
-    """Return the options of a query for the cluster. Raises Failure."""
+def moment(since: str | None) -> datetime | None:
+    """Return a time, or the time of a duration before now. Raises Failure."""
     try:
-        begin = units.moment(query.since, datetime.now(UTC)) if query.since else None
+        return units.moment(since, datetime.now(UTC)) if since else None
     except ValueError as error:
         raise Failure("invalid-query", f"since: {error}") from None
-    return LogOptions(query.container, query.tail, begin, query.is_previous, query.is_following, query.has_times)
 
 
-def _chosen(pods: set[str], query: LogQuery) -> list[str]:
+def _chosen(pods: set[str], pod: str | None, options: LogOptions) -> list[str]:
     """Return the names of the requested pods: one, or all. Raises Failure."""
     names = sorted(pods)
     if not names:
         raise Failure("no-log", "the job has no pod: it has not started, or its pods were deleted")
-    if query.pod is not None and query.pod not in names:
-        raise Failure("not-found", f"pod {query.pod!r} not found: the pods are {', '.join(names)}")
-    if query.is_following and query.pod is None and len(names) > MOST_PODS:
+    if pod is not None and pod not in names:
+        raise Failure("not-found", f"pod {pod!r} not found: the pods are {', '.join(names)}")
+    if options.is_following and pod is None and len(names) > MOST_PODS:
         raise Failure("conflict", f"follow takes {MOST_PODS} pods at most: name one of {', '.join(names)}")
-    return names if query.pod is None else [query.pod]
+    return names if pod is None else [pod]
 
 
 async def _in_turn(source: _Source, pods: Sequence[str], first: Chunks) -> AsyncGenerator[str]:
     """Yield the log of the first pod, which is open, and then those of the other pods."""
     for pod in pods:
         try:
-            chunks = first if pod == pods[0] else (await source.opened(pod))[0]
+            chunks = first if pod == pods[0] else await source.opened(pod)
             async for chunk in chunks:
                 yield _named(pod, chunk) if len(pods) > 1 else chunk
         except (ClusterError, Failure) as error:
@@ -219,7 +189,7 @@ async def _in_turn(source: _Source, pods: Sequence[str], first: Chunks) -> Async
 class _Followed:
     """The logs of pods, merged as lines are written; with several pods, each line begins with the name of its pod."""
 
-    def __init__(self, source: _Source, pods: Sequence[str], begun: dict[str, tuple[Chunks, bool]]) -> None:
+    def __init__(self, source: _Source, pods: Sequence[str], begun: dict[str, Chunks]) -> None:
         self._source = source
         self._pods = pods
         self._opened = begun
@@ -274,7 +244,7 @@ class _Followed:
     async def _read(self, pod: str, source: _Source) -> None:
         """Put the chunks of a log into the queue, and None at its end."""
         try:
-            chunks, _ = self._opened.get(pod) or await source.started(pod)
+            chunks = self._opened.get(pod) or await source.started(pod)
             async for chunk in chunks:
                 await self._chunks.put((pod, chunk))
         except (ClusterError, Failure) as error:

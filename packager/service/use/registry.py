@@ -16,7 +16,6 @@ from packager.service.jobs import apply
 from packager.service.registry.bodies import DefinitionBody, TemplateBody
 from packager.service.registry.catalog import read_definition
 from packager.service.registry.definitions import final_name
-from packager.service.registry.policy import Accepted
 from packager.service.store.models import StoredDefinition, StoredTemplate, as_text
 from packager.service.store.revisions import is_same, not_found
 from packager.service.use import answers
@@ -26,13 +25,12 @@ from packager.service.use.answers import (
     NewToken,
     Outcome,
     Page,
-    ProjectList,
+    ProjectLimits,
     ProjectUse,
     RegisteredDefinition,
     RegisteredTemplate,
     TemplateTrial,
     Token,
-    TokenList,
 )
 from packager.service.work import Owner
 
@@ -43,19 +41,16 @@ if TYPE_CHECKING:
     from packager.service.access.tokens import Caller
     from packager.service.jobs.make import Tasks
     from packager.service.registry.bodies import TokenBody
-    from packager.service.registry.catalog import Catalog
     from packager.service.registry.definitions import Definition
     from packager.service.store.store import Store
-    from packager.service.work import Work
 
 
 Body = TypeVar("Body", TemplateBody, DefinitionBody)
 Row = TypeVar("Row", StoredTemplate, StoredDefinition)
 Answer = TypeVar("Answer", RegisteredTemplate, RegisteredDefinition)
-Found = TypeVar("Found")
 
 
-class Registry(ABC, Generic[Body, Row, Answer, Found]):
+class Registry(ABC, Generic[Body, Row, Answer]):
     """The use cases of templates, or of definitions: each has a name and revisions.
 
     Each raises Failure if the caller has no permission, or the object was not found or is not visible.
@@ -64,12 +59,10 @@ class Registry(ABC, Generic[Body, Row, Answer, Found]):
     row: type[Row]
     answer: type[Answer]
 
-    def __init__(self, catalog: Catalog, tasks: Tasks, projects: Mapping[str, Project], work: Work) -> None:
-        self._catalog = catalog
-        self._revisions = catalog.revisions
+    def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._projects = projects
-        self._work = work
+        self._catalog = tasks.catalog
+        self._revisions = tasks.catalog.revisions
 
     @abstractmethod
     def check_change(self, caller: Caller, row: Row | None = None) -> None:
@@ -80,12 +73,8 @@ class Registry(ABC, Generic[Body, Row, Answer, Found]):
         """Return a body as it is registered, or as the next revision. Raises Failure."""
 
     @abstractmethod
-    def _checked(self, body: Body, author: str) -> tuple[Row, Found]:
-        """Return the row of an object, and what its check has found. Raises Failure."""
-
-    @abstractmethod
-    async def _warnings(self, row: Row, found: Found) -> list[str]:
-        """Return the warnings about an object."""
+    def _checked(self, body: Body, author: str) -> tuple[Row, list[str]]:
+        """Return the row of an object, and the warnings about it. Raises Failure."""
 
     async def read(self, caller: Caller) -> Page[Answer]:
         """Return the current revision of each object that the caller may see."""
@@ -95,7 +84,7 @@ class Registry(ABC, Generic[Body, Row, Answer, Found]):
         def page() -> Page[Answer]:  # many of them take long to parse
             return Page(items=[self._answer(row) for row in self._revisions.current(self.row, projects)])
 
-        return await self._work.run(Owner(caller.key), page)
+        return await self._tasks.work.run(Owner(caller.key), page)
 
     async def get(self, caller: Caller, name: str, revision: int | None = None) -> Answer:
         """Return a revision of an object, or the current one."""
@@ -129,12 +118,11 @@ class Registry(ABC, Generic[Body, Row, Answer, Found]):
         await asyncio.to_thread(self._revisions.remove, self.row, name)
 
     async def _registered(self, caller: Caller, body: Body, store: Callable[[Row], Row]) -> Answer:
-        def register() -> tuple[Row, Found]:
-            row, found = self._checked(body, caller.name)
-            return store(row), found
+        def register() -> Answer:
+            row, warnings = self._checked(body, caller.name)
+            return self._answer(store(row), warnings)
 
-        row, found = await self._work.run(Owner(caller.key), register)
-        return self._answer(row, await self._warnings(row, found))
+        return await self._tasks.work.run(Owner(caller.key), register)
 
     async def _visible(self, caller: Caller, name: str, revision: int | None = None) -> Row:
         permissions.check_role(caller, "viewer")
@@ -161,7 +149,7 @@ class Registry(ABC, Generic[Body, Row, Answer, Found]):
         return "created" if stored is None else "unchanged" if is_same(stored, new) else "changed"
 
 
-class TaskTemplates(Registry[TemplateBody, StoredTemplate, RegisteredTemplate, dict[str, list[str]]]):
+class TaskTemplates(Registry[TemplateBody, StoredTemplate, RegisteredTemplate]):
     """The use cases of templates: all callers see templates, and admins of all projects change templates."""
 
     row = StoredTemplate
@@ -174,24 +162,22 @@ class TaskTemplates(Registry[TemplateBody, StoredTemplate, RegisteredTemplate, d
     async def _placed(self, caller: Caller, body: TemplateBody, before: StoredTemplate | None) -> TemplateBody:  # noqa: ARG002
         return body
 
-    def _checked(self, body: TemplateBody, author: str) -> tuple[StoredTemplate, dict[str, list[str]]]:
-        return self._catalog.template(body, author), self._catalog.users(body)
-
-    async def _warnings(self, row: StoredTemplate, found: dict[str, list[str]]) -> list[str]:  # noqa: ARG002
-        return [f"definition {user!r}: {problem}" for user, problems in found.items() for problem in problems]
+    def _checked(self, body: TemplateBody, author: str) -> tuple[StoredTemplate, list[str]]:
+        row, users = self._catalog.template(body, author), self._catalog.users(body)
+        return row, [f"definition {user!r}: {problem}" for user, problems in users.items() for problem in problems]
 
     async def trial(self, caller: Caller, body: TemplateBody) -> TemplateTrial:
         """Return the outcome of registering a template, without registering it."""
         self.check_change(caller)
 
         def tried() -> TemplateTrial:
-            row, users = self._checked(body, "")
-            return TemplateTrial(outcome=self._outcome(row), definitions=users)
+            outcome = self._outcome(self._catalog.template(body, ""))
+            return TemplateTrial(outcome=outcome, definitions=self._catalog.users(body))
 
-        return await self._work.run(Owner(caller.key), tried)
+        return await self._tasks.work.run(Owner(caller.key), tried)
 
 
-class TaskDefinitions(Registry[DefinitionBody, StoredDefinition, RegisteredDefinition, Accepted]):
+class TaskDefinitions(Registry[DefinitionBody, StoredDefinition, RegisteredDefinition]):
     """The use cases of definitions: a definition of a project is visible and used in that project only."""
 
     row = StoredDefinition
@@ -217,25 +203,22 @@ class TaskDefinitions(Registry[DefinitionBody, StoredDefinition, RegisteredDefin
         if before is not None:
             self.check_change(caller, before)
 
-        def tried() -> tuple[StoredDefinition, Accepted, Outcome]:
-            row, accepted = self._checked(body, caller.name)
-            return row, accepted, self._outcome(row)
+        def tried() -> DefinitionTrial:
+            row, accepted = self._catalog.definition(body, caller.name)
+            manifests, warnings = apply.redacted(accepted.objects), self._tasks.warnings(row, accepted)
+            return DefinitionTrial(outcome=self._outcome(row), manifests=manifests, warnings=warnings)
 
-        row, accepted, outcome = await self._work.run(Owner(caller.key), tried)
-        warnings = await self._warnings(row, accepted)
-        return DefinitionTrial(outcome=outcome, manifests=apply.redacted(accepted.objects), warnings=warnings)
+        return await self._tasks.work.run(Owner(caller.key), tried)
 
-    def _checked(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, Accepted]:
-        return self._catalog.definition(body, author)
-
-    async def _warnings(self, row: StoredDefinition, found: Accepted) -> list[str]:
-        return await self._tasks.warnings(row, found)
+    def _checked(self, body: DefinitionBody, author: str) -> tuple[StoredDefinition, list[str]]:
+        row, accepted = self._catalog.definition(body, author)
+        return row, self._tasks.warnings(row, accepted)
 
     async def _placed(self, caller: Caller, body: DefinitionBody, before: StoredDefinition | None) -> DefinitionBody:
         """Return a definition with its project, which must have room for it, and with its final name."""
         body = await self._named(caller, body, body.project or (before.project if before else None))
         if body.project is not None:
-            await self._tasks.room.check_size(body.project)
+            await self._tasks.check_size(body.project)
         return body if before else replace(body, name=final_name(body))
 
     async def _named(self, caller: Caller, body: DefinitionBody, project: str | None) -> DefinitionBody:
@@ -243,13 +226,13 @@ class TaskDefinitions(Registry[DefinitionBody, StoredDefinition, RegisteredDefin
 
         So a taken name does not reveal definitions of other projects.
         """
-        body = replace(body, project=permissions.project_of_definition(caller, project, self._projects))
+        body = replace(body, project=permissions.project_of_definition(caller, project, self._tasks.projects))
         if body.project is None or body.name.startswith(f"{body.project}."):
             return body
         expected = f"expected a name that begins with '{body.project}.', as the definition belongs to that project"
         complaints = [Complaint("/name", expected, f"name: {body.project}.{body.name}")]
         try:
-            await self._work.run(Owner(caller.key), lambda: self._checked(body, caller.name))
+            await self._tasks.work.run(Owner(caller.key), lambda: self._catalog.definition(body, caller.name))
         except Failure as failure:
             if failure.kind not in ("invalid-body", "invalid-definition"):
                 raise
@@ -261,17 +244,10 @@ _DAY = timedelta(days=1)
 _SHOWN = 6
 
 
-class ProjectOverview(Value, frozen=True):
-    """A project in the overview."""
-
-    use: ProjectUse  # the jobs, the GPUs and the limits of the project
-    failed: int  # the number of jobs that have failed in the last 24 hours
-
-
 class Overview(Value, frozen=True):
     """The state of all projects of a caller."""
 
-    projects: tuple[ProjectOverview, ...]
+    projects: tuple[tuple[ProjectUse, int], ...]  # each with the number of jobs that have failed in the last 24 hours
     waiting: tuple[Job, ...]  # the jobs that have waited longest
     failed: tuple[Job, ...]  # the jobs that have failed in the last 24 hours, the last ones first
 
@@ -283,9 +259,9 @@ class Projects:
         self._store = store
         self._projects = projects
 
-    def read(self, caller: Caller) -> ProjectList:
+    def read(self, caller: Caller) -> Page[ProjectLimits]:
         """Return the projects in which the caller has a role."""
-        return ProjectList(items=[answers.project(self._projects[name]) for name in self.names(caller, "viewer")])
+        return Page(items=[answers.project(self._projects[name]) for name in self.names(caller, "viewer")])
 
     def names(self, caller: Caller, role: str) -> list[str]:
         """Return the names of the projects in which the caller has a role."""
@@ -298,10 +274,11 @@ class Projects:
         return await asyncio.to_thread(self._overview, caller, names, as_text(datetime.now(UTC) - _DAY))
 
     def _overview(self, caller: Caller, names: list[str], since: str) -> Overview:
-        failures = self._store.failures(names, since)
-        uses = [(answers.project_use(self._projects[name], self._store.usage(name)), name) for name in names]
+        failures, usages = self._store.failures(names, since), self._store.usage()
         return Overview(
-            projects=tuple(ProjectOverview(use, failures.get(name, 0)) for use, name in uses),
+            projects=tuple(
+                (answers.project_use(self._projects[name], usages), failures.get(name, 0)) for name in names
+            ),
             waiting=tuple(answers.jobs(caller, self._store.waiting(names, _SHOWN), self._store, self._projects)),
             failed=tuple(answers.job(caller, job) for job in self._store.failed(names, since, _SHOWN)),
         )
@@ -310,7 +287,7 @@ class Projects:
         """Return the current jobs and GPUs of a project, and its limits."""
         if project not in self.names(caller, "viewer"):
             raise Failure("not-found", f"project {project!r} not found")
-        return answers.project_use(self._projects[project], await asyncio.to_thread(self._store.usage, project))
+        return answers.project_use(self._projects[project], await asyncio.to_thread(self._store.usage))
 
 
 class Tokens:
@@ -321,11 +298,11 @@ class Tokens:
         self._projects = projects
         self._most = most
 
-    async def read(self, caller: Caller) -> TokenList:
+    async def read(self, caller: Caller) -> Page[Token]:
         """Return the tokens, without their texts."""
         permissions.check_role(caller, "admin")
         rows = await asyncio.to_thread(self._store.tokens.all, permissions.projects_of(caller, "admin"))
-        return TokenList(items=[answers.copied(Token, row) for row in rows])
+        return Page(items=[answers.copied(Token, row) for row in rows])
 
     async def add(self, caller: Caller, body: TokenBody) -> NewToken:
         """Create a token; its text is returned once."""

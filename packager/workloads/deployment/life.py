@@ -75,18 +75,13 @@ class Deployment(ServingWorkload):
         newest = _newest(snapshot)
         return newest is not None and uid(newest) not in owners(pod)
 
-    def is_noticed(self, snapshot: Snapshot) -> bool:
-        """Return whether the status is about the newest spec, or explains why it is not."""
-        return super().is_noticed(snapshot) or _unmade(snapshot.workload) is not None
-
     def is_rolling(self, workload: Object, updated: int) -> bool:
         """Whether there are replicas of an earlier rollout."""
         return int(status(workload).get("replicas", updated)) > updated
 
-    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def obstacles(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the obstacles of the newest rollout, and a note if an earlier one still serves."""
         deployment = snapshot.workload
-        yield from self.ignored(snapshot)
         if deployment["spec"].get("paused"):
             advice = Remedy.of(Action.RESUME_ROLLOUT, object=shown(deployment))
             yield Finding("Paused", shown(deployment), "its rollout is paused", advice)

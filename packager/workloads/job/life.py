@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from packager.kubernetes.objects import annotation, created, sentence, shown, status, true_condition
 from packager.kubernetes.pods import LAST_LINES, failure
@@ -28,11 +28,8 @@ from packager.workloads.controllers import (
     generated_prefix,
     is_ending,
     is_past_deadline,
-    not_retried,
     pod_refusal,
     replaces_pods,
-    suspended,
-    unreported_job_end,
 )
 from packager.workloads.kinds import Role, Workload
 from packager.workloads.program import INDEX_ANNOTATION
@@ -40,7 +37,6 @@ from packager.workloads.structures import is_suspended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from packager.kubernetes.objects import Object
     from packager.kubernetes.snapshot import Snapshot
@@ -57,17 +53,6 @@ class Job(Workload):
     name = "Job"
     resource = "jobs.batch"
     name_label = _JOB_NAME
-    end_events: ClassVar[Mapping[str, Phase]] = {
-        "Completed": Phase.SUCCEEDED,  # pkg/controller/job/job_controller.go
-        "BackoffLimitExceeded": Phase.FAILED,
-        "DeadlineExceeded": Phase.FAILED,
-        "PodFailurePolicy": Phase.FAILED,
-        "MaxFailedIndexesExceeded": Phase.FAILED,
-        "FailedIndexes": Phase.FAILED,
-    }
-    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {  # pkg/registry/batch/job/strategy.go
-        "": {_JOB_NAME: "{name}", f"batch.kubernetes.io/{_JOB_NAME}": "{name}"}
-    }
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return "main" for a pod of the Job: its name ends in its index, if any, and five of the controller's."""
@@ -94,13 +79,6 @@ class Job(Workload):
         """Return the progress of an array: the number of finished indexes."""
         return _progress(snapshot.workload) if _indexes(snapshot.workload) else None
 
-    def unreported_end(self, snapshot: Snapshot) -> tuple[Verdict, datetime | None] | None:
-        """Return how the last pod has ended, when the Job says nothing of it."""
-        job = snapshot.workload
-        if is_ending(job) or is_suspended(job) or _indexes(job):
-            return None
-        return unreported_job_end(shown(job), _POD, counted(job, snapshot.pods), _attempts(job))
-
     def stops_its_pods(self, snapshot: Snapshot) -> bool:
         """Whether a deadline or a suspension has."""
         return is_past_deadline(snapshot.workload) or is_suspended(snapshot.workload)
@@ -110,31 +88,16 @@ class Job(Workload):
         job = snapshot.workload
         return not is_suspended(job) and replaces_pods(job, counted(job, snapshot.pods), _attempts(job))
 
-    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def obstacles(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield the obstacles to creating the pod, and the failures of earlier pods."""
         job = snapshot.workload
-        if finding := suspended(job):
-            yield finding
-            return
         yield from _disrupted(snapshot)
-        if _indexes(job):
-            if not is_ending(job):
-                counts = status(job)
-                left = len(_indexes(job)) - counts.get("succeeded", 0)
-                lacks_pods = counts.get("active", 0) < min(left, job["spec"].get("parallelism", 1))
-                if lacks_pods and (finding := pod_refusal(snapshot, job)):
-                    yield replace(finding, blocks=not status(job).get("active"))
-                yield from self.ignored(snapshot)
-            yield from _array_failures(snapshot)
-            return
-        pods = counted(job, snapshot.pods)
-        if not is_ending(job):
-            is_made = status(job).get("active")
-            unmade = None if is_made else pod_refusal(snapshot, job)
-            yield from [unmade] if unmade else not_retried(snapshot, job, _POD, pods, _attempts(job))
-            yield from self.ignored(snapshot)
-            yield from self.late_end(snapshot)
-        yield from earlier_attempts(job, pods, _attempts(job))
+        counts, pods = status(job), counted(job, snapshot.pods)
+        left = (len(_indexes(job)) or 1) - counts.get("succeeded", 0)
+        lacks_pods = counts.get("active", 0) < min(left, job["spec"].get("parallelism", 1))
+        if lacks_pods and not is_ending(job) and (finding := pod_refusal(snapshot, job)):
+            yield replace(finding, blocks=not counts.get("active"))
+        yield from _array_failures(snapshot) if _indexes(job) else earlier_attempts(job, pods, _attempts(job))
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield why earlier pods have failed; their logs are theirs to show."""

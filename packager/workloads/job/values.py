@@ -1,12 +1,11 @@
 """Job: one process, or several of torchrun's, on one node (batch/v1)."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Literal
 
 from packager.base.fields import Parameter, anchored
 from packager.base.problems import Fault
 from packager.base.values import Fields, Meta
-from packager.base.yamlio import Location
 from packager.kubernetes.containers import folder_complaint, normalized
 from packager.workloads import amounts
 from packager.workloads.amounts import Amount
@@ -153,10 +152,9 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
             message = f"expected at most {self.completions}, the completions, found {self.parallelism}"
             yield Fault(("parallelism",), message)
 
-    def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
-        """Yield the words of `command` and `args`; in an array, the container also has its index."""
-        for location, words, _ in super().words():
-            yield location, words, () if self.completions is None else (INDEX_VARIABLE,)
+    def variables_of(self, role: str) -> Collection[str]:  # noqa: ARG002 - it has one
+        """Return the index of a pod in an array."""
+        return () if self.completions is None else (INDEX_VARIABLE,)
 
     def missing_reason(self, key: str) -> str | None:
         """Return the setting that gives a container an index, or the reason why the name is taken."""
@@ -170,8 +168,6 @@ class Job(OverlaySpec, frozen=True, tag="Job"):
                 yield Fault((*place, "path"), complaint)
             elif paths.setdefault(normalized(mount.path), index) != index:
                 yield Fault((*place, "path"), f"another claim is mounted at {mount.path}", "use another folder")
-            if mount.sub_path is not None and ".." in mount.sub_path.split("/"):
-                yield Fault((*place, "sub_path"), f"expected a path without '..', found {mount.sub_path!r}")
 
     def program_faults(self, run: Run) -> Iterator[Fault]:
         """Yield a fault if torchrun is to start a script that is not Python."""

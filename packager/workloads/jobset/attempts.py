@@ -234,17 +234,14 @@ def _deleted(snapshot: Snapshot, jobs: Sequence[Object], cleaned: set[str], firs
 
     A kubelet reports Killing only for running pods. The Jobs of an earlier attempt had the same names.
     """
-    living = [pod for pod in snapshot.pods if not is_being_deleted(pod)]
-    replaced = {name(pod).rpartition("-")[0] for pod in living}
+    replaced = {name(pod).rpartition("-")[0] for pod in snapshot.pods if not is_being_deleted(pod)}
     named = {name(job): job for job in jobs}
-    for event in sorted(snapshot.events, key=last_seen):
+    for event in reversed(snapshot.killed()):
         about, when = event["involvedObject"], moment(last_seen(event))
-        is_kill = event.get("reason") == "Killing" and sentence(event).startswith("Stopping container ")
-        pod = _POD.fullmatch(about["name"]) if about.get("kind") == "Pod" else None
+        pod = _POD.fullmatch(about["name"])
         job = named.get(pod["job"]) if pod else None
-        if pod is None or job is None or not is_kill or about["name"] in cleaned:
-            continue
-        if created(job) <= when < first_end and about["name"].rpartition("-")[0] not in replaced:
+        is_new = about["name"] not in cleaned and about["name"].rpartition("-")[0] not in replaced
+        if pod and job and is_new and created(job) <= when < first_end:
             message = f"{labels(job).get(ROLE, 'pod')} {pod['index']}: it was deleted, which stopped it"
             yield Finding(DELETED, f"pod/{about['name']}", message, RUN_AGAIN, blocks=False)
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from packager.kubernetes.kubectl.refusals import refusal
 from packager.kubernetes.manifest import at, listing, mapping
@@ -36,7 +36,7 @@ from packager.workloads.kinds import Operator, Role, Workload
 from packager.workloads.pods import number_of_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from packager.kubernetes.objects import Object
@@ -86,25 +86,10 @@ class JobSet(Workload):
     name = "JobSet"
     resource = "jobsets.jobset.x-k8s.io"
     name_label = attempts.JOBSET
-    end_events: ClassVar[Mapping[str, Phase]] = {
-        "AllJobsCompleted": Phase.SUCCEEDED,  # pkg/constants/constants.go
-        "FailedJobs": Phase.FAILED,
-        "ReachedMaxRestarts": Phase.FAILED,
-        "FailJobSetFailurePolicyAction": Phase.FAILED,
-    }
     operator = JOBSET
     has_workers = True
+    restarts_pods = True
     owned = ("jobs.batch",)
-    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {  # jobset_controller.go
-        "": {
-            attempts.JOBSET: "{name}",
-            attempts.ROLE: "{role}",
-            attempts.JOB_INDEX: "0",
-            attempts.ATTEMPT: "0",
-            "batch.kubernetes.io/job-name": "{name}-{role}-0",
-            "job-name": "{name}-{role}-0",
-        }
-    }
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return "worker" for a pod of the set: its name ends in the indices of its Job and its own, and five more."""
@@ -162,19 +147,10 @@ class JobSet(Workload):
         is_remade = _is_replaced(snapshot) or replaces_single_pods(jobset)
         return is_remade or (not is_permanent and _attempt(jobset) < _attempts(jobset))
 
-    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def obstacles(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield objects that JobSet or a Job must not create, silent controllers, and restarts of the set."""
-        if finding := controllers.suspended(snapshot.workload):
-            yield finding
-            return
         yield from _unmade(snapshot)
-        yield from self.ignored(snapshot)
-        yield from self.late_end(snapshot)
         yield from _restarted(snapshot)
-
-    def restarts_pods(self, workload: Object) -> bool:
-        """Whether a failed pod leads to another attempt, of all pods or of its own."""
-        return _attempts(workload) > 1 or replaces_single_pods(workload)
 
     def pods_about_to_go(self, snapshot: Snapshot) -> Sequence[Object]:
         """Return the pods of the last attempt, as soon as one of them has failed, or was taken away."""

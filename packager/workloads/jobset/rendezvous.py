@@ -206,12 +206,3 @@ def named(keys: Collection[str]) -> Rendezvous:
     """Return the way by which pods find each other that have variables of these names."""
     ways = [way for way in RENDEZVOUS.values() if way.variables and way.variables[0].name in keys]
     return ways[0] if ways else RENDEZVOUS["none"]
-
-
-COUNTS = {
-    variable.name: variable.value[1:-1]
-    for way in RENDEZVOUS.values()
-    for variable in (*way.variables, *way.plain)
-    if variable.value[1:-1] in way.roles
-}
-"""The variables that contain the number of pods of a role, each with the role."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from packager.base.problems import Fault, show
-from packager.kubernetes.manifest import INT32, at, integer, listing, mapping, text
-from packager.workloads.jobset.rendezvous import COUNTS, NAME, NODES, named
+from packager.kubernetes.manifest import at, listing, mapping, text
+from packager.workloads.jobset.rendezvous import NAME, NODES, named
 from packager.workloads.pods import Pods, number_of_pods
-from packager.workloads.program import PROCESSES, TORCHRUN, says_processes, torchrun_faults, without_meet
+from packager.workloads.program import PROCESSES, TORCHRUN, says_processes, without_meet
 from packager.workloads.structures import POD_GROUPS, Structure
 
 if TYPE_CHECKING:
@@ -26,12 +24,7 @@ OPTIONS = "mlpack/options"
 """The annotation of pods that only some options for pods that compute change: `storage`, or `none`."""
 
 
-_POD: Location = ("template", "spec", "template", "spec")
-
 _NUMBER = re.compile("[1-9][0-9]{0,8}")
-
-_MOST_JOBS = 1_000
-"""At most this many Job names are predicted; further names are not checked."""
 
 LEAST = "ELASTIC_MIN"
 """The variable with the number of nodes with which torchrun works at least."""
@@ -43,19 +36,8 @@ class JobSet(Structure):
     api = "jobset.x-k8s.io/v1alpha2"
     companion_kinds = POD_GROUPS
     suspend = ("spec", "suspend")
-    maker = "JobSet"
     setters = ("index",)  # every Job of a JobSet is Indexed
-    ranges = MappingProxyType(
-        {
-            "failurePolicy.maxRestarts": (0, INT32),
-            "ttlSecondsAfterFinished": (0, INT32),
-            "replicatedJobs.*.replicas": (1, INT32),
-            "replicatedJobs.*.template.spec.parallelism": (1, INT32),
-            "replicatedJobs.*.template.spec.completions": (1, INT32),
-            "replicatedJobs.*.template.spec.backoffLimit": (0, INT32),
-            "replicatedJobs.*.template.spec.activeDeadlineSeconds": (1, None),
-        }
-    )
+    counts = ("parallelism", "completions", "activeDeadlineSeconds")
 
     def pods(self, manifest: Manifest) -> Iterator[Pods]:
         """Yield the pods of each role. Defaults are JobSet's: one Job of one pod, and all roles must succeed."""
@@ -81,15 +63,22 @@ class JobSet(Structure):
                 starts_torchrun=without_meet(words)[:1] == [TORCHRUN] and NODES in variables,
             )
 
+    def count_places(self, manifest: Manifest) -> Iterator[Location]:
+        """Yield the places of the specs of Jobs."""
+        for index, _ in enumerate(_jobs(manifest)):
+            yield ("spec", "replicatedJobs", index, "template", "spec")
+
     def faults(self, manifest: Manifest) -> Iterator[Fault]:
-        """Yield wrong numbers of pods and processes, and settings that lose logs."""
+        """Yield wrong numbers of pods and processes, and of the nodes with which torchrun works at least."""
         yield from super().faults(manifest)
-        jobs = _jobs(manifest)
-        counts = {text(job.get("name")): _pods_of_job(job) for job in jobs}
-        for index, job in enumerate(jobs):
-            for fault in (*_pods(job), *_counts(job, counts)):
-                yield fault.below(("spec", "replicatedJobs", index))
-        yield from (fault for pods in self.pods(manifest) for fault in torchrun_faults(pods))
+        for pods in self.pods(manifest):
+            for place, container in pods.containers():
+                for index, variable in enumerate(map(mapping, listing(container.get("env")))):
+                    least = text(variable.get("value"))
+                    # torch/distributed/run.py: config_from_args
+                    if variable.get("name") == LEAST and not (_NUMBER.fullmatch(least) and int(least) <= pods.count):
+                        message = f"{LEAST}: expected a whole number from 1 to {pods.count}, the number of pods, found"
+                        yield Fault((*place, "env", index, "value"), f"{message} {show(variable.get('value'))}")
 
     def reserved(self, manifest: Manifest, key: str) -> str | None:
         """Return why `key` must not be set, if the pods find each other by it; None for any other variable."""
@@ -100,25 +89,6 @@ class JobSet(Structure):
             for variable in listing(container.get("env"))
         }
         return named(names).refused(key) if NAME in names else None
-
-    def longest_name(self, manifest: Manifest) -> str | None:
-        """Return the longest name of a pod: of the last one of a role, with five characters of its Job's."""
-        names = []
-        for job in _jobs(manifest):
-            jobs = number_of_pods(job.get("replicas"))
-            pods = integer(at(job, ("template", "spec", "completions"))) or _pods_of_job(job)
-            names.append(f"{manifest.name}-{job.get('name')}-{max(jobs - 1, 0)}-{max(pods - 1, 0)}-abcde")
-        return max(names, key=len, default=None)
-
-    def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:
-        """Return the Service by which the pods have names, and the Jobs (jobset_controller.go, pkg/util/placement)."""
-        subdomain = text(at(manifest.spec, ("network", "subdomain"))) or manifest.name
-        names = [
-            f"{manifest.name}-{job.get('name')}-{index}"
-            for job in _jobs(manifest)
-            for index in range(min(number_of_pods(job.get("replicas")), _MOST_JOBS))
-        ]
-        return ("Service", subdomain), *(("Job", name) for name in names)
 
 
 def _processes(manifest: Manifest, container: Location) -> Location | None:
@@ -137,65 +107,6 @@ def _jobs(manifest: Manifest) -> list[dict[str, Any]]:
 
 def _pods_of_job(job: dict[str, Any]) -> int:
     return number_of_pods(at(job, ("template", "spec", "parallelism")))
-
-
-def _pods(job: dict[str, Any]) -> Iterator[Fault]:
-    """Yield errors in the number of a role's pods, and in the handling of their failures."""
-    job_spec: Location = ("template", "spec")
-    spec = mapping(at(job, job_spec))
-    if (completions := integer(spec.get("completions"))) != _pods_of_job(job):
-        value = "nothing" if completions is None else str(completions)
-        message = f"expected as many as parallelism, {_pods_of_job(job)}, found {value}"
-        place = (*job_spec, "completions") if completions is not None else job_spec
-        yield Fault(place, message, "all pods of a role run at once, and each once")
-    policy = at(job, (*_POD, "restartPolicy"))
-    if policy != "Never":
-        value = "nothing, which means OnFailure" if policy is None else show(policy)
-        hint = "else a pod that has failed is deleted, and its log with it"
-        yield Fault((*_POD, "restartPolicy"), f"expected Never, found {value}", hint)
-
-
-def _counts(job: dict[str, Any], counts: dict[str, int]) -> Iterator[Fault]:
-    """Check that the variables with numbers of pods are right: they do not follow an edited number."""
-    is_counted = False
-    for place, variable in _variables(job):
-        role = COUNTS.get(text(variable.get("name")))
-        expected = counts.get(role or "")
-        is_counted |= expected is not None
-        if expected is not None and "value" in variable and variable["value"] != str(expected):
-            message = f"{variable['name']}: expected {str(expected)!r}, the number of pods of {role}"
-            yield Fault((*place, "value"), f"{message}, found {show(variable['value'])}")
-        if variable.get("name") == "TF_CONFIG":
-            yield from _hosts(place, text(variable.get("value")), counts)
-        least, most = text(variable.get("value")), _pods_of_job(job)
-        # torch/distributed/run.py: config_from_args
-        if variable.get("name") == LEAST and not (_NUMBER.fullmatch(least) and int(least) <= most):
-            message = f"{LEAST}: expected a whole number from 1 to {most}, the number of pods, found"
-            yield Fault((*place, "value"), f"{message} {show(variable.get('value'))}")
-    replicas = number_of_pods(job.get("replicas"))
-    if is_counted and replicas > 1:
-        hint = "edit parallelism and completions instead: each Job counts its pods from 0 on"
-        yield Fault(("replicas",), f"expected 1, found {replicas}", hint)
-
-
-def _hosts(place: Location, value: str, counts: dict[str, int]) -> Iterator[Fault]:
-    """Check that TF_CONFIG has as many hosts of each role as there are pods."""
-    try:
-        cluster = mapping(json.loads(value.replace("$(TF_TASK_INDEX)", "0"))["cluster"])
-    except (ValueError, KeyError, TypeError):
-        yield Fault((*place, "value"), "TF_CONFIG: expected JSON with the key 'cluster'")
-        return
-    for role, hosts in cluster.items():
-        if len(listing(hosts)) != counts.get(role):
-            message = f"TF_CONFIG: expected {counts.get(role, 0)} hosts of {role}, its number of pods"
-            yield Fault((*place, "value"), f"{message}, found {len(listing(hosts))}", "build the package again")
-
-
-def _variables(job: dict[str, Any]) -> Iterator[tuple[Location, dict[str, Any]]]:
-    """Yield the variables of a role's containers, and their locations in the role."""
-    for number, container in enumerate(listing(at(job, (*_POD, "containers")))):
-        for index, variable in enumerate(listing(mapping(container).get("env"))):
-            yield (*_POD, "containers", number, "env", index), mapping(variable)
 
 
 # Where the option elastic lets nodes leave and come back, the Job of a JobSet makes a pod that is gone again by itself

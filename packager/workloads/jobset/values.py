@@ -1,18 +1,18 @@
 """JobSet: pods in roles, on several nodes, that find each other by name (jobset.x-k8s.io/v1alpha2)."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from packager.base.fields import Environment, Label, Parameter, RelativePath, Resources, Word, anchored, text
-from packager.base.problems import Fault, show, similar
-from packager.base.values import Fields, Meta, replace
+from packager.base.fields import Environment, Label, Parameter, Resources, anchored, text
+from packager.base.problems import Fault, similar
+from packager.base.values import Meta, replace
 from packager.base.yamlio import Location
 from packager.kubernetes.containers import refusal_reason
 from packager.workloads import amounts
 from packager.workloads.amounts import PER_GPU, Amount
 from packager.workloads.jobset.rendezvous import RENDEZVOUS, PodVariable, Rendezvous
-from packager.workloads.overlay import Deadline, OverlaySpec, PrebuiltImage, TimeToLive
+from packager.workloads.overlay import Deadline, OverlaySpec, PrebuiltImage, Role, TimeToLive
 from packager.workloads.pods import named
 from packager.workloads.program import (
     MEET,
@@ -21,19 +21,12 @@ from packager.workloads.program import (
     TORCHRUN_DEFAULTS,
     Program,
     Run,
-    Workdir,
-    directory,
-    of_script,
     says_processes,
     without_meet,
 )
 
-_TAKEN = ("identity", "init")
-"""The prefix of the names of init containers."""
-
-
 _CODE = "(?:[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
-_RANGE = anchored(f"{_CODE}-{_CODE}")
+_RANGE = anchored(f"({_CODE})-({_CODE})")
 
 ExitCode = Annotated[int, Meta(ge=1, le=255)]
 ExitCodes = Annotated[
@@ -68,25 +61,10 @@ def _container(role: str) -> str:
     return f"{_job(role)}.template.spec.containers.{named(role)}"
 
 
-class JobSetRole(Fields, frozen=True):
+class JobSetRole(Role, frozen=True):
     """Pods that differ in nothing but their index."""
 
     replicas: Annotated[int, Meta(ge=1, le=10_000, description="How many pods.")] = 1
-    resources: Annotated[
-        Resources | None, Meta(description="Of each pod's container; without it, those of the overlay.")
-    ] = None
-    script: Annotated[
-        RelativePath | None,
-        Meta(description="One of `files`: what each pod runs, in place of what the overlay or the variant says."),
-    ] = None
-    command: Annotated[
-        list[Word] | None, Meta(description="What each pod runs in place of a script; as `command` of an overlay.")
-    ] = None
-    args: Annotated[
-        list[Word] | None,
-        Meta(description="The arguments of the script, of `command` or, without both, of the image's entrypoint."),
-    ] = None
-    workdir: Workdir = None
     environment: Annotated[
         Environment, Meta(description="Variables of these pods alone. They replace those in mlops.env.")
     ] = {}
@@ -101,11 +79,6 @@ class JobSetRole(Fields, frozen=True):
             "do, but for `server` of `dmlc`, which gets storage only, and `scheduler`, which gets neither."
         ),
     ] = None
-
-    @property
-    def has_program(self) -> bool:
-        """Whether the pods run something other than the pods of other roles."""
-        return any(value is not None for value in (self.script, self.command, self.args))
 
 
 class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
@@ -193,12 +166,6 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         """Return the rendezvous and its roles."""
         return {"rendezvous": way, "roles": RENDEZVOUS[way].roles or ("worker",)}
 
-    def __post_init__(self) -> None:
-        """Refuse an invalid range of exit codes: msgspec reports a ValueError as a wrong value."""
-        for _, entry in self._permanent_entries():
-            if isinstance(entry, str) and not re.match(_RANGE, entry):
-                raise ValueError(f"expected a range of exit codes, found {show(entry)}")
-
     @property
     def has_program(self) -> bool:
         """Whether the overlay says what runs where its variant has no script, or each of its roles does."""
@@ -247,17 +214,12 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         return tuple(sorted({code for _, codes in self._permanent() for code in codes}))
 
     def _permanent(self) -> Iterator[tuple[Location, range]]:
-        """Yield each entry of `permanent_exit_codes`; a range from a higher code to a lower one has none."""
-        for place, entry in self._permanent_entries():
-            first, last = map(int, entry.split("-")) if isinstance(entry, str) else (entry, entry)
-            yield place, range(first, last + 1)
-
-    def _permanent_entries(self) -> Iterator[tuple[Location, int | str]]:
-        place: Location = ("permanent_exit_codes",)
-        if isinstance(self.permanent_exit_codes, list):
-            yield from (((*place, index), entry) for index, entry in enumerate(self.permanent_exit_codes))
-        elif self.permanent_exit_codes is not None:
-            yield place, self.permanent_exit_codes
+        """Yield each entry of `permanent_exit_codes`, with its codes; none for what is no range from a lower code."""
+        entries = self.permanent_exit_codes
+        for index, entry in enumerate(entries if isinstance(entries, list) else [] if entries is None else [entries]):
+            match = re.match(_RANGE, f"{entry}-{entry}" if isinstance(entry, int) else entry)
+            codes = range(int(match[1]), int(match[2]) + 1) if match else range(0)
+            yield ("permanent_exit_codes", *((index,) if isinstance(entries, list) else ())), codes
 
     def amounts(self, run: Run) -> Iterator[Amount]:
         """Yield the number of pods of each role that may have several, of torchrun's processes, resources, deadline."""
@@ -312,6 +274,11 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         """The number of pods."""
         return sum(role.replicas for role in self.roles.values())
 
+    @property
+    def role_keys(self) -> Mapping[str, tuple[Location, Role]]:
+        """The roles."""
+        return {name: (("roles", name), role) for name, role in self.roles.items()}
+
     def environment_of(self, role: str, run: Run) -> Sequence[PodVariable]:
         """Return the variables that address the pods of other roles, and the role's own variables."""
         counts = {name: entry.replicas for name, entry in self.roles.items()}
@@ -328,14 +295,6 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             *(PodVariable(key, text(value)) for key, value in values.items()),
         )
 
-    def resources_of(self, role: str) -> Resources:
-        """Return the resources of each pod of a role."""
-        return self.roles[role].resources or self.resources
-
-    def keys_of(self, role: str) -> str:
-        """Return the beginning of the keys in mlops.env for the resources of a role."""
-        return amounts.prefix(role) if self.roles[role].resources is not None else ""
-
     def options_of(self, role: str) -> str | None:
         """Return the options that change the pods of a role: "storage" only, "none", or all of them (None)."""
         computes = not self.way.computes or role in self.way.computes
@@ -343,31 +302,17 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             return None
         return "storage" if role in self.way.stores or computes else "none"
 
-    def run_of(self, role: str, run: Run) -> Run:
-        """Return the Run of a role's pods, if the overlay has `run`."""
-        entry = self.roles[role]
-        scripts = () if entry.command is not None else (entry.script,) if entry.script else run.scripts
-        has_own_args = entry.args is not None or entry.command is not None
-        args = tuple(entry.args or ()) if has_own_args else run.args
-        return Run(scripts, args, entry.workdir or run.workdir, run.init)
-
     def program_of(self, role: str, run: Run) -> Program:
         """Return the program of a role's pods, if the overlay has `run`."""
-        entry, of_role = self.roles[role], self.run_of(role, run)
+        program, scripts = super().program_of(role, run), self.run_of(role, run).scripts
         # Without variables, the pods do not meet in a known way; but for torch, the script also decides about torchrun.
         is_alone = self.rendezvous == "tensorflow" and self.pods == 1
         meets = self.way.meets_of(role) if self.checks_world and not is_alone else "none"
         meet = (MEET, meets) if self.way.variables and (self.checks_world or self.rendezvous == "torch") else ()
-        if not of_role.scripts:
-            alone = entry.command is not None or entry.args is not None
-            command = entry.command if alone else self.command
-            words = (*meet, *command) if command else ()
-            return Program(words, of_role.args, directory(of_role.workdir))
-        if self.rendezvous != "torch":
-            return of_script(of_role, meet)
-        # Both torch 1.13 and later ones know the flag in this spelling.
-        python = () if of_role.scripts[0].endswith(".py") else ("--no_python",)
-        return of_script(of_role, (*meet, TORCHRUN, *python))
+        if self.rendezvous == "torch" and scripts:
+            # Both torch 1.13 and later ones know the flag in this spelling.
+            meet = (*meet, TORCHRUN, *(() if scripts[0].endswith(".py") else ("--no_python",)))
+        return replace(program, command=(*meet, *program.command)) if program.command else program
 
     def has_meeting(self, run: Run) -> bool:
         """Return whether pods are started by the script that checks whether they meet, if the overlay has `run`."""
@@ -413,38 +358,14 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         """Return the reason why the environment may not set a variable of the rendezvous."""
         return "it is the image of a role" if key in self.images else self.way.refused(key)
 
-    def executed(self, run: Run) -> Iterator[str]:
-        """Yield the scripts of all roles that are started themselves; torchrun starts Python for its own."""
-        for role in self.roles:
-            for script in self.run_of(role, run).scripts:
-                if self.rendezvous != "torch" or not script.endswith(".py"):
-                    yield script
-
-    def workdirs(self) -> Iterator[tuple[Location, str]]:
-        """Yield the folders of the overlay, and those of roles."""
-        yield from super().workdirs()
-        for name, role in self.roles.items():
-            if role.workdir is not None:
-                yield ("roles", name, "workdir"), role.workdir
-
-    def words(self) -> Iterator[tuple[Location, Sequence[str], Collection[str]]]:
-        """Yield the words that several roles start, with the variables that all of them have, and each role's own."""
-        variables = {name: self._names(name) for name in self.roles}
-        alike = [variables[name] for name, role in self.roles.items() if not role.has_program]
-        for location, words, _ in super().words():
-            yield location, words, set.intersection(*alike) if alike else ()
-        for name, role in self.roles.items():
-            for key in ("command", "args"):
-                yield ("roles", name, key), getattr(role, key) or (), variables[name]
-
-    def _names(self, role: str) -> set[str]:
+    def variables_of(self, role: str) -> Collection[str]:
         """Return the names of the variables of a role's pods, besides those of mlops.env."""
         is_plain = self.command is not None or self.roles[role].command is not None
         return {*self.way.names(role, is_plain=is_plain), *self.roles[role].environment}
 
     def missing_reason(self, key: str) -> str | None:
         """Return the roles that have a variable, or the reason why its name is taken."""
-        roles = [name for name in self.roles if key in self._names(name)]
+        roles = [name for name in self.roles if key in self.variables_of(name)]
         if not roles:
             return self.reserved(key)
         return f"only the pods of {' and '.join(roles)} have it: write the command there"
@@ -455,14 +376,13 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
 
     def faults(self) -> Iterator[Fault]:
         """Yield keys that do not fit the rendezvous, and roles that do not exist."""
+        yield from super().faults()
         yield from self._role_faults()
         yield from self._key_faults()
         names = f"the roles are: {', '.join(self.roles)}"
         for index, name in enumerate(self.success or ()):
             if name not in self.roles:
                 yield Fault(("success", index), f"role {name!r} not found", similar(name, list(self.roles)) or names)
-            elif name in (self.success or ())[:index]:
-                yield Fault(("success", index), f"duplicate entry {name!r}", "remove one of them")
         if not self.successful:
             message = f"the key 'success' is missing: rendezvous {self.rendezvous} has no roles of its own"
             yield Fault((), message, names)
@@ -475,14 +395,13 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
         yield from self._range_faults()
 
     def _range_faults(self) -> Iterator[Fault]:
-        """Yield GPUs that cannot be torchrun's number of processes, and exit codes out of order or without effect."""
+        """Yield GPUs that cannot be a number of processes, and exit codes that are no range, or without effect."""
         if self.rendezvous == "torch" and self.processes_per_node in (None, PER_GPU):
             for location, resources in self.containers():
                 yield from amounts.gpu_faults(resources, location, "processes_per_node")
         for place, codes in self._permanent():
             if not codes:
-                message = f"expected the lower exit code first, found {show(f'{codes.start}-{codes.stop - 1}')}"
-                yield Fault(place, message)
+                yield Fault(place, "expected a range of exit codes, the lower one first, such as 1-127 (at most 255)")
         if self.permanent_exit_codes is not None and not self.retries:
             message = "without `retries`, the set has failed after any exit code"
             yield Fault(("permanent_exit_codes",), message, "set retries, or remove it", at_key=True)
@@ -514,39 +433,9 @@ class JobSet(OverlaySpec, frozen=True, kw_only=True, tag="JobSet"):
             if roles and name not in roles:
                 message = f"unknown role {name!r}: rendezvous {self.rendezvous} has {listed}"
                 yield Fault(("roles", name), message, similar(name, roles), at_key=True)
-            elif name in _TAKEN:
-                message = f"the pods have another container called {name!r}"
-                hint = "rename the role: its container is named after it"
-                yield Fault(("roles", name), message, hint, at_key=True)
             elif self.way.single and name == self.way.leader and role.replicas != 1:
                 yield Fault(("roles", name, "replicas"), f"expected 1, found {role.replicas}")
-            if role.script is not None and role.command is not None:
-                message = f"the role runs the script {role.script!r} already"
-                yield Fault(("roles", name, "command"), message, "remove one of them", at_key=True)
-            yield from _variable_faults(role.environment, ("roles", name, "environment"), self.reserved)
-
-    def containers(self) -> Iterator[tuple[Location, Resources]]:
-        """Yield the resources of the overlay and of each role that has its own."""
-        yield ("resources",), self.resources
-        for name, role in self.roles.items():
-            if role.resources is not None:
-                yield ("roles", name, "resources"), role.resources
-
-    def programs(self) -> Iterator[tuple[Location, str]]:
-        """Yield the scripts that the overlay and its roles run in place of the variant's."""
-        yield from super().programs()
-        for name, role in self.roles.items():
-            if role.script is not None:
-                yield ("roles", name, "script"), role.script
-
-
-def _variable_faults(
-    variables: Environment, location: Location, reserved: Callable[[str], str | None]
-) -> Iterator[Fault]:
-    """Yield variables of a role that it cannot have, or that would get another value."""
-    for key, entry in variables.items():
-        if re.match("[\"']?ROOT/", text(entry.value if isinstance(entry, Parameter) else entry)):
-            message = "a value that begins with ROOT/ is a folder of the package, which only mlops.env can set"
-            yield Fault((*location, key), message, "set it in `environment` of the spec")
-        if reason := refusal_reason(key) or reserved(key):
-            yield Fault((*location, key), f"{key} cannot be set for this role", reason, at_key=True)
+            for key in role.environment:
+                if reason := refusal_reason(key) or self.reserved(key):
+                    place = ("roles", name, "environment", key)
+                    yield Fault(place, f"{key} cannot be set for this role", reason, at_key=True)

@@ -7,7 +7,6 @@ owns. A group is ready when its leader and its workers are (v0.10.0, pkg/control
 from __future__ import annotations
 
 import re
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packager.kubernetes.kubectl.refusals import refusal
@@ -77,7 +76,6 @@ class LeaderWorkerSet(ServingWorkload):
     unit, ready_count = "groups", "readyReplicas"
     # The StatefulSet of the leaders, the leaders, and the StatefulSets of their workers.
     owned = ("statefulsets.apps", "pods", "statefulsets.apps")
-    labels_of_pods = MappingProxyType({"": {NAME: "{name}", GROUP: "0"}, "leader": {WORKER: "0"}})  # pod_webhook.go
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return "main" for a leader, whose name ends with its group, and "worker" for a pod with one index more."""
@@ -100,9 +98,8 @@ class LeaderWorkerSet(ServingWorkload):
         """Whether the set is being updated."""
         return true_condition(workload, "UpdateInProgress") is not None
 
-    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def obstacles(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield a silent operator, refused objects, and the failed probes of pods."""
-        yield from self.ignored(snapshot)
         yield from _unmade(snapshot)
         yield from unready(snapshot)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from packager.kubernetes.manifest import Manifest
 from packager.kubernetes.objects import (
@@ -31,7 +31,7 @@ from packager.workloads.structures import is_suspended
 from packager.workloads.structures import pods as pods_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from packager.kubernetes.objects import Object
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 _LAUNCHER = "the launcher"
 
 _JOB = "training.kubeflow.org/job-name"
-_OPERATOR = "training.kubeflow.org/operator-name"
 _ROLE = "training.kubeflow.org/job-role"
 _INDEX = "training.kubeflow.org/replica-index"
 
@@ -77,18 +76,11 @@ class MPIJob(Workload):
     name = "MPIJob"
     resource = "mpijobs.kubeflow.org"
     name_label = _JOB
-    end_events: ClassVar[Mapping[str, Phase]] = {
-        "MPIJobSucceeded": Phase.SUCCEEDED,  # mpi_job_controller_status.go
-        "MPIJobFailed": Phase.FAILED,
-    }
     operator = MPI_OPERATOR
     has_workers = True
+    end_notice = 0
+    unseen_refusal = ", or it rejected the job in an event that you are not allowed to see"
     named_children = ("jobs.batch/{name}-launcher",)
-    labels_of_pods: ClassVar[Mapping[str, Mapping[str, str]]] = {  # mpi_job_controller.go; pkg/registry/batch/job
-        "": {_OPERATOR: "mpi-operator", _JOB: "{name}", _ROLE: "{role}"},
-        "worker": {_INDEX: "0"},
-        "launcher": {"batch.kubernetes.io/job-name": "{name}-launcher", "job-name": "{name}-launcher"},
-    }
 
     def role(self, name: str, pod: str) -> Role | None:
         """Return the role of the pod of this name; the name of a launcher has five characters of the Job controller."""
@@ -123,8 +115,7 @@ class MPIJob(Workload):
                 else:
                     verdict = Verdict(Phase.FAILED, _reason(snapshot.workload, end), (silence,))
                 return verdict, moment(since) if since else None
-        job = snapshot.workload
-        return controllers.unreported_job_end(shown(job), _LAUNCHER, _launchers(snapshot.pods), _attempts(job))
+        return None
 
     def stops_its_pods(self, snapshot: Snapshot) -> bool:
         """Whether a deadline or a suspension has."""
@@ -142,7 +133,7 @@ class MPIJob(Workload):
         is_stopped = is_suspended(job) or is_being_deleted(job)
         return not is_stopped and any(controllers.replaces_pods(one, launchers, attempts) for one in snapshot.children)
 
-    def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def obstacles(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield refusals of the operator, objects that it must not create, and the silence of controllers."""
         job = snapshot.workload
         refused = [event for event in snapshot.warnings(job) if event.get("reason") == "ValidationError"]
@@ -156,20 +147,8 @@ class MPIJob(Workload):
                 final_after=0,
             )
             return
-        if finding := controllers.suspended(job):
-            yield finding
-            return
         launchers, attempts = _launchers(snapshot.pods), _attempts(job)
-        unmade = list(_rejected_pods(snapshot))
-        yield from unmade
-        for child in () if unmade else snapshot.children:
-            yield from controllers.not_retried(snapshot, child, _LAUNCHER, launchers, attempts)
-        unseen = ", or it rejected the job in an event that you are not allowed to see" if snapshot.unseen else ""
-        yield from self.ignored(snapshot, unseen)
-        if any(map(controllers.is_ending, snapshot.children)) and (unreported_end := self.unreported_end(snapshot)):
-            yield from unreported_end[0].findings
-        else:
-            yield from self.late_end(snapshot)
+        yield from _rejected_pods(snapshot)
         yield from controllers.earlier_attempts(next(iter(snapshot.children), job), launchers, attempts)
 
     def warnings(self, snapshot: Snapshot) -> Iterator[Finding]:
@@ -184,16 +163,14 @@ class MPIJob(Workload):
                 yield replace(killed_process(f"pod/{worker}", "it", limit, "the job"), others=unnamed_workers)
                 unnamed_workers = 0
 
-    def explain(self, failed: Finding, snapshot: Snapshot) -> Finding:
+    def failures(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Explain a rank's end by signal 9: the launcher reports the signal, but not that memory was the reason."""
-        killed = any("signal 9" in line or re.search(r"Exit code: +137", line) for line in failed.log)
         limit = memory_limit(self.pod_template(snapshot.workload))
-        if not (killed and limit):
-            return failed
-        message = f"{failed.message}: a rank was killed, most often for using more memory than its worker may"
-        return replace(
-            failed, message=message, remedy=Remedy.of(Action.RAISE_MEMORY_OF_ROLE, role="worker", limit=limit)
-        )
+        for failed in super().failures(snapshot):
+            is_kill = any("signal 9" in line or re.search(r"Exit code: +137", line) for line in failed.log)
+            message = f"{failed.message}: a rank was killed, most often for using more memory than its worker may"
+            remedy = Remedy.of(Action.RAISE_MEMORY_OF_ROLE, role="worker", limit=limit or "")
+            yield replace(failed, message=message, remedy=remedy) if is_kill and limit else failed
 
     def main(self, pods: Sequence[Object]) -> Object | None:
         """Return the launcher's pod of the last attempt."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from packager.base.problems import Fault, show
-from packager.kubernetes.manifest import INT32, at, integer, listing, mapping
+from packager.kubernetes.manifest import at, integer, listing, mapping
 from packager.workloads.pods import Pods
 from packager.workloads.structures import POD_GROUPS, Structure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from packager.base.yamlio import Location
     from packager.kubernetes.manifest import Manifest
@@ -22,26 +21,14 @@ _REPLICAS: Location = ("spec", "mpiReplicaSpecs")
 # quickstart/common/<framework>/k8s/mlops/base/mpi-launcher.sh IMPLEMENTATION PROCESSES|all COMMAND
 _LAUNCHER = "mpi-launcher.sh"
 
-_MOST_WORKERS = 1_000
-"""At most this many pod names are predicted; further ones are not looked up in the cluster."""
-
 
 class MPIJob(Structure):
     """A launcher and its workers."""
 
     api = "kubeflow.org/v2beta1"
-    ranges: ClassVar[Mapping[str, tuple[int, int | None]]] = MappingProxyType(
-        {
-            "runPolicy.activeDeadlineSeconds": (1, None),
-            "runPolicy.backoffLimit": (0, INT32),
-            "runPolicy.ttlSecondsAfterFinished": (0, INT32),
-            "slotsPerWorker": (1, INT32),
-            "mpiReplicaSpecs.Worker.replicas": (1, None),
-        }
-    )
+    counts = ("runPolicy.activeDeadlineSeconds", "slotsPerWorker", "mpiReplicaSpecs.Worker.replicas")
     companion_kinds = POD_GROUPS
     suspend = ("spec", "runPolicy", "suspend")
-    maker = "mpi-operator"
     setters = ("mpi",)
 
     def pods(self, manifest: Manifest) -> Iterator[Pods]:
@@ -84,16 +71,3 @@ class MPIJob(Structure):
                 elif workers and int(number) > workers * slots:
                     message = f"{number} processes, and {workers} workers x {slots} slots hold {workers * slots}"
                     yield Fault(place, message)
-
-    def longest_name(self, manifest: Manifest) -> str:
-        """Return the last worker's name."""
-        workers = integer(at(manifest.data, (*_REPLICAS, "Worker", "replicas"))) or 1
-        return f"{manifest.name}-worker-{max(workers - 1, 0)}"
-
-    def made_objects(self, manifest: Manifest) -> tuple[tuple[str, str], ...]:
-        """Return the objects that mpi-operator makes for a job, and its workers (mpi_job_controller.go)."""
-        name = manifest.name
-        count = sum(pods.count for pods in self.pods(manifest) if pods.computes)
-        workers = [("Pod", f"{name}-worker-{index}") for index in range(min(count, _MOST_WORKERS))]
-        objects = ("Secret", f"{name}-ssh"), ("ConfigMap", f"{name}-config"), ("Service", name)
-        return (*objects, ("Job", f"{name}-launcher"), *workers)

@@ -49,7 +49,7 @@ class Rendering(Runner):
 
 @pytest.mark.parametrize(
     ("verb", "version"),
-    [("status", kubectls.VERSIONS[0]), ("deploy", kubectls.DEFAULT), ("doctor", kubectls.VERSIONS[-1])],
+    [("status", kubectls.VERSIONS[0]), ("doctor", kubectls.VERSIONS[-1])],
 )
 def test_verb_refuses_missing_context(mlpack: Mlpack, tmp_path: Path, hello_mpi: Path, verb: str, version: str) -> None:
     mlpack.host = Host(Rendering())
@@ -262,8 +262,6 @@ def _listener_on_port_8080() -> Iterator[None]:
     ("verb", "version"),
     [
         ("status hello-mpi", kubectls.VERSIONS[0]),
-        ("deploy hello-mpi --dry-run=client", kubectls.DEFAULT),
-        ("run hello-mpi", kubectls.DEFAULT),
         ("operator status mpi", kubectls.DEFAULT),
     ],
 )
@@ -282,20 +280,6 @@ def test_verb_refuses_missing_cluster_without_asking_localhost(
     )
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "[1]",
-        "[" * 100_000,
-    ],
-)
-def test_status_reports_response_that_is_not_an_object(mlpack: Mlpack, answer: str) -> None:
-    mlpack.host = Host(Scripted(process.Finished(0, answer, "")))
-    done = mlpack("status")
-    assert (done.code, done.stdout) == (7, "")
-    assert done.stderr.startswith("error: the cluster's response ")
-
-
 def test_response_without_names_has_no_groups_kinds_and_items() -> None:
     for entries in ["5", '"x"', "true", "{}", "[5]", "[{}]", '[{"name": 5, "kind": 5, "version": []}]']:
         keys = ("groups", "versions", "resources", "items")
@@ -304,17 +288,3 @@ def test_response_without_names_has_no_groups_kinds_and_items() -> None:
         assert set(kubectl.groups() or ()) <= {""}
         assert not kubectl.serves("mpijobs.kubeflow.org")
         assert all(isinstance(item, dict) for item in kubectl.items("pods"))
-
-
-def test_list_that_expires_between_its_pages_is_read_again_in_one_page() -> None:
-    commands: list[tuple[str, ...]] = []
-    expired = "Error from server (Expired): The provided continue parameter is too old to display a consistent list\n"
-
-    class Compacted(Runner):
-        def run(self, argv: Sequence[str], **_: Any) -> process.Finished:
-            commands.append(tuple(argv[1:]))
-            is_whole = "--chunk-size=0" in argv
-            return process.Finished(0, '{"items": []}', "") if is_whole else process.Finished(1, "", expired)
-
-    assert Kubectl(runner=Compacted()).json("get", "pods") == {"items": []}
-    assert [command[0] for command in commands] == ["get", "get"]

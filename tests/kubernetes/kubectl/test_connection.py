@@ -15,8 +15,6 @@ from packager.cli.host import Host
 from packager.kubernetes.kubectl import client as module
 from packager.kubernetes.kubectl.client import Connection, Kubectl
 from tests import kubectls
-from tests.fake_cluster import item
-from tests.life import POD, at_a_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,7 +100,6 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 VERBS = (
     ("deploy", "hello-mpi"),
     ("deploy", "hello-mpi", "--follow"),
-    ("workspace", "ls", "hello-mpi", "--folder", "/ROOT/hello-mpi/output"),
 )
 
 
@@ -115,34 +112,11 @@ CASES = [*((VERBS[0], change) for change in CHANGES), *((verb, "use-context") fo
 def test_command_keeps_its_cluster_when_kubeconfig_changes(
     mlpack: Mlpack, life: Life, config: Path, verb: tuple[str, ...], change: str
 ) -> None:
-    if verb[0] not in ("deploy", "run"):
-        life.deploy()
-        life.start()
-    if verb[0] == "workspace":
-        on_claim = json.dumps(life.overlays).replace('"emptyDir": {}', '"persistentVolumeClaim": {"claimName": "disk"}')
-        life.overlays = json.loads(on_claim)
-        life.objects.append(item("PersistentVolumeClaim", "disk"))
     life.moments = [life.start, life.end, life.end_pod]
     watched = Watched(life, lambda: CHANGES[change](config))
     mlpack.host = Host(watched)
     done = mlpack(*verb)
     assert len(watched.reached) > 1, done.stderr
-    assert set(watched.reached) == {("https://a", "of a", "team-a")}
-
-
-def test_deploy_keeps_its_cluster_when_context_changes_during_question(
-    mlpack: Mlpack, life: Life, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise, the pod would be deleted in the first cluster and deployed in the second one."""
-    life.deploy("single-node")
-    life.end_pod()
-    life.moments = [lambda: None, lambda: None, life.end_pod]
-    watched = Watched(life, lambda: CHANGES["use-context"](config))
-    mlpack.host = Host(watched)
-    at_a_terminal(monkeypatch, typed="y\n")
-    done = mlpack("deploy", "hello-mpi", "--overlay", "single-node", "--no-wait")
-    assert (done.code, "Delete it and deploy it again?" in done.stderr) == (0, True)
-    assert any("delete --raw" in call and POD in call for call in life.calls)
     assert set(watched.reached) == {("https://a", "of a", "team-a")}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from packager.base.errors import SpecError
 from packager.builder.build import BuildRequest, Built, Destination, build
-from packager.modelspec.lint import lint
+from packager.modelspec.catalog import lint
 from packager.verify import Checks
 from packager.verify.command import verify
 

@@ -57,7 +57,7 @@ def mpi(*command: str, version: str = "kubeflow.org/v2beta1", **more: Any) -> di
 def imported(folder: Path, *objects: Any, sets: bool = False) -> tuple[dict[str, Any], Imported]:
     """Return the only overlay of the only model that objects make, and the import."""
     text = "---\n".join(map(yaml.safe_dump, objects)).encode()
-    (outcome,) = import_jobs(text, "job.yaml", ModelDestination(folder), sets=sets)
+    (outcome,) = import_jobs(text, "job.yaml", ModelDestination(folder), verb="jobset" if sets else "kubeflow")
     if isinstance(outcome, MlpackError):
         raise outcome
     spec = yaml.safe_load((outcome.folder / "spec.yaml").read_text(encoding="utf-8"))
@@ -217,7 +217,7 @@ def master_differs() -> dict[str, Any]:
         (job("PaddleJob", {}), "jobs of this kind are not imported: write a spec with rendezvous none"),
         (master_differs(), "the master has another program than the workers"),
         (mpi("bash", "run.sh"), "the launcher does not start mpirun itself"),
-        (pytorch(workers="$NODES"), "this is a template: $NAME stands for values"),  # type: ignore[arg-type]
+        (pytorch(workers="$NODES"), "expected a whole number, found '$NODES'"),  # type: ignore[arg-type]
     ],
 )
 def test_job_that_cannot_run_is_refused(tmp_path: Path, value: dict[str, Any], message: str) -> None:
@@ -253,7 +253,7 @@ def test_job_of_a_cluster_is_read_with_its_runtime() -> None:
     spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2}}
     train_job = job("TrainJob", spec, "trainer.kubeflow.org/v1alpha1") | {"status": {"conditions": []}}
     cluster: Any = Cluster(trainjob__digits=train_job, clustertrainingruntime__torch_distributed=RUNTIME)
-    (found,) = kubeflow.find(read_cluster(cluster, "trainjob/digits"), "trainjob/digits")
+    (found,) = kubeflow.find(read_cluster(cluster, "trainjob/digits"), "trainjob/digits", "kubeflow")
     overlay = kubeflow.read(found).data["overlays"]["multi-node"]
     assert (overlay["command"], overlay["roles"]["node"]["replicas"]) == (["sleep"], 2)
     with pytest.raises(ClusterError, match="pytorchjob/none not found"):
@@ -387,7 +387,7 @@ def unaccounted(found: kubeflow.Found, draft: Any) -> list[str]:
 @pytest.mark.parametrize("seed", range(12))
 def test_every_leaf_is_in_the_spec_or_in_a_finding(tmp_path: Path, seed: int) -> None:
     value = generated(Random(seed))
-    (found,) = kubeflow.find(yaml.safe_dump(value).encode(), "job.yaml")
+    (found,) = kubeflow.find(yaml.safe_dump(value).encode(), "job.yaml", "kubeflow")
     draft = kubeflow.read(found)
     write(draft, ModelDestination(tmp_path))
     assert unaccounted(found, draft) == []

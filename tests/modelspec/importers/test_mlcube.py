@@ -163,8 +163,8 @@ def cube(folder: Path, **changes: object) -> Path:
             "error: --param model_di=x: no task has such a parameter\nhint: did you mean 'model_dir'?\n",
         ),
         (["--param", "x"], "error: --param x: expected [TASK.]NAME=PATH\n"),
-        (["-P", "docker"], "error: -P docker: expected KEY=VALUE, such as docker.image=example/image:1\n"),
-        (["-P", "name.x=1"], "error: -P name.x=1: 'name' is not a mapping\n"),
+        (["-P", "docker"], "error: -P docker: expected PATH=VALUE, such as docker.image=example/image:1\n"),
+        (["-P", "name.x=1"], "error: -P name.x: expected name to have keys, found 'mnist'\n"),
     ],
 )
 def test_invalid_choices_are_refused(

@@ -109,7 +109,3 @@ def test_limit_for_each_creator_counts_people_and_not_names(service: Named) -> N
     roles = ("root", "root of the issuer", "another root of the issuer")
     statuses = [service.get(f"/v1/jobs/{service.job(role)}").json()["status"] for role in (*roles, "root")]
     assert [status == "queued" for status in statuses] == [False, False, False, True]
-    creators = service.get("/v1/projects/default/usage").json()["creators"]
-    assert sorted((use["creator"], use["owner"], use["queued"]) for use in creators) == sorted(
-        [("root", "token:root", 1), *(("root", f"{service.fake.url} s-{number}", 0) for number in (1, 2))]
-    )

@@ -16,7 +16,6 @@ from litestar.events import SimpleEventEmitter
 
 from packager.service.access.tokens import EVERY, ROLES, Caller, create
 from packager.service.api import app
-from packager.service.api.document import OpenApiDocument
 from packager.service.api.limits import Door
 from packager.service.callbacks.courier import Reply
 from packager.service.config import CallbacksConfig, LimitsConfig, ServerConfig
@@ -103,7 +102,7 @@ def application(make: Callable[[Server], Any], server: Server) -> Any:
     made.asgi_router.app = made
     made.asgi_handler = made._create_asgi_handler()  # noqa: SLF001
     made.event_emitter = SimpleEventEmitter([])
-    made.state = State({"server": server, "document": OpenApiDocument(), "door": Door(server.limits)})
+    made.state = State({"server": server, "door": Door(server.limits)})
     made._lifespan_managers = [lambda _app: server.running()]  # noqa: SLF001
     return made
 
@@ -150,6 +149,7 @@ class Service:
             client=client,
         )
         base = "http://127.0.0.1" if trusted else "http://testserver.local"
+        self.server.readiness.seconds = 0.05
         self.server._renderer._sandboxes = SANDBOXES  # noqa: SLF001
         self.client = self.client_of(base)
 

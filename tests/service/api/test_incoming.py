@@ -91,11 +91,9 @@ def test_requests_without_a_token_are_refused_before_their_body_is_read(shared: 
             assert answer.status_code == 401, path  # not 413: the length of the body is not checked yet
 
 
-def test_problem_names_the_position_of_a_json_error_or_the_repeated_key(shared: Service) -> None:
+def test_problem_names_the_position_of_a_json_error(shared: Service) -> None:
     answer = shared.call("POST", "/v1/jobs", content=b'{"taskDef":\n  x}', headers=JSON)
     assert answer.json()["detail"] == "line 2, column 3: Expecting value"
-    answer = shared.call("POST", "/v1/jobs", content=BODIES["a repeated key"], headers=JSON)
-    assert (answer.status_code, answer.json()["detail"]) == (422, 'the key "name" comes twice in an object')
 
 
 def test_values_of_a_job_are_measured_before_they_are_parsed(shared: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,20 +114,6 @@ def test_complaints_are_capped_and_counted(shared: Service) -> None:
     assert len(problem["errors"]) == 51
     assert problem["errors"][-1] == {"pointer": "", "detail": "there are more problems"}
     assert len(answer.content) < 32_000
-
-
-def test_openapi_document_is_made_once_and_has_an_entity_tag(shared: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = shared.get("/openapi.json", None)
-    assert first.headers["content-type"].startswith("application/json")
-
-    def fail(*_: object) -> None:
-        raise AssertionError("it is made again")
-
-    monkeypatch.setattr("packager.service.api.document.document", fail)
-    again = shared.get("/openapi.json", None, headers={"If-None-Match": 'W/"other"'})
-    assert (again.status_code, again.content) == (200, first.content)
-    unchanged = shared.get("/openapi.json", None, headers={"If-None-Match": first.headers["etag"]})
-    assert (unchanged.status_code, unchanged.content) == (304, b"")
 
 
 def test_schema_paths_of_litestar_are_not_served(shared: Service) -> None:

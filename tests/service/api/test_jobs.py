@@ -141,15 +141,6 @@ def test_dry_run_of_a_job_creates_nothing(service: Service) -> None:
     assert service.cluster.objects == {}
 
 
-def test_missing_storage_class_is_a_warning_in_a_dry_run_and_of_a_definition(digits: Service) -> None:
-    digits.cluster.storage_classes.clear()
-    message = "the cluster has no storage class 'shared': map it in storage_classes of the server"
-    dry_run = digits.post("/v1/jobs?dry_run=true", bodies.filled(creator="admin"))
-    assert (dry_run.status_code, dry_run.json()["warnings"]) == (200, [message])
-    again = digits.post("/v1/definitions", bodies.definition(name="digits-2"))
-    assert (again.status_code, again.json()["warnings"]) == (201, [message])
-
-
 @pytest.mark.parametrize(
     ("filled", "detail"),
     [
@@ -190,7 +181,7 @@ def test_stored_jobs_can_be_read_while_the_cluster_is_unreachable(service: Servi
     answer = service.post("/v1/jobs", FILLED)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert service.get(f"/v1/jobs/{release}").status_code == 200
-    assert service.get("/readyz").status_code == 503
+    service.until(lambda: service.get("/readyz").status_code == 503, "the server not to be ready")
     assert service.get("/healthz").status_code == 200
     service.cluster.error = None
     service.cluster.pod(release, "Running")

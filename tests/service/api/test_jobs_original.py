@@ -58,8 +58,6 @@ def test_single_gpu_template_of_the_original_requests_one_gpu(service: Service) 
     sent = {**json.loads(original.DEFINITION), "task_template_name": "single-gpu-task"}
     send(service, "/v1/definitions", json.dumps(sent).encode())
     preview = send(service, "/v1/jobs?dry_run=true", original.FILLED, 200)
-    (warning,) = preview["warnings"]
-    assert "kops.k8s.io/dl-instance=true" in warning
     spec = preview["manifests"][-1]["spec"]["template"]["spec"]
     assert spec["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": 1}}
     assert spec["nodeSelector"] == {"kops.k8s.io/dl-instance": "true"}

@@ -89,7 +89,7 @@ def test_all_links_of_the_page_are_below_the_prefix(proxied: Proxied) -> None:
 
 def test_sign_in_and_sign_out_redirect_below_the_prefix(proxied: Proxied) -> None:
     answer = proxied.view(f"{proxied.root}/jobs?q=a", None)
-    assert answer.headers["location"] == f"{ROOT}/sign-in?then=/jobs%3Fq%3Da"
+    assert answer.headers["location"] == f"{ROOT}/sign-in?then=%2Fjobs%3Fq%3Da"
     answer = proxied.send(f"{proxied.root}/sign-out", role="viewer", Origin=URL)
     assert answer.headers["location"] == f"{ROOT}/sign-in"
     assert "Path=/mlpack;" in answer.headers["set-cookie"]

@@ -219,22 +219,6 @@ def test_courier_obeys_retry_after_up_to_an_hour(wish: float, seconds: float, po
     assert post.waits() == seconds
 
 
-@BOTH
-def test_courier_sends_no_more_to_an_endpoint_after_status_410(post: Post) -> None:
-    other = {"endpoint": "https://other.example/cb", "type": "event"}
-    post.job("demo-1", HOOK, other)
-    post.endpoints.answers = [Reply(410), Reply(200)]
-    post.becomes("failed")
-    post.send()
-    assert sorted(url for url, _, _ in post.endpoints.got) == [HOOK["endpoint"], other["endpoint"], other["endpoint"]]
-    states = {(delivery.url, delivery.status): delivery.state for delivery in post.store.outbox.of_job("demo-1")}
-    gone = next(url for url, status in states if states[url, status] == "gone")
-    assert {status for (url, status), state in states.items() if state == "gone" and url == gone} == {
-        "pending",
-        "failed",
-    }
-
-
 @pytest.mark.thorough
 @BOTH
 def test_courier_sends_one_per_endpoint_four_per_host_and_fifty_in_all(post: Post) -> None:

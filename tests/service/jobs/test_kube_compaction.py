@@ -16,7 +16,6 @@ from packager.base.errors import UnreachableError
 from packager.service.jobs import kube
 from packager.service.jobs.kube import Cluster, ExpiredError
 from packager.service.jobs.mirror import Mirror
-from packager.service.prometheus import Figures
 from tests.service.apiserver import KUBECONFIG
 
 if TYPE_CHECKING:
@@ -219,7 +218,7 @@ def mirrored(
 
     async def run() -> tuple[Mirror, list[str]]:
         cluster: Any = _Cluster(lists, watches)
-        mirror = Mirror(cluster, "default", "jobs", reported.append, lambda _line: None, Figures())
+        mirror = Mirror(cluster, "default", "jobs", reported.append, lambda _line: None)
         monkeypatch.setattr(asyncio, "sleep", pause)
         task = asyncio.create_task(mirror.run())
         await asyncio.wait_for(cluster.is_over.wait(), 30)

@@ -307,7 +307,7 @@ def test_recorder_reads_a_long_log_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_lines_are_cut_in_threads_and_not_on_the_event_loop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: dict[str, str] = {}
-    for holder, name in ((logs.CurveReader, "add"), (logs, "_end_of"), (zlib, "compress")):
+    for holder, name in ((logs.CurveReader, "add"), (zlib, "compress")):
         cut = getattr(holder, name)
 
         def noted(*values: Any, name: str = name, cut: Any = cut) -> Any:
@@ -318,7 +318,7 @@ def test_lines_are_cut_in_threads_and_not_on_the_event_loop(bench: Bench, monkey
     item = bench.pod("p-1", ['2026-11-22T10:00:00Z {"step": 1, "loss": 1}\n'])
     item["spec"] = {"containers": [{"name": "main"}]}
     bench.end()
-    assert threads == {"add": "work", "_end_of": "work", "compress": "work"}
+    assert threads == {"add": "work", "compress": "work"}
 
 
 def test_recorder_ignores_malformed_lines() -> None:
@@ -331,26 +331,13 @@ def test_recorder_ignores_malformed_lines() -> None:
     assert recorded(Told(text), Memory()) == []
 
 
-def test_end_of_a_job_is_read_once_for_its_curves_and_its_log(bench: Bench) -> None:
+def test_end_of_a_job_has_its_last_lines_in_its_curves_and_its_log(bench: Bench) -> None:
     memory = Memory()
     item = bench.pod("p-1", [f'{{"step": {step}, "loss": 1}}\n' for step in range(5)])
     item["spec"] = {"containers": [{"name": "main"}]}
-    asked: list[Any] = []
-    log = bench.cluster.log
-
-    async def counted(pod: str, namespace: str, options: LogOptions) -> AsyncIterator[bytes]:
-        asked.append(options.tail)
-        async for chunk in log(pod, namespace, options):
-            yield chunk
-
-    bench.cluster.log = counted  # type: ignore[method-assign, assignment]
     store: Any = bench.shelf
     store.__class__ = type("Both", (Shelf,), {"measured": memory})
     bench.end()
-    assert asked == [None]
     assert '"drawn"' not in memory.bodies["demo-1"]
-    assert '"step' not in memory.bodies["demo-1"]
     assert "[4,1" in memory.bodies["demo-1"].replace(" ", "")
     assert bench.shelf.text("p-1").count("\n") == 5
-    bench.end()
-    assert asked == [None, 10_000]

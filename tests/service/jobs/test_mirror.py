@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from packager.service.jobs.mirror import Mirror
-from packager.service.prometheus import Figures
 from packager.workloads.jobset import attempts
 from tests.service.fake import FakeCluster
 
@@ -29,7 +28,7 @@ def test_mirror_returns_unchanged_objects_without_managed_fields() -> None:
 
     async def run() -> None:
         connected: Any = cluster
-        mirror = Mirror(connected, "default", "tests", told.append, lambda _line: None, Figures())
+        mirror = Mirror(connected, "default", "tests", told.append, lambda _line: None)
         task = asyncio.create_task(mirror.run())
 
         async def until(names: list[str]) -> None:
@@ -80,7 +79,7 @@ def test_mirror_finds_pods_through_jobs_without_server_labels(kind: str, job: st
 
     async def run() -> None:
         connected: Any = cluster
-        mirror = Mirror(connected, "default", "tests", lambda _release: None, lambda _line: None, Figures())
+        mirror = Mirror(connected, "default", "tests", lambda _release: None, lambda _line: None)
         task = asyncio.create_task(mirror.run())
         async with asyncio.timeout(30):
             while not (mirror.knows(kind) and len(mirror.pods(RELEASE)) == 2):  # noqa: ASYNC110 - the mirror sends no event

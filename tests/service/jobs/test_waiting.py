@@ -6,13 +6,12 @@ from packager.service.jobs.follower import JobQueue
 
 
 def test_jobs_with_news_come_first_and_each_once() -> None:
-    async def run() -> list[tuple[str, float | None]]:
+    async def run() -> list[str]:
         queue = JobQueue()
-        for release, since in (("a", None), ("b", 2.0), ("c", 3.0), ("b", 9.0), ("a", None)):
-            queue.add(release, since)
-        assert len(queue) == 3
+        for release, is_news in (("a", False), ("b", True), ("c", True), ("b", True), ("a", False)):
+            queue.add(release, is_news=is_news)
         taken = [await queue.take() for _ in range(3)]
-        asyncio.get_running_loop().call_later(0.01, queue.add, "d", 4.0)
+        asyncio.get_running_loop().call_later(0.01, queue.add, "d")
         return [*taken, await queue.take()]
 
-    assert asyncio.run(run()) == [("b", 2.0), ("c", 3.0), ("a", None), ("d", 4.0)]
+    assert asyncio.run(run()) == ["b", "c", "a", "d"]

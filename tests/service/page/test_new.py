@@ -110,12 +110,9 @@ def test_errors_are_shown_at_their_fields_and_inputs_are_kept(digits: Site) -> N
 
 
 def test_preview_shows_manifests_and_creates_nothing(digits: Site) -> None:
-    digits.cluster.storage_classes.clear()
     answer = digits.send("/new/digits", {**FORM, "action": "preview"})
     assert answer.status_code == 200
     text = text_of(answer)
-    assert "1 warning" in text
-    assert "the cluster has no storage class" in text
     assert "kind: PersistentVolumeClaim" in text
     assert "secret-word" not in text.replace("x-api-key: secret-word", "", 1)  # in its own input only
     assert digits.get("/v1/jobs").json()["items"] == []

@@ -19,7 +19,7 @@ def test_overview_shows_running_waiting_and_failed_jobs(digits: Site) -> None:
     shown = digits.view("/overview", "viewer")
     text = text_of(shown)
     overview, _, rest = text.partition("Waiting longest")
-    assert "Project Running Starting Queued Failed in 24 hours GPUs default 0 1 0 1 1" in overview
+    assert "Project Running Starting Queued Failed in 24 hours GPUs default tests 0 1 0 1 1" in overview
     assert waiting in rest.partition("Failed in 24 hours")[0]
     assert failed in rest.partition("Failed in 24 hours")[2]
     counted = digits.view("/jobs?project=default&status=failed&ended_since=24h", "viewer").text

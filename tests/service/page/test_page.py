@@ -305,7 +305,6 @@ VIEWS = {
     "definition": "/definitions/digits",
     "templates": "/templates",
     "template": "/templates/digits-task",
-    "projects": "/projects",
     "tokens": "/tokens",
     "not found": "/jobs/nothing",
     "missing": "/nowhere",

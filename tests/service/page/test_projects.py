@@ -35,15 +35,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield made
 
 
-def test_projects_view_shows_limits_and_use_per_creator(site: Site) -> None:
+def test_overview_shows_the_limits_of_the_projects_of_the_caller(site: Site) -> None:
     form = {"/process/train/number": "3", "/project": "research"}
     assert site.send("/new/countdown", form, "ada").status_code == 303
-    text = text_of(site.view("/projects"))
-    assert "research Show its jobs Running or starting 1 of 2" in text
-    assert "ml-vision baseline" in text
-    assert "ada 1 0 0" in text
-    own = text_of(site.view("/projects", "ada"))
-    assert "ml-research" in own
+    assert "vision ml-vision" in text_of(site.view("/overview"))
+    own = text_of(site.view("/overview", "ada"))
+    assert re.search("research ml-research [01] of 2 ", own)
     assert "ml-vision" not in own
 
 

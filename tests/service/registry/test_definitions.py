@@ -136,7 +136,7 @@ spec:
     [
         (
             "{{ process.train.maxStep }}",
-            ["with only the required values filled in: template, line 6: process.train.maxStep is not defined"],
+            ["with only the required values filled in: template, line 6: maxStep is not defined"],
         ),
         (
             "{{ endpoints[1].endpoint }}",

@@ -79,7 +79,7 @@ def test_plain_scalars_keep_types_and_quoted_scalars_are_text(renderer: Renderer
 @pytest.mark.parametrize(
     ("template", "line", "message"),
     [
-        ("a: 1\nb: {{ process.train.steps }}", 2, "process.train.steps is not defined"),
+        ("a: 1\nb: {{ process.train.steps }}", 2, "steps is not defined"),
         ("a: {{ nothing }}", 1, "nothing is not defined"),
         ("a: {{ nothing.more }}", 1, "'nothing' is undefined"),
         ("# {{ process }}", 1, "an expression can only be written into a value, not into a key or a comment"),

@@ -87,7 +87,6 @@ def test_job_status_changes_are_recorded_as_events(store: Store) -> None:
         (3, "failed", "OOMKilled"),
     ]
     assert store.events(release, after=rows[0].id) == rows[1:]
-    assert store.last_events(release, 2) == rows[1:]
     job = store.job(release)
     assert job
     assert (job.applied, job.secrets, job.message) == (False, b"\x00\xff", "all is well")
@@ -168,7 +167,6 @@ def test_jobs_are_listed_by_every_filter_and_in_pages(store: Store) -> None:
     assert listed(since=third) == [5, 4, 3]
     assert listed(until=third) == [2, 1, 0]
     assert store.revisions.find(StoredTemplate, "\x00") is None
-    assert [(row.owner, row.creator) for row in store.usage("p0")] == [("token:c0", "c0"), ("token:c1", "c1")]
     assert len(store.events(None, projects=("p0",))) == 2
 
 
@@ -177,7 +175,7 @@ def test_concurrent_jobs_keep_the_limits_and_get_unique_event_ids(store: Store) 
     added(store)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda _: added(store, project="p", limits=Quota(running=3)), range(12)))
-    assert {row.status: row.jobs for row in store.usage("p")} == {"pending": 3, "queued": 9}
+    assert {row.status: row.jobs for row in store.usage() if row.project == "p"} == {"pending": 3, "queued": 9}
     ids = [row.id for row in store.events(None)]
     assert ids == list(range(1, 14))
 

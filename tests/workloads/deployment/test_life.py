@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from packager.diagnosis.diagnose import diagnose
-from packager.diagnosis.past import Memory, Past
+from packager.diagnosis.past import Past
 from packager.kubernetes.snapshot import Snapshot
 from packager.kubernetes.verdict import Finding, Phase, Verdict
 from packager.workloads.deployment.life import Deployment
@@ -171,7 +171,6 @@ def test_refused_replica_set_is_reported() -> None:
     workload["metadata"]["generation"] = 2
     verdict = judged(workload, pod(0), pod(1))
     assert (verdict.phase, verdict.findings[0].reason) == (Phase.STUCK, "QuotaExceeded")
-    assert KIND.is_noticed(Snapshot(workload))
 
 
 def test_paused_rollout_is_stuck() -> None:
@@ -180,20 +179,6 @@ def test_paused_rollout_is_stuck() -> None:
     (finding,) = verdict.findings
     assert (verdict.phase, verdict.summary, finding.reason) == (Phase.STUCK, "its rollout is paused", "Paused")
     assert (finding.subject, finding.message, finding.hint) == (SHOWN, "its rollout is paused", hint)
-
-
-def test_unnoticed_change_is_reported_after_eight_seconds() -> None:
-    changed = deployment(**ALL)
-    changed["metadata"]["generation"] = 2
-    snapshot = Snapshot(changed, (replica_set(1),), (pod(0), pod(1)), (), 500)
-    memory = Memory(KIND)
-    assert diagnose(KIND, snapshot, memory.add(snapshot, 100)).findings == ()
-    assert diagnose(KIND, snapshot, memory.add(snapshot, 107)).findings == ()
-    verdict = diagnose(KIND, snapshot, memory.add(snapshot, 109))
-    message = "the Deployment controller has not acted on the change for more than 8 s"
-    assert (verdict.phase, verdict.summary, verdict.findings[0].reason) == (Phase.STUCK, message, "ControllerSilent")
-    changed["status"]["observedGeneration"] = 2
-    assert diagnose(KIND, snapshot, memory.add(snapshot, 110)).phase is Phase.SERVING
 
 
 def test_main_pod_is_not_being_deleted() -> None:

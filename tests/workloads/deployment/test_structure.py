@@ -12,7 +12,6 @@ from packager.builder.render import render
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
 from packager.verify import objects
-from packager.verify.objects import check_kinds
 from tests import demo, written
 
 if TYPE_CHECKING:
@@ -21,32 +20,11 @@ if TYPE_CHECKING:
 FOLDER = "quickstart/k8s/mlops/multi-node"
 SERVER = "{kind: MPIJob} => {kind: Deployment, replicas: 2, ports: {http: {port: 8080}}}"
 
-INSTANCE = "app.kubernetes.io/instance"
-
-APPLIED = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: a}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app.kubernetes.io/instance: a}}
-  template:
-    metadata: {labels: {app.kubernetes.io/instance: a, team: a}}
-    spec:
-      containers:
-      - name: main
-        ports: [{name: http, containerPort: 8080}]
-        readinessProbe: {tcpSocket: {port: http}}
----
+SERVICE = """\
 apiVersion: v1
 kind: Service
 metadata: {name: a}
 spec: {selector: {app.kubernetes.io/instance: a}, ports: [{port: 8080, targetPort: http}]}
----
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata: {name: a}
-spec: {maxUnavailable: 1, selector: {matchLabels: {app.kubernetes.io/instance: a}}}
 """
 
 
@@ -59,17 +37,6 @@ def built(folder: Path, *settings: str, spec: str = SERVER) -> dict[str, Any]:
         for entry in entries
         if entry.path.startswith(FOLDER) and entry.path.endswith(".yaml") and isinstance(entry.content, bytes)
     }
-
-
-def problems(*changes: str) -> list[str]:
-    """Return the problems after `old => new` is replaced in the applied manifests."""
-    text = APPLIED
-    for change in changes:
-        old, _, new = change.partition(" => ")
-        assert old in text
-        text = text.replace(old, new)
-    overlay = written.overlay(text)
-    return [str(problem) for problem in (*objects.check(overlay, frozenset()), *check_kinds(overlay))]
 
 
 def test_rollout_removes_replicas_only_after_new_ones_are_ready(tmp_path: Path) -> None:
@@ -105,52 +72,7 @@ def test_probes_follow_readiness_of_the_spec(tmp_path: Path, ready: str, handler
 
 def test_verify_refuses_a_service_for_a_pod() -> None:
     pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: main}]}\n"
-    service = APPLIED.split("---\n")[1]
-    problems = objects.check(written.overlay(f"{pod}---\n{service}"), frozenset())
+    problems = objects.check(written.overlay(f"{pod}---\n{SERVICE}"), frozenset())
     assert [str(problem) for problem in problems] == [
         "file.yaml:7:7: Service a: kind: no build creates a Service (--allow Service permits it)"
     ]
-
-
-SCALER = """\
----
-apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata: {name: a}
-spec:
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}
-  minReplicas: 1
-  maxReplicas: 2
-  metrics:
-  - {type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}
-"""
-
-
-def scaled(*changes: str) -> list[str]:
-    """Return the problems after `old => new` is replaced in the autoscaler and the requests of its Deployment."""
-    main = "- name: main"
-    requests = f"{main} => {main}\n        resources: {{requests: {{cpu: 50m}}}}"
-    scaler = SCALER
-    for change in changes:
-        old, _, new = change.partition(" => ")
-        assert old in scaler + requests
-        scaler, requests = scaler.replace(old, new), requests.replace(old, new)
-    last = APPLIED.rpartition("---\n")[2]
-    return problems("  replicas: 2\n => ", requests, f"{last} => {last}{scaler}")
-
-
-def test_autoscaler_of_the_deployment_has_no_problem() -> None:
-    assert scaled() == []
-
-
-def test_deployment_must_request_each_resource_that_its_autoscaler_measures() -> None:
-    for changes, expected in [
-        (("name: cpu => name: memory",), ["requests no memory, of which this is a share"]),
-        (("name: cpu => name: memory", "cpu: 50m => memory: 1Gi"), []),
-        (("cpu: 50m => memory: 1Gi",), ["requests no cpu, of which this is a share"]),
-        (("Utilization, averageUtilization: 80 => AverageValue, averageValue: 1", "cpu: 50m => memory: 1Gi"), []),
-        (("  metrics:\n => ", SCALER.splitlines()[-1] + " => ", "cpu: 50m => memory: 1Gi"), ["requests no cpu"]),
-    ]:
-        reported = scaled(*changes)
-        assert len(reported) == len(expected)
-        assert all(text in problem for text, problem in zip(expected, reported, strict=True))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from packager.diagnosis.diagnose import diagnose
 from packager.diagnosis.past import Memory, Past
 from packager.kubernetes.snapshot import Snapshot
@@ -182,28 +180,6 @@ def test_job_without_controller_is_stuck_after_eight_seconds() -> None:
     (finding,) = verdict.findings
     assert (verdict.phase, verdict.summary, finding.reason) == (Phase.STUCK, message, "ControllerSilent")
     assert (finding.subject, finding.message, finding.hint) == (f"job/{NAME}", message, hint)
-
-
-@pytest.mark.parametrize(
-    ("last", "phase", "summary"),
-    [(succeeded(), Phase.SUCCEEDED, "the pod has succeeded"), (failed(), Phase.FAILED, "the pod has failed")],
-)
-def test_end_of_pod_becomes_the_verdict_if_controller_stays_silent(last: Object, phase: Phase, summary: str) -> None:
-    soon = judged(job(active=1), last, age=30)
-    assert (soon.phase, soon.findings) == (Phase.RUNNING, ())
-    later = judged(job(active=1), last, age=40)
-    assert (later.phase, [finding.reason for finding in later.findings]) == (Phase.RUNNING, ["ControllerSilent"])
-    verdict = judged(job(active=1), last, age=60)
-    assert (verdict.phase, verdict.summary) == (phase, summary)
-    assert [finding.reason for finding in verdict.findings][-1] == "ControllerSilent"
-    assert (len(verdict.findings) > 1) is (phase is Phase.FAILED), "why the pod failed is reported first"
-
-
-def test_job_reports_missing_retry() -> None:
-    workload = job(spec={"backoffLimit": 1}, failed=1)
-    assert judged(workload, failed(), age=30).phase is Phase.RUNNING
-    verdict = judged(workload, failed(), age=60)
-    assert verdict.summary == "the pod ended at 00:00:25 UTC, and its Job has not created another one since"
 
 
 def test_job_fails_after_deletion_of_its_pod() -> None:

@@ -1,4 +1,4 @@
-"""The manifest of a Job: as built, and the findings of `verify` in an edited one."""
+"""The manifest of a Job, as built."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from packager.builder.plan import Options, plan
 from packager.builder.render import render
 from packager.modelspec.load import load
 from packager.modelspec.settings import parse_setting
-from packager.verify.objects import check_kinds
 from packager.workloads.structures import pods
 from tests import demo, kinds, written
 
@@ -24,7 +23,7 @@ kind: Job
 metadata: {name: a}
 spec:
   template:
-    spec: {containers: [{name: main}]POLICY}
+    spec: {containers: [{name: main}]}
 """
 
 
@@ -74,18 +73,9 @@ def test_torchrun_starts_processes_of_a_job(tmp_path: Path, processes: str | Non
     assert container["command"] == [*start, "$(MODEL_DIR)/quickstart/scripts/train.py"]
 
 
-@pytest.mark.parametrize(
-    ("policy", "value"),
-    [(", restartPolicy: OnFailure", "'OnFailure'"), ("", "nothing, which means Always")],
-)
-def test_verify_refuses_restart_policies_other_than_never(policy: str, value: str) -> None:
-    [problem] = check_kinds(written.overlay(JOB.replace("POLICY", policy)))
-    assert problem.message == f"Job a: spec.template.spec.restartPolicy: expected Never, found {value}"
-
-
 def test_pods_of_a_job_are_counted_by_parallelism() -> None:
     for parallelism, count in [("", 1), ("  parallelism: 3\n", 3), ("  parallelism: x\n", 1)]:
-        manifest = written.overlay(JOB.replace("POLICY", "") + parallelism).manifests[0]
+        manifest = written.overlay(JOB + parallelism).manifests[0]
         assert [(group.count, group.computes, group.main, group.field_path) for group in pods(manifest)] == [
             (count, True, True, "spec.template.spec")
         ]

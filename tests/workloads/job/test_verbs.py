@@ -98,7 +98,7 @@ def test_doctor_tries_admission_of_the_pod(mlpack: Mlpack, cluster: Life, monkey
     answer = mlpack("doctor", *WHERE, "--allow", "label:team", "-o", "json").json
     assert [finding for finding in answer["findings"] if finding["state"] == "fails"] == []
     [labels] = [trial["metadata"]["labels"] for trial in trials if trial["kind"] == "Pod"]
-    assert labels == {"team": "a", "job-name": JOB, "batch.kubernetes.io/job-name": JOB}
+    assert labels == {"team": "a"}
 
 
 def test_next_attempt_is_reported_until_the_timeout(mlpack: Mlpack, cluster: Life) -> None:

@@ -16,20 +16,6 @@ from tests import demo, written
 if TYPE_CHECKING:
     from pathlib import Path
 
-JOB = "{name: NAME, template: {spec: {parallelism: 2, completions: 2, template: {spec: {restartPolicy: Never}}}}}"
-SCHEDULER, WORKER = JOB.replace("NAME", "scheduler").replace("2", "1"), JOB.replace("NAME", "worker")
-JOB_SET = f"""\
-apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata: {{name: a}}
-spec:
-  successPolicy: {{operator: All, targetReplicatedJobs: [worker]}}
-  replicatedJobs:
-    - {SCHEDULER}
-    - {WORKER}
-"""
-
-
 DISRUPTION = {
     "name": "disruption",
     "action": "RestartJobSetAndIgnoreMaxRestarts",
@@ -83,35 +69,3 @@ def test_pods_of_each_role_have_count_and_purpose(tmp_path: Path) -> None:
     ]
     assert groups[2].labels == (("jobset.sigs.k8s.io/replicatedjob-name", "worker"),)
     assert groups[2].workload_label == "jobset.sigs.k8s.io/jobset-name"
-
-
-def test_verify_reports_jobset_whose_pods_would_wait_or_lose_logs() -> None:
-    worker = WORKER.replace("completions: 2", "completions: 1").replace("Never", "OnFailure")
-    unset = "{name: ps, template: {spec: {parallelism: 2, template: {spec: {}}}}}"
-    problems = check_kinds(written.overlay(f"{JOB_SET.replace(WORKER, worker)}    - {unset}\n"))
-    assert [problem.message.partition("spec.replicatedJobs")[2] for problem in problems] == [
-        "[1].template.spec.completions: expected as many as parallelism, 2, found 1",
-        "[1].template.spec.template.spec.restartPolicy: expected Never, found 'OnFailure'",
-        "[2].template.spec: expected as many as parallelism, 2, found nothing",
-        "[2].template.spec.template.spec.restartPolicy: expected Never, found nothing, which means OnFailure",
-    ]
-
-
-def test_verify_compares_number_of_pods_with_environment(tmp_path: Path) -> None:
-    manifest = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 2}}")
-    manifest["spec"]["replicatedJobs"][0]["template"]["spec"].update(parallelism=4, completions=4)
-    [problem] = check_kinds(written.overlay(yaml.safe_dump(manifest)))
-    where = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].env[3].value"
-    assert (
-        problem.message.partition(f"{where}: ")[2] == "PET_NNODES: expected '4', the number of pods of node, found '2'"
-    )
-
-
-def test_verify_refuses_replicas_of_a_job_in_a_rendezvous(tmp_path: Path) -> None:
-    manifest = built(tmp_path, "rendezvous: torch, roles: {node: {replicas: 2}}")
-    manifest["spec"]["replicatedJobs"][0]["replicas"] = 2
-    [problem] = check_kinds(written.overlay(yaml.safe_dump(manifest)))
-    assert (problem.message.partition("spec.replicatedJobs[0].")[2], problem.hint) == (
-        "replicas: expected 1, found 2",
-        "edit parallelism and completions instead: each Job counts its pods from 0 on",
-    )

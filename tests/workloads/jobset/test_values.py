@@ -165,10 +165,7 @@ def test_other_rendezvous_set_expected_variables(
         ),
         (
             "rendezvous: none, roles: {train: {}}, success: [trian, train, train]",
-            [
-                "8:78: role 'trian' not found (did you mean 'train'?)",
-                "8:92: duplicate entry 'train' (remove one of them)",
-            ],
+            ["8:78: role 'trian' not found (did you mean 'train'?)"],
         ),
         (
             "rendezvous: none, roles: {a: {}}, success: [a], port: 80, processes_per_node: 2",
@@ -178,25 +175,10 @@ def test_other_rendezvous_set_expected_variables(
             ],
         ),
         (
-            "rendezvous: none, roles: {identity: {}, init: {}, main: {}}, success: [main]",
-            [
-                f"8:{column}: the pods have another container called {name!r} (rename the role: its container is "
-                "named after it)"
-                for column, name in ((56, "identity"), (70, "init"))
-            ],
-        ),
-        (
-            "rendezvous: torch, roles: {node: {}}, permanent_exit_codes: [1-127, 9-3, 1-256, 0]",
-            [
-                "8:103: expected a range such as `1-127` (at most 255), found '1-256'",
-                "8:110: expected at least 1, found the number 0",
-            ],
-        ),
-        (
             "rendezvous: torch, roles: {node: {}}, permanent_exit_codes: [1-127, 9-3]",
             [
                 "8:68: without `retries`, the set has failed after any exit code (set retries, or remove it)",
-                "8:98: expected the lower exit code first, found '9-3'",
+                "8:98: expected a range of exit codes, the lower one first, such as 1-127 (at most 255)",
             ],
         ),
         (
@@ -205,15 +187,6 @@ def test_other_rendezvous_set_expected_variables(
                 (
                     "8:105: expected a whole number from 1, found '1.0': each GPU gets a process "
                     "(write it as 1, 2, …, or set `processes_per_node`)"
-                )
-            ],
-        ),
-        (
-            "rendezvous: none, roles: {a: {environment: {A: home/x, B: ROOT/x, C: ROOTS/x}}}, success: [a]",
-            [
-                (
-                    "8:88: a value that begins with ROOT/ is a folder of the package, which only mlops.env can set "
-                    "(set it in `environment` of the spec)"
                 )
             ],
         ),
@@ -249,8 +222,8 @@ def test_exit_codes_in_another_form_are_refused(tmp_path: Path, codes: str) -> N
         with pytest.raises(SpecError) as error:
             loaded(tmp_path, f"rendezvous: torch, roles: {{node: {{}}}}, retries: 1, permanent_exit_codes: {values}")
         [problem] = error.value.problems
-        expected = "expected a range such as `1-127` (at most 255), found "
-        assert (problem.message[: len(expected)], problem.line) == (expected, 8)
+        expected = "expected a range of exit codes, the lower one first, such as 1-127 (at most 255)"
+        assert (problem.message, problem.line) == (expected, 8)
 
 
 def test_names_of_pods_above_63_characters_are_refused(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_numbers_in_mlops_env_change_the_rendered_set(tmp_path: Path) -> None:
     [
         ("restart_policy: Always", "found 'Always'"),
         ("size: 0", "expected"),
-        ("leader: {script: train.sh, command: [a]}", "the leader runs the script 'train.sh' already"),
+        ("leader: {script: train.sh, command: [a]}", "the role runs the script 'train.sh' already"),
         ("ready: {port: grpc}", "port 'grpc' not found"),
     ],
 )

@@ -1,3 +1,5 @@
+"""Tests of references to images, and of what is looked up for them."""
+
 from __future__ import annotations
 
 import json
@@ -8,9 +10,8 @@ import pytest
 from packager.base.errors import ToolError, UsageError, VerificationError
 from packager.base.web import Network
 from packager.publish.client import Access
-from packager.publish.images import ImageManifest, check_platform, image_reference, look_up
-from packager.publish.reference import parse
-from packager.publish.registry import Repository
+from packager.publish.lock import ImageManifest, look_up
+from packager.publish.reference import check_platform, image_reference
 from tests.publish.fake_registry import digest_of
 
 if TYPE_CHECKING:
@@ -40,9 +41,7 @@ def test_image_has_the_registry_and_tag_that_runtimes_take() -> None:
 
 def looked_up(registry: FakeRegistry, manifest: Any) -> ImageManifest:
     registry.put("team/x", "1", manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode())
-    reference = parse(f"oci://{registry.host}/team/x:1")
-    with Repository(reference, Access(Network(sleep=lambda _: None), plain_http=True)) as repository:
-        return look_up(repository, reference)
+    return look_up(f"{registry.host}/team/x:1", Access(Network(sleep=lambda _: None), plain_http=True))
 
 
 def platform(digest: object, system: object, architecture: object, **more: object) -> dict[str, object]:
@@ -79,12 +78,8 @@ def test_other_content_than_a_manifest_is_refused(registry: FakeRegistry) -> Non
 
 
 def test_missing_image_is_reported(registry: FakeRegistry) -> None:
-    reference = parse(f"oci://{registry.host}/team/none:1")
-    with (
-        Repository(reference, Access(Network(sleep=lambda _: None), plain_http=True)) as repository,
-        pytest.raises(ToolError, match="team/none:1 not found"),
-    ):
-        look_up(repository, reference)
+    with pytest.raises(ToolError, match="team/none:1 not found"):
+        look_up(f"{registry.host}/team/none:1", Access(Network(sleep=lambda _: None), plain_http=True))
 
 
 def test_platform_has_a_form() -> None:
