@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from packager.base import paths
 from packager.base.fields import ASSET_PATH
 from packager.base.problems import Fault, show, similar
+from packager.base.values import replace
 from packager.kubernetes import configmap
 from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
 from packager.package.path_checks import ContentError, Contents
@@ -60,7 +61,8 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     for places, holders in packages.items():
         files = sources.code(places)
         yield from _names(files)
-        yield from _programs(holders, [entry for place in places for entry in lists[place]], files)
+        faults = _programs(holders, [entry for place in places for entry in lists[place]], files)
+        yield from (replace(fault, needs=places) for fault in faults)
     for index, name in spec.pairs():
         yield from _relative(spec, index, name, {file.name for file in sources.code(spec.code_places(index))})
 
@@ -98,7 +100,9 @@ def _relative(spec: Spec, index: int, name: str, names: Collection[str]) -> Iter
             path = word.removeprefix("./")
             if path in names and ("/" in word or "." in word):
                 message = f"{word!r} is one of `files`, and the program does not start in their folder"
-                yield Fault((*location, position), message, f"set `workdir: .`, or write $(MODEL_DIR)/{SCRIPTS}/{path}")
+                hint = f"set `workdir: .`, or write $(MODEL_DIR)/{SCRIPTS}/{path}"
+                needs = (("overlays", name), ("variants", index))
+                yield Fault((*location, position), message, hint, needs=needs)
 
 
 def _names(files: Sequence[SourceFile]) -> Iterator[Fault]:
