@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-import json
 import pytest
 
 from tests.e2e.site import blocks, commands
