@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from packager.base import signals
 from packager.base.errors import HungError, ToolError, reason
 
 if TYPE_CHECKING:
@@ -40,27 +41,6 @@ _STOP_SECONDS = 5.0
 
 _MOMENT = 2.0
 """Seconds in which a program ends by itself that has nothing more to do."""
-
-
-is_blocked = False
-"""Whether no handler of a signal may raise now: a program that is being started or ended would be left running.
-
-Python runs them in the main thread, which alone assigns to it, and directly: a handler may run as a function begins,
-but not between two assignments.
-"""
-
-_postponed: list[Callable[[], object]] = []
-
-
-def postpone(action: Callable[[], object]) -> None:
-    """Have `action`, the last one only, called by the next `run_postponed`."""
-    _postponed[:] = [action]
-
-
-def run_postponed() -> None:
-    """Call what was postponed, if handlers may raise now."""
-    if _postponed and not is_blocked:
-        _postponed.pop()()
 
 
 class Finished(NamedTuple):
@@ -292,13 +272,12 @@ def _started(
 ) -> Iterator[T]:
     """Start a program, yield what `begin` returns for it, and stop it when the block ends before it does.
 
-    No signal handler raises while it is started or stopped: see `is_blocked`.
+    No signal handler raises while it is started or stopped: see `packager.base.process`.
     """
-    global is_blocked  # noqa: PLW0603 - see there
     is_main = threading.current_thread() is threading.main_thread()
     try:
         if is_main:
-            is_blocked = True
+            signals.is_blocked = True
         try:
             child = subprocess.Popen(argv, **options)
         except FileNotFoundError:
@@ -308,17 +287,17 @@ def _started(
         try:
             begun = begin(child)
             if is_main:
-                is_blocked = False
-                run_postponed()
+                signals.is_blocked = False
+                signals.run_postponed()
             yield begun
         finally:
             if is_main:
-                is_blocked = True
+                signals.is_blocked = True
             stop(child)
     finally:
         if is_main:
-            is_blocked = False
-            run_postponed()
+            signals.is_blocked = False
+            signals.run_postponed()
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:

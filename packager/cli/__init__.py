@@ -15,7 +15,7 @@ import typer
 from typer import completion as typer_completion
 
 from packager import __version__
-from packager.base import process
+from packager.base import signals
 from packager.base.errors import MlpackError, ToolError, UsageError, reason
 from packager.cli import console
 from packager.cli.verbs import Verbs
@@ -111,8 +111,8 @@ def _run(arguments: Sequence[str], host: "Host | None") -> int:
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
-    if process.is_blocked:
-        process.postpone(lambda: _stop(number, None))
+    if signals.is_blocked:
+        signals.postpone(lambda: _stop(number, None))
         return
     # A second signal must not interrupt the cleanup after the first one. Both signals keep a handler: Python prints an
     # error if the handler of a pending signal is removed.
