@@ -98,7 +98,7 @@ FACES = {
     },
     "curves": {
         "diagnosis.curves.figure": "figures number",
-        "diagnosis.curves.points": "Curve Point STEP added measured",
+        "diagnosis.curves.points": "Curve STEP added measured",
     },
     "values": {"modelspec": "conversion", "modelspec.validation": "form validate"},
 }

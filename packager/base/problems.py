@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +116,19 @@ class Fault(Value, frozen=True):
     message: str  # the expected value and the one that was found
     hint: str | None = None  # the fix, where it can be known
     at_key: bool = False  # whether the problem is about the key, not its value
+    needs: tuple[_Location, ...] = ()
+    """The locations of other values that the conclusion depends on. A single key means its value, and the names or
+    items in it, but nothing in these."""
 
     def below(self, location: _Location) -> Fault:
         """Return the fault of a value that is itself part of a larger one, at `location` there."""
-        return replace(self, location=(*location, *self.location))
+        needs = tuple((*location, *need) for need in self.needs)
+        return replace(self, location=(*location, *self.location), needs=needs)
+
+    def rests_on(self, wrong: Iterable[_Location]) -> bool:
+        """Return whether the conclusion depends on a value at one of the locations `wrong`, or in or around it."""
+        return any(
+            all(map(operator.eq, need, place)) and (len(need) > 1 or len(place) <= 2)
+            for place in wrong
+            for need in (self.location, *self.needs)
+        )

@@ -51,15 +51,13 @@ def may_be_bound_without_class(kubectl: Kubectl) -> bool:
     return bool(free) or any(annotation(one, key) == "true" for one in classes)
 
 
-def create_claims(kubectl: Kubectl, described_claims: Sequence[Object]) -> None:
-    """Create claims with `--save-config`, so that `kubectl apply` can change them later."""
-    for claim in described_claims:
-        stdin = json.dumps(claim).encode()
-        command = ("create", "--save-config", "--filename=-", "--output=name")
-        done = kubectl.run(*command, timeout=HANGING_SECONDS, stdin=stdin)
-        if done.returncode != 0 and not messages.ALREADY_EXISTS.search(done.stderr):
-            error = explained_error(done.stderr)
-            raise ClusterError(f"the claim {name(claim)} cannot be created: {error}", hint=error.hint)
+def _create(kubectl: Kubectl, claim: Object) -> None:
+    """Create a claim with `--save-config`, so that `kubectl apply` can change it later."""
+    command = ("create", "--save-config", "--filename=-", "--output=name")
+    done = kubectl.run(*command, timeout=HANGING_SECONDS, stdin=json.dumps(claim).encode())
+    if done.returncode != 0 and not messages.ALREADY_EXISTS.search(done.stderr):
+        error = explained_error(done.stderr)
+        raise ClusterError(f"the claim {name(claim)} cannot be created: {error}", hint=error.hint)
 
 
 def check_options(size: str | None, storage_class: str | None, access: str | None) -> None:
@@ -82,8 +80,8 @@ def create_claim(target: Target, claim: str, size: str, storage_class: str | Non
         raise UsageError(message, hint="--claim-class NAME; `kubectl get storageclasses` lists the names")
     spec = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
     spec |= {} if storage_class is None else {"storageClassName": storage_class}
-    manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": spec}
-    create_claims(target.kubectl, [manifest])
+    identity = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}}
+    _create(target.kubectl, {**identity, "spec": spec})
 
 
 def create_workspace(target: Target, tell: Tell) -> None:
@@ -99,5 +97,6 @@ def create_workspace(target: Target, tell: Tell) -> None:
         raise VerificationError(message, problems=problems)
     if outcome.overlay is None:
         raise ToolError("; ".join(outcome.unchecked))
-    create_claims(kubectl, [manifest.data for manifest in outcome.overlay.manifests])
+    for manifest in outcome.overlay.manifests:
+        _create(kubectl, manifest.data)
     tell(f"claim {package.workspace} is created, as the package's overlay workspace says; mlpack does not delete it")

@@ -97,7 +97,7 @@ _CONFIG_REMEDIES = (
     (r"couldn't find key (?P<key>\S+) in Secret (?:\S+/)?(?P<name>\S+)", Action.ADD_SECRET_KEY),
     ("runAsNonRoot", Action.SET_USER),
 )
-"""What helps, by patterns in a kubelet's message; the first one that is found counts."""
+"""The actions that help, by patterns in a kubelet's message; the first one that is found counts."""
 
 _MOUNT_RETRY_SECONDS = 150.0
 """A kubelet tries again after at most two minutes: a volume without an event for longer is mounted."""

@@ -168,17 +168,17 @@ def _value(part: str, name: str, value: str) -> Iterator[Fault]:
 
 
 def _request_and_limit(name: str, request: str, limit: str | None) -> Iterator[Fault]:
-    place = ("requests", name)
+    place, needs = ("requests", name), (("limits",),)
     if limit is None:
         if _is_extended(name):
             message = f"a request for {name} needs an equal limit, but there is none"
-            yield Fault(place, message)
+            yield Fault(place, message, needs=needs)
     elif units.parse_quantity(request) > units.parse_quantity(limit):
         message = f"requests {request} of {name}, above its limit of {limit}"
-        yield Fault(place, message, "raise the limit, or lower the request")
+        yield Fault(place, message, "raise the limit, or lower the request", needs=needs)
     elif _is_extended(name) and units.parse_quantity(request) != units.parse_quantity(limit):
         message = f"requests {request} of {name}, which must equal its limit of {limit}"
-        yield Fault(place, message)
+        yield Fault(place, message, needs=needs)
 
 
 def _is_extended(name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from packager.base.fields import Resources, text
 from packager.base.paths import DEFAULT_LIMITS
 from packager.base.problems import Fault, similar
+from packager.base.values import replace
 from packager.kubernetes.containers import resource_faults
 from packager.modelspec import code, environments, programs
 from packager.package import archive
@@ -58,7 +59,7 @@ def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     for name, overlay in spec.overlays.items():
         place = ("overlays", name)
         for fault in overlay.faults():
-            yield fault.below(place)
+            yield replace(fault.below(place), needs=(place,))
         for location, resources_of_one in overlay.containers():
             yield from _resources(resources_of_one, (*place, *location))
 
@@ -88,7 +89,8 @@ def _workspace(spec: Spec) -> Iterator[Fault]:
     mounted = sorted({claim for overlay in spec.overlays.values() for claim in overlay.claim_names})
     if spec.workspace not in mounted:
         hint = similar(spec.workspace, mounted) or "add it to `claims` of an overlay, or remove it here"
-        yield Fault(("workspace",), f"no overlay mounts the claim {spec.workspace!r}", hint)
+        needs = (("overlays",), *(("overlays", name) for name in spec.overlays))
+        yield Fault(("workspace",), f"no overlay mounts the claim {spec.workspace!r}", hint, needs=needs)
     if WORKSPACE in spec.overlays:
         message = f"the overlay {WORKSPACE!r} is the one that creates the claim of `workspace`"
         yield Fault(("overlays", WORKSPACE), message, "give it another name", at_key=True)
@@ -102,14 +104,15 @@ def _variants(spec: Spec) -> Iterator[Fault]:
         first = seen.setdefault(package, index)
         if first != index:
             message = f"another variant also has the package name {package!r}"
-            yield Fault(place, message, "use a different precision or mode")
+            needs = (("name",), ("package",), ("variants", first))
+            yield Fault(place, message, "use a different precision or mode", needs=needs)
         yield from _resources(variant.resources, (*place, "resources"))
         yield from _duplicates(variant.overlays or (), (*place, "overlays"))
         for position, name in enumerate(variant.overlays or ()):
             if name not in spec.overlays:
                 hint = similar(name, list(spec.overlays)) or f"the overlays are: {', '.join(spec.overlays)}"
                 overlay = (*place, "overlays", position)
-                yield Fault(overlay, f"overlay {name!r} not found", hint)
+                yield Fault(overlay, f"overlay {name!r} not found", hint, needs=(("overlays",),))
 
 
 def _names(spec: Spec) -> Iterator[Fault]:
@@ -119,7 +122,8 @@ def _names(spec: Spec) -> Iterator[Fault]:
         if len(longest) > 63:
             message = f"the overlay {name!r} makes the name {longest!r}: {len(longest)} characters, the limit is 63"
             fix = "shorten `package`, the overlay's name, precision or mode"
-            yield Fault(("variants", index), message, fix)
+            needs = (("name",), ("package",), ("overlays", name))
+            yield Fault(("variants", index), message, fix, needs=needs)
 
 
 def _assets(spec: Spec, files: Sequence[SourceFile], package: str) -> Iterator[Fault]:
@@ -160,12 +164,13 @@ def _fetched(spec: Spec) -> Iterator[Fault]:
         if source.folder not in _folders(spec):
             message = f"{source.folder} is not a folder that the pods of this model can write to"
             hint = f"they can write to {' and '.join(_folders(spec))}"
-            yield Fault((*place, "to"), message, hint)
+            yield Fault((*place, "to"), message, hint, needs=(("dataset",), ("environment",)))
         if source.to == source.folder and not _SEVERAL.fullmatch(source.address):
             name = source.address.partition("?")[0].rpartition("/")[2] or "NAME"
             yield Fault((*place, "to"), "`from` is one file, and `to` does not name it", f"write {source.to}/{name}")
         if source.secret is not None and source.secret not in spec.secrets:
-            yield Fault((*place, "secret"), f"{source.secret!r} is not one of `secrets`", "add it there")
+            needs = (("secrets", source.secret),)
+            yield Fault((*place, "secret"), f"{source.secret!r} is not one of `secrets`", "add it there", needs=needs)
         yield from _address(source, place)
 
 

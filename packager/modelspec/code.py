@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from packager.base import paths
 from packager.base.fields import ASSET_PATH
 from packager.base.problems import Fault, show, similar
+from packager.base.values import replace
 from packager.kubernetes import configmap
 from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
 from packager.package.path_checks import ContentError, Contents
+from packager.workloads.program import TORCHRUN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -60,9 +62,12 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
     for places, holders in packages.items():
         files = sources.code(places)
         yield from _names(files)
-        yield from _programs(holders, [entry for place in places for entry in lists[place]], files)
+        faults = _programs(holders, [entry for place in places for entry in lists[place]], files)
+        yield from (replace(fault, needs=places) for fault in faults)
     for index, name in spec.pairs():
-        yield from _relative(spec, index, name, {file.name for file in sources.code(spec.code_places(index))})
+        files = sources.code(spec.code_places(index))
+        yield from _relative(spec, index, name, {file.name for file in files})
+        yield from _first_lines(spec, index, name, files)
 
 
 def _programs(
@@ -98,7 +103,32 @@ def _relative(spec: Spec, index: int, name: str, names: Collection[str]) -> Iter
             path = word.removeprefix("./")
             if path in names and ("/" in word or "." in word):
                 message = f"{word!r} is one of `files`, and the program does not start in their folder"
-                yield Fault((*location, position), message, f"set `workdir: .`, or write $(MODEL_DIR)/{SCRIPTS}/{path}")
+                hint = f"set `workdir: .`, or write $(MODEL_DIR)/{SCRIPTS}/{path}"
+                needs = (("overlays", name), ("variants", index))
+                yield Fault((*location, position), message, hint, needs=needs)
+
+
+def _first_lines(spec: Spec, index: int, name: str, files: Sequence[SourceFile]) -> Iterator[Fault]:
+    """Find scripts that the kernel cannot start: the pod's log would not say why."""
+    overlay, variant = spec.overlays[name], spec.variants[index]
+    run = overlay.run(variant.run)
+    roles = [(overlay.run_of(role, run), overlay.program_of(role, run)) for role in overlay.role_keys]
+    started = {
+        script
+        for of_role, program in roles or [(run, overlay.program(run))]
+        for script in of_role.scripts
+        if TORCHRUN not in program.command or not script.endswith(".py")
+    }
+    if run.init is not None:
+        started.add(run.init.script or "")
+    for file in files:
+        line = b"#!" if file.content is None else file.content.partition(b"\n")[0]  # too much code is not read
+        if line.startswith(b"#!") and line.endswith(b"\r"):
+            yield Fault(file.place, f"{file.name} has Windows line ends", "convert it with dos2unix")
+        elif file.name in started and not line.startswith((b"#!", b"\x7fELF")):
+            message = f"{file.name} has no #! line, and is started by it"
+            hint = f"begin it with #!{'/usr/bin/env python3' if file.name.endswith('.py') else '/bin/sh'}"
+            yield Fault(file.place, message, hint, needs=(("overlays", name), ("variants", index)))
 
 
 def _names(files: Sequence[SourceFile]) -> Iterator[Fault]:

@@ -68,7 +68,7 @@ def _variable(spec: Spec, place: Location, value: str) -> Iterator[Fault]:
         yield Fault(place, complaint)
     if key == "DATASET_DIR" and not spec.dataset:
         message = "DATASET_DIR is set, but `dataset` is false"
-        yield Fault(place, message, "remove one of them", at_key=True)
+        yield Fault(place, message, "remove one of them", at_key=True, needs=(("dataset",),))
 
 
 def _secrets(spec: Spec) -> Iterator[Fault]:
@@ -99,12 +99,14 @@ def _of_overlays(spec: Spec) -> Iterator[Fault]:
                 reason = "it says which of the `scripts` runs; as built, the first of them"
             if reason:
                 message = f"{key} cannot be set for the overlay {name!r}"
-                yield Fault(place, message, reason, at_key=True)
+                needs = (("overlays", name), ("variants", index))
+                yield Fault(place, message, reason, at_key=True, needs=needs)
         above = {**spec.environment, **variant.environment}
         if "CHECKPOINT_DIR" in overlay.environment and "CHECKPOINT_DIR" not in above:
             message = "CHECKPOINT_DIR is set for an overlay, but not for the whole package"
             hint = "set it in the spec's or in the variant's environment"
-            yield Fault(("overlays", name, "environment", "CHECKPOINT_DIR"), message, hint, at_key=True)
+            place = ("overlays", name, "environment", "CHECKPOINT_DIR")
+            yield Fault(place, message, hint, at_key=True, needs=(("environment",), ("variants", index)))
 
 
 def _refusal(spec: Spec, variant: Variant, overlay: str, key: str) -> str | None:

@@ -13,7 +13,7 @@ from packager.base.errors import SpecError, reason
 from packager.base.problems import Problem, listed
 from packager.base.values import Value
 from packager.modelspec import check, code
-from packager.modelspec.conversion import typed
+from packager.modelspec.conversion import completed
 from packager.modelspec.files import SpecFiles, collect
 from packager.modelspec.model import Spec
 from packager.modelspec.schema import json_schema
@@ -65,13 +65,14 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
     """
     name = str(path)
     text, document, data, problems = _read(path, settings)
-    spec, faults = typed(data, Spec, json_schema)
+    spec, faults, wrong = completed(data, Spec, json_schema)
     problems.extend(_problem(document, settings, fault) for fault in faults)
     if spec is not None:
-        sources, spec_faults = collect(path.parent, spec)
-        spec_faults.extend(check.check(spec, sources))
-        problems.extend(_problem(document, settings, fault) for fault in spec_faults)
-        too_large = tuple(_problem(document, settings, fault) for fault in code.too_large(spec, sources))
+        sources, missing = collect(path.parent, spec)
+        others = [fault for fault in (*missing, *check.check(spec, sources)) if not fault.rests_on(wrong)]
+        problems.extend(_problem(document, settings, fault) for fault in others)
+        faults_of_size = (fault for fault in code.too_large(spec, sources) if not fault.rests_on(wrong))
+        too_large = tuple(_problem(document, settings, fault) for fault in faults_of_size)
         if not may_mount:
             problems.extend(too_large)
         sections, section_problems = _sections(path.parent, spec, sources)
@@ -84,7 +85,7 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
 def parse(path: Path, settings: Sequence[Setting]) -> tuple[Spec, bytes]:
     """Return the values of the spec at `path`, with `settings` applied, and its bytes; its files are not read."""
     text, document, data, problems = _read(path, settings)
-    spec, faults = typed(data, Spec, json_schema)
+    spec, faults, _ = completed(data, Spec, json_schema)
     problems.extend(_problem(document, settings, fault) for fault in faults)
     if problems or spec is None:
         raise invalid(str(path), problems)

@@ -9,6 +9,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from packager.base.problems import Fault, show, similar
+from packager.base.values import replace
 from packager.kubernetes import configmap
 from packager.package.layout import SCRIPTS
 from packager.workloads.program import CHOICE, references
@@ -36,7 +37,7 @@ def check(spec: Spec) -> Iterator[Fault]:
     for index, name in enumerate(spec.sequence):
         if name not in spec.overlays:
             hint = similar(name, list(spec.overlays)) or f"the overlays are: {', '.join(spec.overlays)}"
-            yield Fault(("sequence", index), f"overlay {name!r} not found", hint)
+            yield Fault(("sequence", index), f"overlay {name!r} not found", hint, needs=(("overlays",),))
 
 
 def warnings(spec: Spec) -> Iterator[Fault]:
@@ -56,18 +57,19 @@ def _choices(spec: Spec) -> Iterator[Fault]:
         overlay = spec.planned_overlay(variant, name)
         run = overlay.run(variant.run)
         place = ("overlays", name)
+        needs = (("files",), place, ("variants", index))
         has_code = any(names for place, names in spec.code_lists() if place in spec.code_places(index))
         if not run.scripts and not overlay.has_program and has_code:
             message = f"the key 'script' is missing, and the overlay {name!r} has no `command` and no `args`"
             hint = "to run the image's own entrypoint with `files` beside it, give the overlay `command: []`"
-            yield Fault(("variants", index), message, hint)
+            yield Fault(("variants", index), message, hint, needs=needs)
         elif variant.run.scripts and overlay.command is not None:
             script = variant.run.scripts[0]
             message = f"the variant {variant.label!r} runs the script {script!r} in this overlay already"
             hint = f"remove one of them; $(MODEL_DIR)/{SCRIPTS}/{script} is the script for a command"
-            yield Fault((*place, "command"), message, hint, at_key=True)
+            yield Fault((*place, "command"), message, hint, at_key=True, needs=needs)
         else:
-            yield from (fault.below(place) for fault in overlay.program_faults(run))
+            yield from (replace(fault.below(place), needs=needs) for fault in overlay.program_faults(run))
 
 
 def _holders(spec: Spec) -> dict[Location, Variant | AnyOverlay]:
@@ -82,14 +84,17 @@ def _scripts(spec: Spec) -> Iterator[Fault]:
     """Check that each variant and overlay names its scripts in one way, and that arguments are for one."""
     for place, holder in _holders(spec).items():
         if holder.script is not None and holder.scripts is not None:
-            yield Fault((*place, "scripts"), "expected either `script` or `scripts`, found both", at_key=True)
+            message = "expected either `script` or `scripts`, found both"
+            yield Fault((*place, "scripts"), message, at_key=True, needs=((*place, "script"),))
         if holder.init is not None:
             yield from (fault.below((*place, "init")) for fault in holder.init.faults())
     for index, variant in enumerate(spec.variants):
         runs = [spec.overlays[name].run(variant.run) for number, name in spec.pairs() if number == index]
         if variant.args is not None and not any(run.scripts for run in runs):
             message = "there is no script that the arguments are for"
-            yield Fault(("variants", index, "args"), message, "set `script`, or `args` in the overlay", at_key=True)
+            hint = "set `script`, or `args` in the overlay"
+            needs = (("overlays",), ("variants", index), *(("overlays", name) for name in spec.overlays))
+            yield Fault(("variants", index, "args"), message, hint, at_key=True, needs=needs)
     for name, overlay in spec.overlays.items():
         if overlay.command is not None and (overlay.script or overlay.scripts):
             message = "the overlay runs a script already"
@@ -155,4 +160,5 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
                 if is_checked and variable not in variables:
                     hint = overlay.missing_reason(variable) or similar(variable, variables)
                     hint = hint or f"add it to `environment`, or write $$({variable}) to keep it"
-                    yield Fault(place, f"no variable {variable!r} in mlops.env", hint)
+                    needs = (("environment",), ("secrets",), ("dataset",), ("overlays", name), ("variants", index))
+                    yield Fault(place, f"no variable {variable!r} in mlops.env", hint, needs=needs)

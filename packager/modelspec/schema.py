@@ -52,6 +52,16 @@ def rules_at(location: Location, schema: Rule) -> list[Rule]:
     return rules
 
 
+def example(rule: Rule, schema: Rule) -> Any:
+    """Return a value that `rule` accepts; `...` if it names none."""
+    rule = resolve(rule, schema)
+    if found := rule.get("examples") or rule.get("enum"):
+        return found[0]
+    if rule.get("type") == "object" and rule.get("required"):
+        return {key: example(rule["properties"][key], schema) for key in rule["required"]}
+    return ...
+
+
 def _plain_unions(node: Any) -> Any:
     if isinstance(node, list):
         return [_plain_unions(item) for item in node]

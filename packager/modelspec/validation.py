@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
 
 from packager.base.problems import Fault, show, similar
+from packager.base.yamlio import scalar
 from packager.modelspec.schema import Rule, json_schema, resolve, rules_at
 
 if TYPE_CHECKING:
@@ -159,7 +160,9 @@ def _fix(error: Violation) -> str | None:
     if error.validator == "type" and error.validator_value == "string" and isinstance(value, int | float):
         written = str(value).lower() if isinstance(value, bool) else str(value)
         return f'quote it: "{written}"' if Draft202012Validator(error.schema).is_valid(written) else None
-    return None
+    # Digits where a whole number is expected, unless they would be text without quotes as well.
+    is_number = error.validator == "type" and error.validator_value == "integer" and isinstance(value, str)
+    return "write it without quotes" if is_number and type(scalar(value)) is int else None
 
 
 def _either(forms: list[str]) -> str:

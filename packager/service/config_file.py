@@ -63,11 +63,11 @@ def _faults_of_oidc(settings: ServerConfig, oidc: OidcConfig) -> Iterator[Fault]
     if oidc.client_id is not None and settings.url is None:
         message = "`url` is missing: the issuer leads people back to it"
         place: Location = ("oidc", "client_id")
-        yield Fault(place, message, "url: https://train.example.com")
+        yield Fault(place, message, "url: https://train.example.com", needs=(("url",),))
     projects = [*settings.projects] or ["default"]
     for group, roles in oidc.roles.items():
         for project in roles if isinstance(roles, dict) else ():
             if project not in projects:
                 place, message = ("oidc", "roles", group, project), f"project {show(project)} not found"
                 hint = similar(project, projects)
-                yield Fault(place, message, hint, at_key=True)
+                yield Fault(place, message, hint, at_key=True, needs=(("projects",),))

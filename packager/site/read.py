@@ -227,7 +227,7 @@ def _faults(config: SiteConfig) -> Iterator[Fault]:
     for conflict in exclusions(config.storage or ()):
         yield replace(conflict.below(("storage",)), at_key=True)
     if config.ids is not None and config.ids.uid == 0 and "root" not in config.options:
-        yield Fault(("ids", "uid"), "user 0 needs the option root", "options: {root: {}}")
+        yield Fault(("ids", "uid"), "user 0 needs the option root", "options: {root: {}}", needs=(("options",),))
 
 
 def _faults_of_options(key: str, options: OptionValues, names: tuple[str, ...]) -> Iterator[Fault]:

@@ -139,7 +139,7 @@ class Workload(ABC):
     """Seconds after which it is reported that its operator has not noticed its end."""
 
     unseen_refusal: ClassVar[str] = ""
-    """What may be the case as well if nothing has reacted to the workload, and the user may not see its events."""
+    """Another explanation if nothing has reacted to the workload, and the user may not see its events."""
 
     def findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Yield obstacles of the workload that its pods do not show, and the silence of its operator or controller."""

@@ -247,9 +247,6 @@ def test_doctor_lists_verification_problems_that_deploy_refuses(mlpack: Mlpack, 
     ]
 
 
-PROGRESS = "".join(f"step {step}:  50%\rstep {step}: 100%\r\n" for step in range(302))
-
-
 def test_deploy_follow_reports_success_though_log_cannot_be_read(mlpack: Mlpack, life: Life) -> None:
     life.refused["logs"] = 'Error from server (Forbidden): pods "x" is forbidden'
     life.moments = [lambda: None, life.start, lambda: None, life.end]

@@ -122,14 +122,6 @@ def test_image_of_this_machine_is_refused(mlpack: Mlpack, package: Path, digest:
     assert f"IMAGE={NAME}:openmpi\n" in (package / ENV).read_text()
 
 
-def test_missing_image_changes_nothing(mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str) -> None:
-    assert digest
-    done = mlpack("lock", package, "--registry", f"{registry.host}/none")
-    assert (done.code, done.stdout) == (6, "")
-    assert f"{registry.host}/none/{NAME}:openmpi not found" in done.stderr
-    assert f"IMAGE={NAME}:openmpi\n" in (package / ENV).read_text()
-
-
 def test_image_that_is_not_in_mlops_env_is_refused(
     mlpack: Mlpack, registry: FakeRegistry, package: Path, digest: str
 ) -> None:

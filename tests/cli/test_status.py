@@ -176,10 +176,6 @@ def test_status_takes_termination_message_only_about_own_pods(
     assert (done.code, done.stdout.count("was killed")) == (0, count)
 
 
-NO_EVENTS = 'events is forbidden: User "me" cannot list resource "events" in API group "" in the namespace'
-UNSEEN = f"reasons may be missing: {NO_EVENTS}\n"
-
-
 LOSS = "".join(f'{{"step": {step}, "loss": {8 - step}}}\n' for step in range(8))
 
 

@@ -44,6 +44,32 @@ def test_folders_and_patterns_keep_paths_and_list_each_file_once(tmp_path: Path)
     assert listed == ["train.sh", "src/b.py", "src/a/c.py", "conf/x/y.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("overlay", "is_started"),
+    [
+        ("{kind: JobSet, rendezvous: torch, roles: {node: {replicas: 2}}}", False),
+        ("{kind: Job, processes: 2}", False),
+        ("{kind: JobSet, rendezvous: jax, roles: {node: {replicas: 2}}}", True),
+        ("{kind: MPIJob}", True),
+        ("{kind: LeaderWorkerSet, size: 2, ports: {http: {port: 8080}}}", True),
+        ("{kind: Pod, script: train.sh, init: {script: train.py}}", True),
+    ],
+)
+def test_only_scripts_that_are_started_need_an_interpreter_line(
+    tmp_path: Path, overlay: str, *, is_started: bool
+) -> None:
+    spec = demo.changed(
+        "[train.sh] => [train.sh, train.py]",
+        "script: train.sh => script: train.py, overlays: [multi-node]",
+        f"{{kind: MPIJob}} => {overlay}",
+    )
+    expected = "spec.yaml:5:19: train.py has no #! line, and is started by it (begin it with #!/usr/bin/env python3)"
+    assert demo.problems(demo.write(tmp_path, spec, {"train.py": "import torch\n"})) == [expected] * is_started
+    problem = "spec.yaml:5:9: train.sh has Windows line ends (convert it with dos2unix)"
+    files: dict[str, str | bytes] = {"train.py": "#!/usr/bin/env python3\n", "train.sh": b"#!/bin/sh\r\necho\r\n"}
+    assert demo.problems(demo.write(tmp_path, spec, files)) == [problem]
+
+
 def test_script_may_be_in_a_folder(tmp_path: Path) -> None:
     spec = demo.changed("[train.sh] => [src]", "script: train.sh => script: src/run.sh")
     assert load(demo.write(tmp_path, spec, {"src/run.sh": demo.SCRIPT})).spec.variants[0].script == "src/run.sh"

@@ -228,3 +228,38 @@ def test_schema_and_types_accept_the_same_documents(document: Any) -> None:
         assert validate(document) != []
     else:
         assert validate(document) == []
+
+
+_FULL = demo.changed(
+    "kind: Pod => kind: Pod, resources: {requests: {cpu: 2, a.com/b: 1}, limits: {cpu: 3, a.com/b: 1}}",
+    "kind: MPIJob => kind: MPIJob, workers: 3, slots_per_worker: 4, processes: 12",
+    "  - {precision: fp32, mode: inference, script: test.py, overlays: [multi-node], environment: {A: 1}}",
+    "[train.sh] => [train.sh, test.py]",
+    "aliases: [trial, other]",
+    "package: demo-a",
+    "environment: {A: x, B: {value: 2, description: C}}",
+)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("wrong", [None, [], {"x": None}, ...], ids=repr)
+def test_wrong_value_causes_no_other_problem(tmp_path: Path, wrong: Any) -> None:
+    """A stand-in replaces a value of the wrong type; nothing is concluded from it."""
+    document = yaml.safe_load(_FULL)
+    (tmp_path / "test.py").write_text("#!/usr/bin/env python3\n")
+    assert _messages(tmp_path, document) == []
+    blamed = {}
+    for place in _places(document):
+        changed = _changed(document, place, wrong)
+        expected = [finding.message for finding in validate(changed)]
+        if expected and sorted(_messages(tmp_path, changed)) != sorted(expected):
+            blamed[place] = set(_messages(tmp_path, changed)) - set(expected)
+    assert blamed == {}
+
+
+def _messages(folder: Path, document: Any) -> list[str]:
+    try:
+        load(demo.write(folder, yaml.safe_dump(document, allow_unicode=True)))
+    except SpecError as error:
+        return [problem.message for problem in error.problems] or [str(error)]
+    return []

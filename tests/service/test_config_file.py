@@ -46,6 +46,7 @@ def test_read_reports_all_problems_of_a_configuration(tmp_path: Path) -> None:
         "  audience: mlpack\n"
         "  roles: {a: king, b: {reserch: user, research: admn}}\n"
         "  client_id: page\n"
+        "retention: {logs: soon}\n"
     )
     assert problems_of(tmp_path, text) == [
         "1:9: expected HOST:PORT, such as 127.0.0.1:8080, found '0.0.0.0:x'",
@@ -53,13 +54,11 @@ def test_read_reports_all_problems_of_a_configuration(tmp_path: Path) -> None:
         "4:6: expected an address such as https://train.example.com, found the number 5",
         "5:23: unknown key 'max_runing' (did you mean 'max_running'?)",
         "5:48: expected at least 0, found the number -1",
+        "7:11: expected an address with https, such as https://sso.example.com, found 'http://sso.example.com'",
         "9:14: expected 'admin', 'developer', 'user' or 'viewer' or a mapping, found 'king'",
+        "9:24: project 'reserch' not found (did you mean 'research'?)",
         "9:49: expected admin, developer, user or viewer, found 'admn' (did you mean 'admin'?)",
-    ]
-    text = "retention: {logs: soon}\noidc: {issuer: 'http://sso.example.com', audience: mlpack, roles: {a: user}}\n"
-    assert problems_of(tmp_path, text) == [
-        "1:19: expected a duration such as 90s, 1h30m or 7d, found 'soon'",
-        "2:16: expected an address with https, such as https://sso.example.com, found 'http://sso.example.com'",
+        "11:19: expected a duration such as 90s, 1h30m or 7d, found 'soon'",
     ]
     assert problems_of(tmp_path, "oidc: {issuer: https://sso.example.com}\n") == [
         "1:7: the key 'audience' is missing (the claim `aud` of the tokens)",

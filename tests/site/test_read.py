@@ -53,9 +53,14 @@ def test_read_reports_missing_file(tmp_path: Path) -> None:
 
 def test_read_reports_all_problems_with_their_places(tmp_path: Path) -> None:
     text = (
+        "registery: x\n"
         "root: rel\n"
+        "ids: {uid: -1, gid: a}\n"
         "storage: {pvc: {OUTPUT_CLAM: a}, nfs: {NFS_SERVER: a b}, gpu: {}}\n"
+        "queue: A B\n"
         "options: {shared-memry: {}, queue: {}, gpu: {GPU_COUNT: 0}}\n"
+        'nodeSelector: {"a b": c}\n'
+        "tolerations: [{key: a, efect: NoSchedule}]\n"
     )
     storages = (
         "scratch, host-path, nfs, pvc, output-host-path, output-nfs, output-pvc, dataset-host-path, dataset-nfs, "
@@ -65,30 +70,21 @@ def test_read_reports_all_problems_with_their_places(tmp_path: Path) -> None:
     shorter = ("queue", "pull-secret")
     others = ", ".join(option.name for option in OPTIONS if not option.places and option.name not in shorter)
     assert problems(tmp_path / "site.yaml", text) == [
-        "1:7: expected an absolute path without ':' and '..', found 'rel'",
-        "2:11: nfs and pvc cannot be combined: each sets where results go (keep one of them)",
-        "2:11: the option pvc needs OUTPUT_CLAIM (pvc: {OUTPUT_CLAIM: results})",
-        "2:17: the option pvc reads no 'OUTPUT_CLAM' (did you mean 'OUTPUT_CLAIM'?)",
-        "2:52: expected a host's name or address, found 'a b'",
-        f"2:58: expected one of {storages}, found 'gpu' (put it below `options`)",
-        f"3:11: expected one of {others}, found 'shared-memry' (did you mean 'shared-memory'?)",
-        "3:29: the option queue has a key of its own (queue: NAME)",
-        "3:57: expected a whole number from 1, found '0'",
-    ]
-    text = (
-        "registery: x\n"
-        "ids: {uid: -1, gid: a}\n"
-        "queue: A B\n"
-        'nodeSelector: {"a b": c}\n'
-        "tolerations: [{key: a, efect: NoSchedule}]\n"
-    )
-    assert problems(tmp_path / "site.yaml", text) == [
         "1:1: unknown key 'registery' (did you mean 'registry'?)",
-        "2:12: expected at least 0, found the number -1",
-        "2:21: expected a whole number, found 'a'",
-        "3:8: expected the name of an object in Kubernetes (at most 253), found 'A B'",
-        "4:16: expected a key such as pool or example.com/pool, found the key 'a b'",
-        "5:24: unknown key 'efect' (did you mean 'effect'?)",
+        "2:7: expected an absolute path without ':' and '..', found 'rel'",
+        "3:12: expected at least 0, found the number -1",
+        "3:21: expected a whole number, found 'a'",
+        "4:11: nfs and pvc cannot be combined: each sets where results go (keep one of them)",
+        "4:11: the option pvc needs OUTPUT_CLAIM (pvc: {OUTPUT_CLAIM: results})",
+        "4:17: the option pvc reads no 'OUTPUT_CLAM' (did you mean 'OUTPUT_CLAIM'?)",
+        "4:52: expected a host's name or address, found 'a b'",
+        f"4:58: expected one of {storages}, found 'gpu' (put it below `options`)",
+        "5:8: expected the name of an object in Kubernetes (at most 253), found 'A B'",
+        f"6:11: expected one of {others}, found 'shared-memry' (did you mean 'shared-memory'?)",
+        "6:29: the option queue has a key of its own (queue: NAME)",
+        "6:57: expected a whole number from 1, found '0'",
+        "7:16: expected a key such as pool or example.com/pool, found the key 'a b'",
+        "8:24: unknown key 'efect' (did you mean 'effect'?)",
     ]
 
 

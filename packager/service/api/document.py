@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from litestar import MediaType
 from litestar.openapi.datastructures import ResponseSpec
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 PROBLEM = "application/problem+json"
 """The media type of problems (RFC 9457)."""
+
+_PAGES = re.compile(r"Page_packager\.service\.use\.answers\.(\w+)_")
+"""The names of lists in the document of litestar."""
 
 _OPEN = ("/healthz", "/readyz")
 _TEXT = {"type": "string"}
@@ -56,7 +61,7 @@ def answer(kind: type[object], description: str, media_type: MediaType = MediaTy
 
 def document(app: Litestar, root: str = "") -> dict[str, object]:
     """Return the OpenAPI document of an application, whose paths are below `root`."""
-    content = app.openapi_schema.to_schema()
+    content: dict[str, Any] = json.loads(_PAGES.sub(r"\1List", jsonio.compact(app.openapi_schema.to_schema())))
     content["servers"] = [{"url": root or "/"}]
     components = content.setdefault("components", {})
     components.setdefault("schemas", {})["Problem"] = _PROBLEM_SCHEMA
@@ -64,8 +69,9 @@ def document(app: Litestar, root: str = "") -> dict[str, object]:
         "token": {"type": "http", "scheme": "bearer"},
         "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
     }
-    statuses = {code for code, _ in TITLES.values()}
-    titles = {str(one): "; ".join(title for code, title in TITLES.values() if code == one) for one in statuses}
+    titles = {
+        str(one): "; ".join(title for code, title in TITLES.values() if code == one) for one, _ in TITLES.values()
+    }
     for path, item in content["paths"].items():
         for method, operation in item.items():
             described = operation["responses"]

@@ -111,7 +111,7 @@ _TYPES: Mapping[str | None, tuple[str, Callable[[Json], bool]]] = {
     SECRET: ("text", lambda value: isinstance(value, str)),
     None: ("a single value", lambda _: True),
 }
-"""What the values of each type are, and whether a value is one."""
+"""The noun for the values of each type, and the test of a value."""
 
 _NAMES = [name for name in _TYPES if name]
 _LEAF = re.compile(rf"\((Required|Optional)(?:: *({'|'.join(_NAMES)}))?\) *(.*)", re.DOTALL)

@@ -284,8 +284,7 @@ def test_people_sign_in_and_out_with_the_issuer_in_a_browser(chromium: Browser, 
         page.goto(f"{served.origin}/jobs")
         expect(page).to_have_title("Sign in · mlpack")
         page.goto(f"{served.origin}/sign-in?out=issuer")
-        page.get_by_role("link", name="Sign out there too").click()
-        expect(page).to_have_url(re.compile(r"http://localhost:\d+/logout\?client_id=mlpack-page"))
+        expect(page.get_by_text("may still know you in this browser")).to_be_visible()
 
 
 SIZE: ViewportSize = {"width": 1000, "height": 720}

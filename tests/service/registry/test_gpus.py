@@ -64,7 +64,7 @@ def test_init_containers_run_before_the_others_and_beside_the_sidecars_before_th
     assert count_gpus([job({"nvidia.com/gpu": "8"}, initContainers=first)]).count == 9
 
 
-def test_quantity_that_is_none_is_uncounted() -> None:
+def test_gpus_with_a_faulty_quantity_are_uncounted() -> None:
     assert count_gpus([job({"nvidia.com/gpu": "4x", "memory": "4Gb"})]) == Gpus(0, ("nvidia.com/gpu",))
 
 

@@ -135,7 +135,7 @@ def test_accept_refuses_forbidden_fields_of_a_job(item: dict[str, Any], message:
         (container(resources={"limits": {"cpu": "4Gb"}}), "expected a quantity such as 500m or 4Gi, found '4Gb'"),
     ],
 )
-def test_only_examples_are_refused_for_what_the_api_server_refuses(item: dict[str, Any], message: str) -> None:
+def test_only_examples_are_refused_for_values_that_the_api_server_refuses(item: dict[str, Any], message: str) -> None:
     assert problems(item) == []
     assert any(message in found.detail for found in accept((item,), RELEASE, "", SITE, is_example=True).complaints)
 

@@ -191,8 +191,11 @@ def test_other_rendezvous_set_expected_variables(
             ],
         ),
         (
-            "rendezvous: torch, roles: {node: {script: absent.py, resources: {limits: {memory: 1Gi}}}}",
-            ["8:72: 'absent.py' is not one of `files` (add it to `files`)"],
+            "rendezvous: torch, roles: {node: {script: absent.py, resources: {limits: {memory: 1x}}}}",
+            [
+                "8:72: 'absent.py' is not one of `files` (add it to `files`)",
+                "8:112: expected a Kubernetes quantity such as 500m or 4Gi, found '1x'",
+            ],
         ),
     ],
 )
