@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
@@ -179,6 +180,28 @@ def test_commands_of_documents_are_accepted() -> None:
             for line in (part.strip() for command in commands for part in _SEPARATOR.split(command)):
                 if line.startswith("mlpack "):
                     _parse(shlex.split(line, comments=True)[1:])
+
+
+def test_commands_of_messages_are_accepted() -> None:
+    """Each command of mlpack in a hint, a message, a comment or a template exists, and has the options beside it."""
+    load = functools.cache(verbs.load)
+    for source in [*CHECKOUT.glob("packager/**/*.py"), *CHECKOUT.glob("packager/**/templates/**/*.*")]:
+        text = re.sub(r'" *\n *f?"', "", source.read_text(encoding="utf-8", errors="replace"))  # texts in several parts
+        for mark, name, rest in re.findall(r"(`?)\bmlpack ([a-z]+)\b((?: [^\s`'\"()|;]+)*)", text):
+            place = f"{source.name}: mlpack {name}{rest}"
+            if name not in verbs.VERBS:
+                assert not mark, place
+                continue
+            command: Any = load(name)
+            words = rest.partition(" -- ")[0].split()
+            while words and (inner := getattr(command, "commands", {}).get(words[0].strip(".,:"))):
+                command, words = inner, words[1:]
+            if mark and words and name != "serve" and hasattr(command, "commands"):
+                assert not re.fullmatch("[a-z]+", words[0]), place
+            options = {
+                option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
+            }
+            assert {word for word in words if re.fullmatch(r"--[a-z-]+", word)} <= {"--help", *options}, place
 
 
 _SEPARATOR = re.compile(r"\s(?:&&|\||;|>|&)\s|\$\(|\)$|^\w+=\S+\s")

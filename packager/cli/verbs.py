@@ -100,7 +100,7 @@ class Verbs(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if not name:
             return name, cast("TyperCommand | None", command), rest
-        if name in ("deploy", "run", "operator"):  # --dry-run alone is --dry-run=client, as with kubectl
+        if name in ("deploy", "run"):  # --dry-run alone is --dry-run=client, as with kubectl
             sides = ("client", "server")
             pairs = zip(rest, [*rest[1:], ""], strict=False)
             rest = ["--dry-run=client" if word == "--dry-run" and after not in sides else word for word, after in pairs]

@@ -220,8 +220,10 @@ def assign_amounts(files: Files, overlays: Sequence[str], amounts: Sequence[tupl
             keys = AMOUNTS[option]
             names = f"{', '.join(keys[:-1])} or {keys[-1]}" if len(keys) > 1 else keys[0]
             sources = [files.sources(overlay) for overlay in overlays]
-            others = sorted({key for source in sources for key in source.numbers | source.quantities})
-            hint = f"--set changes {', '.join(others)}" if others else "name it in the spec, or in the manifest"
+            others = {key for source in sources for key in source.numbers | source.quantities if key.endswith(keys)}
+            edit = "write it into the overlay's manifest with an editor, or name it in the spec"
+            by_hand = None if option == "--workers" else edit
+            hint = f"--set changes {', '.join(sorted(others))}" if others else by_hand
             raise UsageError(f"{option}: mlops.env of {', '.join(overlays)} has no {names}", hint=hint)
 
 

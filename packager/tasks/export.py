@@ -298,11 +298,15 @@ def _comment_on(text: bytes, wanted: str) -> str:
 
 
 def write(folder: Path, template: dict[str, str], definition: dict[str, str]) -> tuple[Path, Path]:
-    """Write both as YAML into new files of a folder, and return their paths. Raises UsageError if one exists."""
+    """Write both as YAML into new files of a folder, which may be a new one, and return their paths.
+
+    Raises UsageError if one of the files exists.
+    """
     paths = (folder / f"{template['name']}.template.yaml", folder / f"{definition['name']}.definition.yaml")
     for path in paths:
         if path.exists():
             raise UsageError(f"{path} exists", hint="choose another folder or --name")
+    folder.mkdir(parents=True, exist_ok=True)
     for path, content in zip(paths, (template, definition), strict=True):
         path.write_text(yamlio.dump([content]), "utf-8")
     return paths

@@ -174,6 +174,7 @@ def test_workers_of_an_overlay_with_one_pod_are_refused(mlpack: Run, package: Pa
     done = mlpack("configure", package, "--overlay", "single-node", "--workers", "2")
     assert done.code == 2
     assert "--workers: mlops.env of single-node has no WORKERS, NODES, REPLICAS or PARALLELISM" in done.stderr
+    assert "hint: " not in done.stderr
 
 
 @pytest.mark.thorough
@@ -284,8 +285,9 @@ def test_role_with_resources_of_its_own_keeps_them(mlpack: Run, package: Path) -
     done = mlpack("configure", package, "--overlay", "nodes", "--memory", "2Gi")
     assert done.code == 2
     assert "--memory: mlops.env of nodes has no MEMORY or MEMORY_LIMIT" in done.stderr
-    assert "--set changes" in done.stderr
-    assert "NODE_MEMORY" in done.stderr
+    assert "--set changes NODE_MEMORY" in done.stderr
+    done = mlpack("configure", package, "--overlay", "nodes", "--cpu", "2")
+    assert "hint: write it into the overlay's manifest with an editor, or name it in the spec" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_service_accepts_the_exported_template(
 
 def test_files_are_written_for_apply(hello_mpi: Path, kubectl: Path, tmp_path: Path) -> None:
     exported = task_export.export(hello_mpi, None, "mine", str(kubectl), SYSTEM)
-    files = task_export.write(tmp_path, *exported)
+    files = task_export.write(tmp_path / "new", *exported)
     read = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in files]
     assert [item["name"] for item in read] == ["mine", "mine"]
     assert read[1]["task_template_name"] == "mine"
