@@ -18,7 +18,6 @@ from packager.package.path_checks import ContentError, Contents, composed, norma
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from packager.base.fields import FetchedFile
     from packager.base.yamlio import Location
     from packager.modelspec.files import SourceFile, SpecFiles
     from packager.modelspec.model import Image, Spec
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _FOLDERS = ("OUTPUT_DIR", "DATASET_DIR", "CHECKPOINT_DIR")
 """The variables of the folders that pods can write to before their program starts, if there are such folders."""
 
-_SECRETS_OF_S3 = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_SECRETS_OF_S3 = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 _LISTED = re.compile("hf://(datasets/)?[^/]+/[^/]+@[0-9a-f]{40}(/.*)?|oci://.*")
 """Sources whose address says which content they have: their files are listed under a commit or a digest."""
@@ -171,24 +170,17 @@ def _fetched(spec: Spec) -> Iterator[Fault]:
         if source.secret is not None and source.secret not in spec.secrets:
             needs = (("secrets", source.secret),)
             yield Fault((*place, "secret"), f"{source.secret!r} is not one of `secrets`", "add it there", needs=needs)
-        yield from _address(source, place)
+        if source.secret is not None and source.address.startswith("http://"):
+            yield Fault((*place, "from"), "a secret is only sent by https", "use https://…")
+        if source.secret is not None and source.address.startswith("s3://"):
+            message, hint = f"the secrets for S3 are {_SECRETS_OF_S3}", "leave `secret` out, and add these to `secrets`"
+            yield Fault((*place, "secret"), message, hint)
+        if source.sha256 is None and not _LISTED.fullmatch(source.address):
+            kind = "a commit of 40 digits in `from`, or sha256" if source.address.startswith("hf://") else "sha256"
+            yield Fault(place, f"the content of {source.address} may change", f"add {kind}")
 
 
 def _folders(spec: Spec) -> list[str]:
     """Return those of `_FOLDERS` that the model has."""
     missing = {"DATASET_DIR": not spec.dataset, "CHECKPOINT_DIR": "CHECKPOINT_DIR" not in spec.environment}
     return [folder for folder in _FOLDERS if not missing.get(folder)]
-
-
-def _address(source: FetchedFile, place: Location) -> Iterator[Fault]:
-    """Yield a fault where the digest is missing or cannot be used, or the secret would be."""
-    if source.secret is not None and source.address.startswith("http://"):
-        yield Fault((*place, "from"), "a secret is only sent by https", "use https://…")
-    if source.secret is not None and source.address.startswith("s3://"):
-        keys = " and ".join(_SECRETS_OF_S3)
-        yield Fault(
-            (*place, "secret"), f"the secrets for S3 are {keys}", "leave `secret` out, and add these to `secrets`"
-        )
-    if source.sha256 is None and not _LISTED.fullmatch(source.address):
-        kind = "a commit of 40 digits in `from`, or sha256" if source.address.startswith("hf://") else "sha256"
-        yield Fault(place, f"the content of {source.address} may change", f"add {kind}")

@@ -16,7 +16,7 @@ from packager.modelspec.model import Spec
 from packager.workloads.program import references
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from packager.base.yamlio import Location
@@ -111,6 +111,25 @@ class Draft(Ledger):
             for entry in filter(None, replaced):
                 entry.leave("is replaced by --image")
         return image is not None
+
+    def put_first_image(
+        self,
+        image: str | None,
+        entries: Iterable[ForeignValue | None],
+        read: Callable[[ForeignValue], str | None] = lambda entry: entry.text(),
+    ) -> bool:
+        """Put the image that the user names, or that of the first entry that has one; return whether there is one."""
+        given = (
+            []
+            if self.put_image_of_option(image, entries)
+            else [(one, text) for one in entries if one and (text := read(one))]
+        )
+        for entry, text in given[1:]:
+            if given[0][1].removeprefix("docker.io/") != text:
+                entry.leave(f"is replaced by {given[0][0].path}, {show(printable(given[0][1]))}")
+        if given:
+            self.put_image(given[0][1], given[0][0].origin)
+        return image is not None or bool(given)
 
     def put_image(self, reference: str, origin: ValueOrigin | str, place: Location = ("image",)) -> None:
         """Put an image, `[registry/]repository[:tag][@digest]`, into the spec, or add a problem at its origin."""

@@ -45,6 +45,7 @@ FIELDS: Rules = MappingProxyType(
         "network": Rule("is not carried over: the package sets its own"),
         "startupPolicy": Rule("is not carried over: all pods start together"),
         "backoffLimit": Rule("is not carried over: a pod cannot join again", "retries of the overlay"),
+        "runLauncherAsWorker": Rule("becomes one more worker", "the launcher only waits"),
         "completionMode": Rule("is not carried over: it is Indexed"),
         "activeDeadlineSeconds": Rule(hint="deadline of the overlay"),
         "sshAuthMountPath": Rule("is not carried over: the package mounts the keys itself"),

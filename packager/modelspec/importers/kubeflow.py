@@ -104,6 +104,12 @@ class Found(Value, frozen=True):
         return str(data["kind"]) if known and data.get("apiVersion") in known.versions else ""
 
     @property
+    def runtime(self) -> str:
+        """The name of a runtime of TrainJobs; empty for another object."""
+        is_runtime = isinstance(self.data, dict) and str(self.data.get("kind")).endswith("TrainingRuntime")
+        return str((self.data.get("metadata") or {}).get("name")) if is_runtime else ""
+
+    @property
     def described(self) -> str:
         """The kind and the version of the object for a message."""
         if not isinstance(self.data, dict) or "kind" not in self.data:
@@ -336,10 +342,7 @@ class _JobImport(JobImport):
             return
         self.put(("kind",), "MPIJob", self.root.origin)
         slots, form = spec.child("slotsPerWorker"), spec.child("mpiImplementation")
-        as_worker = spec.child("runLauncherAsWorker")
-        computes = bool(as_worker and as_worker.value)
-        if as_worker and computes:
-            as_worker.leave("becomes one more worker", "the launcher only waits")
+        computes = bool(spec.value.get("runLauncherAsWorker"))
         self.put(("workers",), worker.count.value + computes, worker.count.origin)
         number = slots.whole() if slots else 1
         self.put(("slots_per_worker",), number, slots.origin if slots else "the operator's default")
@@ -404,7 +407,7 @@ class _JobImport(JobImport):
     def _put_train_job(self, spec: ForeignValue) -> None:
         """Put a TrainJob over the runtime that it names, which has to be in the same file unless it is for torch."""
         name, trainer = spec.string("runtimeRef", "name"), spec.child("trainer")
-        runtime = next((other for other in self.found.others if _is_runtime(other.data, name)), None)
+        runtime = next((other for other in self.found.others if other.runtime == name), None)
         source = Source(runtime.document, self.draft, self.root.source.shown, runtime.location) if runtime else None
         role = self._role_of_runtime(source.root) if source else None
         policy = source.root.at("spec", "mlPolicy") if source else None
@@ -516,11 +519,6 @@ def _pods_of(job: ForeignValue, of_job: ForeignValue | None) -> Given | None:
     if jobs_of_role is None or pods_of_job is None:
         return None
     return Given(jobs_of_role.value * pods_of_job.value, (parallel or replicas or job).origin)
-
-
-def _is_runtime(data: Any, name: str) -> bool:
-    kinds = ("ClusterTrainingRuntime", "TrainingRuntime")
-    return isinstance(data, dict) and data.get("kind") in kinds and (data.get("metadata") or {}).get("name") == name
 
 
 _MODES = {"": "", "local": "local", "dist": "dist", "MXTrain": "dist", "MXTune": "tune"}

@@ -75,8 +75,14 @@ _FIELDS: Rules = MappingProxyType(
         **dict.fromkeys(("docker", "--gpus"), Rule("")),  # they do not change what runs
     }
 )
-_RUN_IGNORED = re.compile("--(gpus|rm|runtime|interactive|tty)|-it?|-t")
-_SIZES = {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi"}
+_NETWORK = Rule("--network=host is the option host-network of a site", "--with host-network, if needed")
+_RUN_OPTIONS: Rules = MappingProxyType(
+    {
+        **dict.fromkeys(("--gpus", "--rm", "--runtime", "--interactive", "--tty", "-i", "-it", "-t"), Rule("")),
+        **dict.fromkeys(("--network=host", "--net=host"), _NETWORK),
+    }
+)
+"""The reports about the options of `docker run`, beside those of variables and of shared memory."""
 # For each pair of words up to `--`, copies the first path to the second, unless that exists and is not an empty folder.
 # The copy is made beside the target and then renamed, so the target is never half-written. Only files with the script's
 # own prefix, which no user's file has, are removed.
@@ -202,7 +208,7 @@ class _CubeImport:
             namespace, entry = settings["namespace"]
             entry.leave("is not in a package", f"mlpack deploy -n {printable(namespace)}; mlpack run uses it")
             self.draft.namespace = namespace if is_label(namespace) else None
-        self._put_image(settings.get("image"))
+        self._put_image(settings["image"][1] if "image" in settings else None)
         self.claim = self._claim(settings.get("pvc"))
         tasks = self._tasks()
         self._check_choices(tasks)
@@ -265,18 +271,10 @@ class _CubeImport:
             described = description or self.root.child("authors") or self.root
             self.draft.put(("description",), about[:20_000], described.origin)
 
-    def _put_image(self, own: tuple[str, ForeignValue] | None) -> None:
-        entry = self.root.at("docker", "image")
-        if self.draft.put_image_of_option(self.choices.image, (entry, own[1] if own else None)):
-            return
-        if own is not None:
-            self.draft.put_image(own[0], own[1].origin)
-            if entry:
-                entry.leave("is replaced by k8s.image")
-        elif entry is None:
+    def _put_image(self, own: ForeignValue | None) -> None:
+        entries = [own, self.root.at("docker", "image")]
+        if not self.draft.put_first_image(self.choices.image, entries, self._text) and not self.draft.problems:
             self.root.refuse("the key docker.image is missing", "--image REPOSITORY:TAG sets one")
-        elif text := self._text(entry):
-            self.draft.put_image(text, entry.origin)
 
     def _claim(self, own: tuple[str, ForeignValue] | None) -> Given:
         """Return the claim that holds the workspace."""
@@ -364,31 +362,24 @@ class _CubeImport:
                 raise UsageError(f"{option} {value}: no task has such a parameter", hint=similar(name, names))
 
     def _put_docker(self) -> None:
-        for key in ("env_args", "gpu_args", "cpu_args"):
-            if arguments := self.root.at("docker", key):
-                for name, value in _run_options(self._program(arguments)):
-                    self._put_run_option(arguments, name, value)
-                arguments.done()
-
-    def _put_run_option(self, entry: ForeignValue, name: str, value: str) -> None:
-        """Put an option of `docker run`, or report it; of `env_args`, only variables."""
-        key, equals, text = value.partition("=")
-        if entry.key == "env_args" and name in ("-e", "--env") and equals:
-            if complaint := complaint_about(key, text):
-                entry.leave(f"{show(key)} is not carried over: {complaint}")
-            else:
-                self.draft.put(("environment", key), text, entry.origin)
-        elif entry.key != "env_args" and name == "--shm-size":
-            match = re.fullmatch(r"([0-9]{1,9})([bkmgBKMG]?)[bB]?", value)
-            site = {"SHM_SIZE": match[1] + _SIZES[match[2].lower()]} if match else {}
-            message = (
-                f"--shm-size {value} is the option shared-memory of a site{'' if match else ', without this size'}"
-            )
-            entry.leave(message, self.draft.option("shared-memory", **site))
-        elif entry.key != "env_args" and name in ("--network", "--net") and value == "host":
-            entry.leave("--network=host is the option host-network of a site", "--with host-network, if needed")
-        elif entry.key == "env_args" or not _RUN_IGNORED.fullmatch(name):
-            entry.leave(f"{name}{f'={value}' if value else ''} is not carried over")
+        """Put the variables among the options of `docker run`, and report its other options."""
+        for holder in filter(None, (self.root.at("docker", key) for key in ("env_args", "gpu_args", "cpu_args"))):
+            for name, value in _run_options(self._program(holder)):
+                key, equals, text = value.partition("=")
+                option = f"{name}{f'={value}' if value else ''}"
+                rule = _RUN_OPTIONS.get(option, _RUN_OPTIONS.get(name, Rule(f"{option} is not carried over")))
+                is_variable = holder.key == "env_args" and name in ("-e", "--env") and equals
+                if is_variable and (complaint := complaint_about(key, text)):
+                    holder.leave(f"{show(key)} is not carried over: {complaint}")
+                elif is_variable:
+                    self.draft.put(("environment", key), text, holder.origin)
+                elif name == "--shm-size":
+                    size = re.sub("([kmg])b?$", lambda unit: f"{unit[1].upper()}i", value.lower())
+                    message = f"--shm-size {value} is the option shared-memory of a site"
+                    holder.leave(message, self.draft.option("shared-memory", SHM_SIZE=size))
+                elif rule.message:
+                    holder.leave(rule.message, rule.hint)
+            holder.done()
 
     def _put_overlays(self, chosen: Sequence[Task]) -> None:
         if len(chosen) > 1 and self.choices.tasks:

@@ -271,15 +271,7 @@ class _PackageImport:
 
     def _put_image(self, words: dict[str, ForeignValue], served: ForeignValue | None) -> None:
         entry = words.get("<docker image>")
-        if self.draft.put_image_of_option(self.choices.image, [entry]):
-            return
-        if served is not None and (text := served.text()):
-            self.draft.put_image(text, served.origin)
-            if entry and text not in (entry.value, f"docker.io/{entry.value}"):
-                entry.leave(f"is replaced by {show(printable(text))}, which the manifests run")
-        elif entry is not None and (text := entry.text()):
-            self.draft.put_image(text, entry.origin)
-        else:
+        if not self.draft.put_first_image(self.choices.image, [served, entry]):
             reference = f"localhost/model-zoo:{self.draft.data['name']}"
             self.draft.put_image(reference, "the spec names no image")
             message = f"the spec names no image: {reference} is made up"

@@ -277,7 +277,10 @@ def test_invalid_gpus_and_shm_size_are_reported(mlpack: Callable[..., Outcome], 
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr.startswith("error: --gpus 100000: ")
     done = mlpack("import", "mlcube", "cube", "-P", "docker.gpu_args=--shm-size=banana")
-    assert "--shm-size banana is the option shared-memory of a site, without this size (" in done.stderr
+    assert (
+        "--shm-size banana is the option shared-memory of a site (--with shared-memory, and another SHM_SIZE: "
+        in done.stderr
+    )
 
 
 def test_pipe_in_the_folder_of_a_cube_is_refused(tmp_path: Path) -> None:
