@@ -91,7 +91,7 @@ quickstart: setup ## build quickstart/ again
 
 pictures: setup ## take the pictures of docs/service/page.md and README.md again
 	$(WITH_KUBECTL) python -m tools.terminal_picture > docs/pictures/terminal.svg.new && mv docs/pictures/terminal.svg.new docs/pictures/terminal.svg
-	MLPACK_PICTURES=1 python -m pytest tests/service/page/test_page.py -k pictures
+	MLPACK_PICTURES=1 python -m pytest tests/service/page/test_page.py -k "pictures or compared"
 
 sessions: setup ## write what the sessions in docs/ print now into these documents; read the diff
 	$(WITH_KUBECTL) MLPACK_SESSIONS=1 python -m pytest tests/test_docs_sessions.py

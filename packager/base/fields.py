@@ -273,9 +273,7 @@ class Section(Fields, frozen=True):
 class Secret(Fields, frozen=True):
     """An environment variable whose value is in a Secret of the namespace, and never in the package."""
 
-    description: Annotated[
-        OneLine, Meta(description="What it is for: in the README, and in the question for the value.")
-    ] = ""
+    description: Annotated[OneLine, Meta(description="What it is for, in the README.")] = ""
 
 
 Secrets = Annotated[

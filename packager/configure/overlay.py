@@ -54,6 +54,8 @@ def write(
     with opened(path) as package:
         if package.outside:
             raise UsageError(f"{path} is itself an overlay of {package.outside.package}")
+        if folder.resolve().is_relative_to(package.folder.resolve()):
+            raise UsageError(f"{folder} is in the package", hint="choose a folder outside of it")
         if any(layout.component(file) == (layout.SITE, layout.PLACEMENT) for file in package.inventory["files"]):
             hint = "build it again, or edit it in its folder"
             raise UsageError(f"{path} was built by mlpack 0.2.0 or before: it has no overlays outside", hint=hint)

@@ -44,6 +44,12 @@ def mine(mlpack: Mlpack, package: Path) -> Path:
     return Path("mine/single-node")
 
 
+def test_overlay_inside_of_its_package_is_refused(mlpack: Mlpack, package: Path) -> None:
+    done = mlpack("overlay", package, "--to", package / "mine")
+    assert (done.code, f"error: {package}/mine is in the package\n" in done.stderr) == (2, True), done.stderr
+    assert not (package / "mine").exists()
+
+
 def rendered(folder: Path, kubectl: Path) -> str:
     return str(kustomize(folder, program=str(kubectl)).manifests)
 

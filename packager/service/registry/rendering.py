@@ -40,8 +40,8 @@ MAX_OBJECTS = 20
 """The limits of a template, its values and the result in bytes, and of the number of objects."""
 
 _SECONDS = 60.0
-"""The maximum time of a request. A template that never ends is stopped after two seconds of processor time: on a busy
-machine, it takes long until a process of low priority has used these."""
+"""The maximum time of a request. A template that never ends is stopped after two seconds of processor time, which take
+longer on a busy machine."""
 
 _ANSWER_BYTES = 8 << 20
 
