@@ -1,7 +1,7 @@
 """Judges the objects of a task, which are in no package: what the task service needs of `verify`.
 
 Each task is judged by `judge`, for what could reach others. What the API server refuses itself is judged by
-`value_faults` only when somebody registers a template or a definition, on the objects of the definition's example.
+`value_faults` only when a template or a definition is registered, on the objects of the definition's example.
 
 Tests: service/registry/test_policy.py.
 """
