@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from packager.base.yamlio import Location
     from packager.modelspec.files import SourceFile, SpecFiles
     from packager.modelspec.model import AnyOverlay, Spec, Variant
+    from packager.workloads.program import Run
 
 _LARGE_FILES_HINT = "put large files in the image, list them under `assets`, or build with --with package-volume"
 
@@ -64,10 +65,18 @@ def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
         yield from _names(files)
         faults = _programs(holders, [entry for place in places for entry in lists[place]], files)
         yield from (replace(fault, needs=places) for fault in faults)
-    for index, name in spec.pairs():
-        files = sources.code(spec.code_places(index))
-        yield from _relative(spec, index, name, {file.name for file in files})
-        yield from _first_lines(spec, index, name, files)
+    for index, name, overlay, run in spec.runs():
+        files, needs = sources.code(spec.code_places(index)), (("overlays", name), ("variants", index))
+        arguments = spec.variants[index].args if run.scripts and overlay.args is None else None
+        written: dict[Location, Sequence[str] | None] = {
+            (*needs[0], "command"): overlay.command,
+            (*needs[0], "args"): overlay.args,
+            (*needs[1], "args"): arguments,
+        }
+        for location, words in written.items() if run.workdir is None else ():
+            faults = _relative(words or (), {file.name for file in files})
+            yield from (replace(fault.below(location), needs=needs) for fault in faults)
+        yield from _first_lines(overlay, run, files, needs)
 
 
 def _programs(
@@ -88,30 +97,19 @@ def _programs(
                 yield Fault(entry, f"`files` have no folder {workdir!r}", hint)
 
 
-def _relative(spec: Spec, index: int, name: str, names: Collection[str]) -> Iterator[Fault]:
+def _relative(words: Sequence[str], names: Collection[str]) -> Iterator[Fault]:
     """Find words that are the path of a file for a program that would not find it, since it starts elsewhere."""
-    overlay, variant = spec.overlays[name], spec.variants[index]
-    run = overlay.run(variant.run)
-    lists: list[tuple[Location, Sequence[str]]] = [
-        (("overlays", name, "command"), overlay.command or ()),
-        (("overlays", name, "args"), overlay.args or ()),
-    ]
-    if run.scripts and overlay.args is None:
-        lists.append((("variants", index, "args"), variant.args or ()))
-    for location, words in lists if run.workdir is None else ():
-        for position, word in enumerate(words):
-            path = word.removeprefix("./")
-            if path in names and ("/" in word or "." in word):
-                message = f"{word!r} is one of `files`, and the program does not start in their folder"
-                hint = f"set `workdir: .`, or write $(MODEL_DIR)/{SCRIPTS}/{path}"
-                needs = (("overlays", name), ("variants", index))
-                yield Fault((*location, position), message, hint, needs=needs)
+    for position, word in enumerate(words):
+        path = word.removeprefix("./")
+        if path in names and ("/" in word or "." in word):
+            message = f"{word!r} is one of `files`, and the program does not start in their folder"
+            yield Fault((position,), message, f"set `workdir: .`, or write $(MODEL_DIR)/{SCRIPTS}/{path}")
 
 
-def _first_lines(spec: Spec, index: int, name: str, files: Sequence[SourceFile]) -> Iterator[Fault]:
+def _first_lines(
+    overlay: AnyOverlay, run: Run, files: Sequence[SourceFile], needs: tuple[Location, ...]
+) -> Iterator[Fault]:
     """Find scripts that the kernel cannot start: the pod's log would not say why."""
-    overlay, variant = spec.overlays[name], spec.variants[index]
-    run = overlay.run(variant.run)
     roles = [(overlay.run_of(role, run), overlay.program_of(role, run)) for role in overlay.role_keys]
     started = {
         script
@@ -128,7 +126,7 @@ def _first_lines(spec: Spec, index: int, name: str, files: Sequence[SourceFile])
         elif file.name in started and not line.startswith((b"#!", b"\x7fELF")):
             message = f"{file.name} has no #! line, and is started by it"
             hint = f"begin it with #!{'/usr/bin/env python3' if file.name.endswith('.py') else '/bin/sh'}"
-            yield Fault(file.place, message, hint, needs=(("overlays", name), ("variants", index)))
+            yield Fault(file.place, message, hint, needs=needs)
 
 
 def _names(files: Sequence[SourceFile]) -> Iterator[Fault]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from packager.base.fields import Environment
     from packager.base.yamlio import Location
-    from packager.modelspec.model import Spec, Variant
+    from packager.modelspec.model import Spec
 
 RESERVED = {
     "MODEL_DIR": "set the start of the path with --root",
@@ -84,8 +84,8 @@ def _secrets(spec: Spec) -> Iterator[Fault]:
 
 def _of_overlays(spec: Spec) -> Iterator[Fault]:
     """Names that the kind of an overlay keeps for itself, each place once; a folder that only some overlays have."""
-    for index, name in spec.pairs():
-        variant, overlay = spec.variants[index], spec.overlays[name]
+    for index, name, overlay, run in spec.runs():
+        variant = spec.variants[index]
         environments = {
             (): spec.environment,
             ("variants", index): variant.environment,
@@ -94,8 +94,8 @@ def _of_overlays(spec: Spec) -> Iterator[Fault]:
         places = [(*holder, "environment", key) for holder, values in environments.items() for key in values]
         for place in [*places, *(("secrets", key) for key in spec.secrets)]:
             key = str(place[-1])
-            reason = _refusal(spec, variant, name, key)
-            if key == CHOICE and overlay.run(variant.run).is_choice:
+            reason = overlay.refused(key, run)
+            if key == CHOICE and run.is_choice:
                 reason = "it says which of the `scripts` runs; as built, the first of them"
             if reason:
                 message = f"{key} cannot be set for the overlay {name!r}"
@@ -107,12 +107,6 @@ def _of_overlays(spec: Spec) -> Iterator[Fault]:
             hint = "set it in the spec's or in the variant's environment"
             place = ("overlays", name, "environment", "CHECKPOINT_DIR")
             yield Fault(place, message, hint, at_key=True, needs=(("environment",), ("variants", index)))
-
-
-def _refusal(spec: Spec, variant: Variant, overlay: str, key: str) -> str | None:
-    """Return why a variant's overlay keeps the name `key` for itself; None if it does not."""
-    values = spec.planned_overlay(variant, overlay)
-    return values.refused(key, values.run(variant.run))
 
 
 def _value(entry: Parameter | str | float) -> str | float:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from copy import deepcopy
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packager.base import yamlio
 from packager.base.errors import SpecError, reason
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from packager.base.problems import Fault
-    from packager.base.yamlio import Document
+    from packager.base.yamlio import Document, Location
 
 _MAX_ENTRIES = 2_000
 _LEVEL = 3
@@ -64,9 +64,7 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
     problems.
     """
     name = str(path)
-    text, document, data, problems = _read(path, settings)
-    spec, faults, wrong = completed(data, Spec, json_schema)
-    problems.extend(_problem(document, settings, fault) for fault in faults)
+    text, document, spec, wrong, problems = _read(path, settings)
     if spec is not None:
         sources, missing = collect(path.parent, spec)
         others = [fault for fault in (*missing, *check.check(spec, sources)) if not fault.rests_on(wrong)]
@@ -84,16 +82,16 @@ def load(path: Path, settings: Sequence[Setting] = (), *, may_mount: bool = Fals
 
 def parse(path: Path, settings: Sequence[Setting]) -> tuple[Spec, bytes]:
     """Return the values of the spec at `path`, with `settings` applied, and its bytes; its files are not read."""
-    text, document, data, problems = _read(path, settings)
-    spec, faults, _ = completed(data, Spec, json_schema)
-    problems.extend(_problem(document, settings, fault) for fault in faults)
+    text, _, spec, _, problems = _read(path, settings)
     if problems or spec is None:
         raise invalid(str(path), problems)
     return spec, text
 
 
-def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any, list[Problem]]:
-    """Return the bytes of a spec, the document in it, its data with `settings` applied, and their problems."""
+def _read(
+    path: Path, settings: Sequence[Setting]
+) -> tuple[bytes, Document, Spec | None, list[Location], list[Problem]]:
+    """Return the bytes of a spec, the document, and the values with `settings` applied; see `completed`."""
     name = str(path)
     try:
         with path.open("rb") as stream:
@@ -109,7 +107,9 @@ def _read(path: Path, settings: Sequence[Setting]) -> tuple[bytes, Document, Any
     problems.extend(misplaced(document.data, settings))
     for setting in settings:
         problems.extend(apply(data, setting))
-    return text, document, data, problems
+    spec, faults, wrong = completed(data, Spec, json_schema)
+    problems.extend(_problem(document, settings, fault) for fault in faults)
+    return text, document, spec, wrong, problems
 
 
 def _problem(document: Document, settings: Sequence[Setting], fault: Fault) -> Problem:

@@ -311,6 +311,12 @@ class Spec(Fields, frozen=True):
             return values
         return replace(values, resources=self.resources(variant, overlay))
 
+    def runs(self) -> Iterator[tuple[int, str, AnyOverlay, Run]]:
+        """Yield each of `pairs`, with the overlay as planned for the variant, and what it runs there."""
+        for index, name in self.pairs():
+            overlay = self.planned_overlay(self.variants[index], name)
+            yield index, name, overlay, overlay.run(self.variants[index].run)
+
     def package_name(self, variant: Variant) -> str:
         """Return the name of `variant`'s package: `resnet50v1-5-fp32-training`."""
         return "-".join(part for part in (self.package or self.name, variant.precision, variant.mode) if part)

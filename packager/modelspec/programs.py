@@ -43,7 +43,7 @@ def check(spec: Spec) -> Iterator[Fault]:
 def warnings(spec: Spec) -> Iterator[Fault]:
     """Yield roles of which it is not checked whether their pods meet."""
     for name in spec.overlays:
-        runs = [spec.overlays[name].run(spec.variants[index].run) for index, other in spec.pairs() if other == name]
+        runs = [run for _, other, _, run in spec.runs() if other == name]
         for role in dict.fromkeys(role for run in runs for role in spec.overlays[name].unchecked(run)):
             message = f"it is not checked whether the pods of {role} meet: they run the image's own entrypoint"
             hint = "write it as `command`, or set `checks_world: false`"
@@ -52,11 +52,8 @@ def warnings(spec: Spec) -> Iterator[Fault]:
 
 def _choices(spec: Spec) -> Iterator[Fault]:
     """Check that each overlay has exactly one program, and that its script exists."""
-    for index, name in spec.pairs():
-        variant = spec.variants[index]
-        overlay = spec.planned_overlay(variant, name)
-        run = overlay.run(variant.run)
-        place = ("overlays", name)
+    for index, name, overlay, run in spec.runs():
+        variant, place = spec.variants[index], ("overlays", name)
         needs = (("files",), place, ("variants", index))
         has_code = any(names for place, names in spec.code_lists() if place in spec.code_places(index))
         if not run.scripts and not overlay.has_program and has_code:
@@ -89,8 +86,8 @@ def _scripts(spec: Spec) -> Iterator[Fault]:
         if holder.init is not None:
             yield from (fault.below((*place, "init")) for fault in holder.init.faults())
     for index, variant in enumerate(spec.variants):
-        runs = [spec.overlays[name].run(variant.run) for number, name in spec.pairs() if number == index]
-        if variant.args is not None and not any(run.scripts for run in runs):
+        has_script = any(run.scripts for number, _, _, run in spec.runs() if number == index)
+        if variant.args is not None and not has_script:
             message = "there is no script that the arguments are for"
             hint = "set `script`, or `args` in the overlay"
             needs = (("overlays",), ("variants", index), *(("overlays", name) for name in spec.overlays))
@@ -133,10 +130,8 @@ def _unknown(spec: Spec) -> Iterator[Fault]:
 
     Only names in capitals: `$(date)` may be intended for a shell, which receives it unchanged.
     """
-    for index, name in spec.pairs():
+    for index, name, overlay, run in spec.runs():
         variant = spec.variants[index]
-        overlay = spec.planned_overlay(variant, name)
-        run = overlay.run(variant.run)
         optional = (*(("DATASET_DIR",) if spec.dataset else ()), *((CHOICE,) if run.is_choice else ()))
         amounts = [amount.key for amount in overlay.amounts(run)]
         common = (*_GIVEN, *optional, *amounts, *spec.secrets, *itertools.chain(*spec.environments(variant, name)))

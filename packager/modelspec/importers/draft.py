@@ -161,9 +161,7 @@ class Draft(Ledger):
             spec = convert(self.data, Spec)
         except FieldsError:
             return  # loading the spec reports it
-        for index, name in spec.pairs():
-            overlay = spec.planned_overlay(spec.variants[index], name)
-            run = overlay.run(spec.variants[index].run)
+        for index, name, overlay, run in spec.runs():
             amounts = {amount.key: amount.value for amount in overlay.amounts(run)}
             places: tuple[Location, ...] = ((), ("variants", index), ("overlays", name))
             for place in places:

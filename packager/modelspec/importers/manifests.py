@@ -39,6 +39,8 @@ _POD_OF = {
 _FIELDS: Rules = MappingProxyType(
     {
         **pods.FIELDS,
+        "template": Rule(f"{LOST}: workers run the launcher's image"),
+        "replicas": Rule(""),  # of the launcher
         "serviceAccountName": Rule(hint="--with service-account, if it needs one"),
         "securityContext": Rule(hint=_IDS),
         "volumes": Rule(hint=_STORAGE),
@@ -176,13 +178,8 @@ class _Use:
             return
         place = self._put_overlay(name or self.use, kind, spec)
         if kind == "MPIJob":
-            roles = spec.at("mpiReplicaSpecs")
             self.draft.put_whole((*place, "workers"), spec.at("mpiReplicaSpecs", "Worker", "replicas"))
             self.draft.put_whole((*place, "slots_per_worker"), spec.at("slotsPerWorker"))
-            if template := spec.at("mpiReplicaSpecs", "Worker", "template"):
-                template.leave("is not carried over: workers run the launcher's image")
-            if roles and (launchers := roles.at("Launcher", "replicas")):
-                launchers.done()
         elif kind == "Deployment":
             self.draft.put_whole((*place, "replicas"), spec.at("replicas"))
             self._put_ports(place, containers[0])

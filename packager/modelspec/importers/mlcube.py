@@ -324,9 +324,8 @@ class _CubeImport:
             options.leave("is not carried over: a task writes its outputs")
         text = self._text(path_entry, PATHS) if path_entry else entry.key
         origin = (path_entry or entry).origin
-        for key, path in _pairs(self.choices.parameters):
-            if key in (entry.key, f"{task}.{entry.key}"):
-                text, origin = path, decided(f"--param {printable(key)}")
+        if chosen := _choice(self.choices.parameters, task, entry.key):
+            text, origin = chosen[1], decided(f"--param {printable(chosen[0])}")
         try:
             where = place(text) if text is not None else None
         except CubeError as error:
@@ -437,9 +436,8 @@ class _CubeImport:
 
     def _claim_of(self, parameter: Parameter) -> Given:
         """Return the claim of a parameter: its own, or that of inputs that no task makes, or of the workspace."""
-        for key, claim in _pairs(self.choices.parameter_claims):
-            if key in (parameter.name, f"{parameter.task}.{parameter.name}"):
-                return Given(claim, by_option("--param-claim"))
+        if chosen := _choice(self.choices.parameter_claims, parameter.task, parameter.name):
+            return Given(chosen[1], by_option("--param-claim"))
         if self.choices.input_claim and parameter.is_input and parameter.place.path not in self.made:
             return Given(self.choices.input_claim, by_option("--input-claim"))
         return self.claim
@@ -530,8 +528,10 @@ class _CubeImport:
             entry.leave("is the option gpu of a site", hint)
 
 
-def _pairs(values: Sequence[str]) -> list[tuple[str, str]]:
-    return [(key, value) for key, equals, value in (text.partition("=") for text in values) if equals]
+def _choice(values: Sequence[str], task: str, name: str) -> tuple[str, str] | None:
+    """Return the last of `[TASK.]NAME=VALUE` that is for a parameter: its key, and the value."""
+    pairs = [(key, value) for key, equals, value in (text.partition("=") for text in values) if equals]
+    return next((pair for pair in reversed(pairs) if pair[0] in (name, f"{task}.{name}")), None)
 
 
 def _run_options(words: list[str]) -> Iterator[tuple[str, str]]:

@@ -237,9 +237,7 @@ def complaint_about(key: str, value: str) -> str | None:
     """Return the reason why a spec cannot have an environment variable; None if it can."""
     if not re.fullmatch(envfile.NAME, key) or len(key) > 100:
         return "expected a name of letters, digits and '_'"
-    if key in RESERVED:
-        return f"the package sets it: {RESERVED[key]}"
-    if reason := refusal_reason(key):
+    if reason := f"the package sets it: {RESERVED[key]}" if key in RESERVED else refusal_reason(key):
         return reason
     if not re.fullmatch(envfile.VALUE, value) or len(f"{key}={value}".encode()) > envfile.LINE_BYTES:
         return "expected one line of at most 64 KiB"
