@@ -272,7 +272,7 @@ def _started(
 ) -> Iterator[T]:
     """Start a program, yield what `begin` returns for it, and stop it when the block ends before it does.
 
-    No signal handler raises while it is started or stopped: see `packager.base.process`.
+    No signal handler raises while it is started or stopped: see `packager.base.signals`.
     """
     is_main = threading.current_thread() is threading.main_thread()
     try:
