@@ -428,7 +428,8 @@ def _explained(error: Exception, url: Address, end: float, *, is_new: bool) -> H
 def _of_tls(error: Exception, url: Address, *, is_new: bool) -> HttpError:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"the certificate of {url.host} is not accepted: {error.verify_message or 'unknown reason'}"
-        return HttpError(url.shown, why, hint="--ca-file FILE trusts the authority that has signed it")
+        hint = "--ca-file FILE, or SSL_CERT_FILE in the environment, trusts the authority that has signed it"
+        return HttpError(url.shown, why, hint=hint)
     why = getattr(error, "reason", None) or ""
     if not is_new:
         return TransientError(url.shown, why.replace("_", " ").lower())

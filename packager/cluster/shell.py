@@ -125,9 +125,8 @@ class ContainerShell:
         words = " ".join(" ".join(lines).split())[:1000]
         if missing := _MISSING.search(words):
             program = missing[1] or missing[2]
-            return ClusterError(
-                f"the image has no {program}, which is needed for this", hint="--image uses another one"
-            )
+            hint = "use an image that has it; `mlpack workspace` takes another one by --image"
+            return ClusterError(f"the image has no {program}, which is needed for this", hint=hint)
         if code is not None:
             return ScriptError(code, words)
         error = error_from(stderr)

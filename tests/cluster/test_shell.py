@@ -28,7 +28,7 @@ def test_missing_program_is_reported_with_a_hint(pod: LocalPod) -> None:
         pod.shell().ask("echo 'find: not found' >&2; return 127\n")
     assert (str(failed.value), failed.value.hint) == (
         "the image has no find, which is needed for this",
-        "--image uses another one",
+        "use an image that has it; `mlpack workspace` takes another one by --image",
     )
 
 

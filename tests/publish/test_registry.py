@@ -287,7 +287,8 @@ def test_unknown_certificate_is_refused_and_not_bypassed(certificate: tuple[str,
             pytest.raises(ToolError, match="certificate of localhost is not accepted") as error,
         ):
             client.digest_of("1")
-        assert error.value.hint == "--ca-file FILE trusts the authority that has signed it"
+        hint = "--ca-file FILE, or SSL_CERT_FILE in the environment, trusts the authority that has signed it"
+        assert error.value.hint == hint
         assert safe.requests == []
         with Repository(parse(f"oci://{safe.host}/team/x:1"), Access(Network(ca_file=certificate[0]))) as client:
             assert client.digest_of("1") is None
