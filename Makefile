@@ -107,10 +107,10 @@ kubectls: setup ## download kubectl 1.30 to 1.37 now; otherwise the tests do it 
 	@python -m tests.kubectls --all
 
 matrix: setup ## render every overlay with the oldest kubectl, the newest and one between
-	tools/in-memory python -m pytest tests/test_matrix.py tests/test_matrix_gpus.py -m matrix
+	tools/in-memory python -m pytest tests/test_matrix.py -m matrix
 
 matrix-all: setup ## render every overlay with every kubectl
-	KUBECTLS=all tools/in-memory python -m pytest tests/test_matrix.py tests/test_matrix_gpus.py -m matrix
+	KUBECTLS=all tools/in-memory python -m pytest tests/test_matrix.py -m matrix
 
 bare: setup ## as root, run `make package` and `make test` on a bare Debian 12, as a user who can install nothing
 	@python -m tests.bare user make package test

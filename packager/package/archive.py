@@ -15,7 +15,7 @@ import os
 import shlex
 import tarfile
 import zlib
-from typing import IO, TYPE_CHECKING, Self, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from packager.base.errors import ToolError, VerificationError
 from packager.base.paths import DEFAULT_LIMITS, argument
@@ -202,16 +202,17 @@ def tar_digest(archive: Path) -> str:
 class _Member(tarfile.TarInfo):
     """A header, of a file or of an extended header before one."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Return a header that tarfile then reads the content of, in memory for an extended one."""
-        member = super().frombuf(buf, encoding, errors)
-        is_extended = member.type == tarfile.XHDTYPE
-        if not (is_extended or member.type in (tarfile.REGTYPE, tarfile.DIRTYPE)):
-            raise ContentError(f"{shown(member.name)} is not a plain file, but a package contains only plain files")
-        if member.size < 0 or (is_extended and member.size > _EXTENDED_BYTES):
-            raise ContentError(f"a header has {member.size:,} bytes: at most {_EXTENDED_BYTES:,} are allowed")
-        return member
+    def _proc_member(self, tar: tarfile.TarFile) -> Any:
+        """Let tarfile read what follows the header: of an extended one, its content, in memory.
+
+        Every release of tarfile calls this for each header. Those with later security fixes do not call `frombuf`.
+        """
+        is_extended = self.type == tarfile.XHDTYPE
+        if not (is_extended or self.type in (tarfile.REGTYPE, tarfile.DIRTYPE)):
+            raise ContentError(f"{shown(self.name)} is not a plain file, but a package contains only plain files")
+        if self.size < 0 or (is_extended and self.size > _EXTENDED_BYTES):
+            raise ContentError(f"a header has {self.size:,} bytes: at most {_EXTENDED_BYTES:,} are allowed")
+        return super()._proc_member(tar)  # type: ignore[misc]
 
 
 def _unpacked(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, contents: Contents) -> Iterator[bytes]:

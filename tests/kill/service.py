@@ -6,6 +6,7 @@ No job may exist twice or be lost, each job's end must be reported to its endpoi
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import socket
@@ -162,7 +163,7 @@ class ServiceTrial:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             return error.code, None
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):  # the server was killed as it answered
             return 0, None
 
     def _until(self, condition: Any, what: str) -> None:

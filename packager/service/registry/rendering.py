@@ -279,6 +279,7 @@ class Helpers:
         self._argv = tuple(argv)
         self._children: set[subprocess.Popen[bytes]] = set()
         self._free: list[subprocess.Popen[bytes]] = []
+        self._is_closed = False
 
     def ask(self, line: bytes, *, timeout: float, max_bytes: int = MAX_BYTES) -> bytes:
         """Return the answer to a line, both without their line feed, of the process that was used last and is free.
@@ -301,7 +302,8 @@ class Helpers:
         return answer
 
     def close(self) -> None:
-        """Kill the processes."""
+        """Kill the processes, and have no more started: a thread may still be asking."""
+        self._is_closed = True
         self._free.clear()
         for child in tuple(self._children):
             self._end(child)
@@ -323,6 +325,9 @@ class Helpers:
         except OSError as error:
             raise ToolError(f"{self._argv[0]} could not be started: {reason(error)}") from None
         self._children.add(child)
+        if self._is_closed:
+            self._end(child)
+            raise ToolError(f"{self._argv[0]} was started too late: the server ends")
         return child
 
     def _answer(self, child: subprocess.Popen[bytes], line: bytes, timeout: float, max_bytes: int) -> bytes:
