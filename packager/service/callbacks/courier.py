@@ -10,6 +10,7 @@ import hmac
 import json
 import random
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -144,11 +145,9 @@ class Courier:
             while True:
                 self._wake.clear()
                 await self.start_due()
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(await self._pause()):
                         await self._wake.wait()
-                except TimeoutError:
-                    pass
         finally:
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)

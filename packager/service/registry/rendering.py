@@ -310,12 +310,8 @@ class Helpers:
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         self._children.discard(child)
-        child.kill()
-        child.wait()
-        for pipe in (child.stdin, child.stdout):
-            with suppress(OSError):
-                assert pipe is not None
-                pipe.close()
+        with suppress(OSError), child:  # which waits for its end, and closes its pipes
+            child.kill()
 
     def _start(self) -> subprocess.Popen[bytes]:
         try:
