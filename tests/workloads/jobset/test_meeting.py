@@ -57,7 +57,7 @@ def run(peer: socket.socket, *words: str, index: str = "1", **variables: str) ->
 @pytest.mark.parametrize(
     ("program", "code"),
     [
-        (f"{CONNECT}; time.sleep(0.4)", 0),
+        (f"{CONNECT}; time.sleep(1.5)", 0),
         (CONNECT, 0),
         (f"{CONNECT}; time.sleep(0.2); s.shutdown(2); s.close(); time.sleep(0.4)", 0),
         ("import time; time.sleep(0.3)", FAILED),  # ignores what the environment says
@@ -114,7 +114,7 @@ def test_connection_of_torchrun_itself_does_not_count(peer: socket.socket, tmp_p
     path = f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin:/bin"
     alone = run(peer, "followers", "python3", "-c", "import time; time.sleep(0.3)", PET_NPROC_PER_NODE="2", PATH=path)
     assert (alone.returncode, "it has worked alone" in alone.stderr) == (FAILED, True)
-    words = ("followers", "python3", "-c", f"{CONNECT}; time.sleep(0.4)")
+    words = ("followers", "python3", "-c", f"{CONNECT}; time.sleep(1.5)")
     assert run(peer, *words, PET_NPROC_PER_NODE="2", PATH=path).returncode == 0
 
 
