@@ -20,9 +20,7 @@ def test_helper_answers_line_by_line_without_environment(monkeypatch: pytest.Mon
     asked = helper(echo)
     assert [asked.ask(b"abc", timeout=300), asked.ask(b"de", timeout=300)] == [b"cba None", b"ed None"]
     asked.close()
-    with pytest.raises(
-        ToolError, match="was started too late"
-    ):  # a thread that still asks would leave a process behind
+    with pytest.raises(ToolError, match="was started too late"):  # a thread may still ask
         asked.ask(b"fg", timeout=300)
 
 
