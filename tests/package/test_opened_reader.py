@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ def change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str, str], None]:
         stream = opened(folder, path)
         if file in changes:
             text, changes[file] = changes[file][0], changes[file][::-1]
-            new = file.with_name("new")
+            new = file.with_name(f"new-{threading.get_ident()}")  # several threads may open it at once
             new.write_text(text)
             new.chmod(file.stat().st_mode)
             new.replace(file)  # an open file keeps its content
