@@ -291,7 +291,8 @@ def _unpack(stream: Any, folder: Path, size: int, expected: Mapping[str, str]) -
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             parts = PurePosixPath(member.name).parts
-            if not member.isreg() or len(parts) < 2 or {"..", "/"} & {*parts} or stream.tell() > end:
+            is_plain = member.isreg() and not member.issparse()  # a sparse file may have any size
+            if not is_plain or len(parts) < 2 or {"..", "/"} & {*parts} or stream.tell() > end:
                 raise ValueError(f"unexpected entry {member.name!r}")
             path = folder.joinpath(*parts)
             path.parent.mkdir(parents=True, exist_ok=True)

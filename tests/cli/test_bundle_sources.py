@@ -145,6 +145,19 @@ def test_sources_travel_in_the_bundle(
         loading._unpack(stream, tmp_path / "x", 10240, {"$(OUTPUT_DIR)/labels.csv": sha256(LABELS)})  # noqa: SLF001
 
 
+def test_sparse_file_among_sources_is_refused(tmp_path: Path) -> None:
+    """A few bytes of a bundle would fill the disk with it."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("OUTPUT_DIR/large")
+        member.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(1 << 20)}
+        archive.addfile(member)
+    stream.seek(0)
+    with pytest.raises(ValueError, match="unexpected entry 'OUTPUT_DIR/large'"):
+        loading._unpack(stream, tmp_path / "x", 10240, {})  # noqa: SLF001
+    assert not (tmp_path / "x").exists()
+
+
 def sources_name() -> str:
     with tarfile.open("hello-mpi.bundle.tar") as archive:
         stream = archive.extractfile("index.json")
