@@ -13,9 +13,9 @@ from typing import NoReturn  # noqa: E402
 
 def main() -> NoReturn:
     """Run the command line that this process was started with, and end with its exit code."""
-    # A short run makes hardly any garbage, and looking for it takes a fifteenth of a build: Python does so at every 700
-    # new objects, and once more, among all that was ever made, when it ends. (`mlpack serve` looks for it again.)
-    gc.set_threshold(1_000_000)
+    # A build makes hardly any garbage, and Python would look for it at every 700 new objects, and once more among all
+    # objects when it ends: this takes a tenth of a build. A command that runs for hours still collects its garbage.
+    gc.set_threshold(100_000)
     atexit.register(gc.freeze)
     from packager.cli import main as run  # noqa: PLC0415 - after the threshold is set
 

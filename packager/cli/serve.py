@@ -1,6 +1,5 @@
 """`mlpack serve`: serves the REST API by which jobs are created from templates, definitions and filled values."""
 
-import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -80,7 +79,6 @@ def serve(
         return
     if demo and where.is_given:
         raise UsageError("--demo has a configuration and a database of its own")
-    gc.set_threshold(50_000)  # a server makes garbage for months
     settings = where.settings(listen)
     if (insecure_no_auth or demo) and not is_loopback(address(settings.listen)[0]):
         option = "--demo" if demo else "--insecure-no-auth"
