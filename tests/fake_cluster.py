@@ -96,7 +96,6 @@ class FakeCluster(Runner):
         first: Receives each command before the cluster; its result, unless None, is the response.
         wait: Called at each wait, with the seconds.
         seconds: The time on the clock.
-        stdin: The stdin of the last command that reads it.
         admit: Changes a pod that is created, as a webhook does.
     """
 
@@ -115,16 +114,12 @@ class FakeCluster(Runner):
     first: Callable[[Sequence[str]], Finished | None] = lambda _argv: None
     wait: Callable[[float], object] = lambda _seconds: None
     seconds: float = 0.0
-    stdin: bytes = b""
     admit: Callable[[Object], Object] = lambda pod: pod
 
-    def run(self, argv: Sequence[str], *, stdin: bytes | None = None, **_limits: Any) -> Finished:
+    def run(self, argv: Sequence[str], **_limits: Any) -> Finished:
         if "view" in argv:
             return Finished(0, json.dumps(KUBECONFIG), "")
         argv = without_connection(argv)
-        if stdin is not None:
-            self.stdin = stdin
-            return self.first(argv) or self._take(argv, json.loads(stdin))
         return self.first(argv) or self.carry_out(argv)
 
     def clock(self) -> float:
@@ -255,23 +250,6 @@ class FakeCluster(Runner):
         if len(what) == 1 and "/" in what[0]:
             return Finished(0, json.dumps(items[0]) if items else "", "")
         return Finished(0, json.dumps({"kind": "List", "items": items}), "")
-
-    def _take(self, argv: Sequence[str], manifest: Object) -> Finished:
-        """Run a command that reads a manifest from stdin, such as `kubectl create` of a Secret."""
-        self.calls.append(" ".join(argv[1:]))
-        kind, name = manifest["kind"], manifest["metadata"]["name"]
-        verb = next(word for word in argv[1:] if not word.startswith("-"))
-        if refusal := self.refused.get(f"{verb} {kind.lower()}"):
-            return Finished(1, "", refusal)
-        old = [item for item in self.objects if is_called(item, kind, name)]
-        if old and verb == "create":
-            message = f'Error from server (AlreadyExists): error when creating "STDIN": secrets "{name}" already exists'
-            return Finished(1, "", f"{message}\n")
-        if "--dry-run=server" not in argv:
-            data = {**(old[0].get("data", {}) if old else {}), **manifest["data"]}
-            self.objects = [item for item in self.objects if item not in old]
-            self.objects.append(item(kind, name, type=manifest["type"], data=data))
-        return Finished(0, f"secret/{name}\n", "")
 
     def _create(self, item: Object) -> Finished:
         if item["kind"] == "Pod":

@@ -22,7 +22,6 @@ import urllib3
 from urllib3 import exceptions
 
 from packager import __version__
-from packager.base import workfolder
 from packager.base.errors import ToolError, VerificationError, reason
 from packager.base.problems import show
 from packager.base.values import Value
@@ -51,7 +50,6 @@ _MOVED = (301, 302, 303, 307, 308)
 _MOST_MOVES = 5
 _PORTS = {"http": 80, "https": 443}
 _LONGEST_URL = 8 << 10
-_FETCHED_BYTES = 16 << 20
 
 
 class HttpError(ToolError):
@@ -291,16 +289,6 @@ class HttpTransport:
         return self._managers[scheme, proxy]
 
 
-def fetch(url: str, sha256: str, *, hint: str | None = None) -> bytes:
-    """Return the file at `url` if it has this digest, in hex."""
-    with workfolder.temporary() as folder:
-        try:
-            download(url, folder / "file", sha256, limit=_FETCHED_BYTES)
-        except ToolError as error:
-            raise ToolError(str(error), hint=hint) from None
-        return (folder / "file").read_bytes()
-
-
 def download(
     url: str, part: Path, sha256: str | None, *, limit: int, progress: Progress = lambda *_: nullcontext(lambda _: None)
 ) -> str:
@@ -416,11 +404,7 @@ def _explained(error: Exception, url: Address, end: float, *, is_new: bool) -> H
     elif is_unreached:
         why = f"the name of the host or the proxy is not valid: {error}"
     else:
-        why = (
-            f"the name of the host or the proxy is not valid: {error}"
-            if is_unreached
-            else "the response is not valid HTTP"
-        )
+        why = "the response is not valid HTTP"
     kind = HttpError if is_unreached and is_new else TransientError
     return kind(url.authority, why, join=" cannot be reached: ") if is_unreached else kind(url.shown, why)
 

@@ -1,15 +1,15 @@
 """Finds the claims that pods mount and that do not exist, and creates them. Tests: cli/test_run.py."""
 
-import json
 from collections.abc import Sequence
 
 from packager.base import units
 from packager.base.errors import ClusterError, ToolError, UsageError, VerificationError
 from packager.base.process import Tell
+from packager.cluster.apply import create
 from packager.cluster.observe import if_allowed
 from packager.cluster.target import Target
 from packager.kubernetes.kubectl import messages
-from packager.kubernetes.kubectl.client import HANGING_SECONDS, Kubectl
+from packager.kubernetes.kubectl.client import Kubectl
 from packager.kubernetes.kubectl.refusals import explained_error
 from packager.kubernetes.manifest import listing, mapping
 from packager.kubernetes.objects import Object, annotation, name, status
@@ -51,10 +51,9 @@ def may_be_bound_without_class(kubectl: Kubectl) -> bool:
     return bool(free) or any(annotation(one, key) == "true" for one in classes)
 
 
-def _create(kubectl: Kubectl, claim: Object) -> None:
+def _create_claim(kubectl: Kubectl, claim: Object) -> None:
     """Create a claim with `--save-config`, so that `kubectl apply` can change it later."""
-    command = ("create", "--save-config", "--filename=-", "--output=name")
-    done = kubectl.run(*command, timeout=HANGING_SECONDS, stdin=json.dumps(claim).encode())
+    done = create(kubectl, claim, "--save-config", "--output=name")
     if done.returncode != 0 and not messages.ALREADY_EXISTS.search(done.stderr):
         error = explained_error(done.stderr)
         raise ClusterError(f"the claim {name(claim)} cannot be created: {error}", hint=error.hint)
@@ -81,7 +80,7 @@ def create_claim(target: Target, claim: str, size: str, storage_class: str | Non
     spec = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
     spec |= {} if storage_class is None else {"storageClassName": storage_class}
     identity = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}}
-    _create(target.kubectl, {**identity, "spec": spec})
+    _create_claim(target.kubectl, {**identity, "spec": spec})
 
 
 def create_workspace(target: Target, tell: Tell) -> None:
@@ -98,5 +97,5 @@ def create_workspace(target: Target, tell: Tell) -> None:
     if outcome.overlay is None:
         raise ToolError("; ".join(outcome.unchecked))
     for manifest in outcome.overlay.manifests:
-        _create(kubectl, manifest.data)
+        _create_claim(kubectl, manifest.data)
     tell(f"claim {package.workspace} is created, as the package's overlay workspace says; mlpack does not delete it")

@@ -11,7 +11,7 @@ import pytest
 from packager.base.process import Finished
 from tests import demo
 from tests.conftest import Mlpack
-from tests.fake_cluster import item
+from tests.fake_cluster import item, manifest_given
 from tests.life import JOB, POD, Life
 
 RUN = ("run", "hello-mpi", "--task", "single-node,multi-node", "-n", "team")
@@ -176,7 +176,7 @@ def test_run_reports_missing_claims_or_creates_them_with_claim_size(mlpack: Mlpa
     def create(argv: Sequence[str]) -> Finished | None:
         if argv[2] != "create":
             return None
-        claim.update(json.loads(life.stdin))
+        claim.update(manifest_given(argv))
         return Finished(0, "persistentvolumeclaim/data\n", "")
 
     life.first = create
@@ -220,7 +220,7 @@ def test_run_creates_workspace_claim(mlpack: Mlpack, life: Life, shared: Path) -
         if argv[2] != "create":
             return None
         assert "--save-config" in argv  # so that `kubectl apply` may change it later
-        created_objects.append(json.loads(life.stdin))
+        created_objects.append(manifest_given(argv))
         return Finished(0, "persistentvolumeclaim/data\n", "")
 
     life.first = create

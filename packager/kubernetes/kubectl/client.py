@@ -96,13 +96,12 @@ class Kubectl:
         namespace = pinned.namespace if self.namespace is None else self.namespace
         return replace(self, context=context, namespace=namespace).argv(*arguments)
 
-    def run(self, *arguments: str, timeout: float | None = None, stdin: bytes | None = None) -> process.Finished:
+    def run(self, *arguments: str, timeout: float | None = None) -> process.Finished:
         """Run kubectl to its end, and return its exit code, which the caller has to check, and its output.
 
         Args:
             arguments: The command.
             timeout: Seconds after which kubectl is stopped.
-            stdin: The standard input, which no message shows.
 
         Raises:
             ToolError: kubectl is missing.
@@ -112,7 +111,7 @@ class Kubectl:
         """
         command = self._command(*arguments)
         self.show([_FILE.sub(r"\1-", word) for word in self.argv(*arguments)])
-        done = self.runner.run(command, timeout=self.remaining(timeout), stdin=stdin, variables=_ENVIRONMENT)
+        done = self.runner.run(command, timeout=self.remaining(timeout), variables=_ENVIRONMENT)
         return done._replace(stderr=self._without_files(done.stderr, arguments))
 
     def _without_files(self, stderr: str, arguments: Sequence[str]) -> str:
