@@ -132,3 +132,11 @@ class Fault(Value, frozen=True):
             for place in wrong
             for need in (self.location, *self.needs)
         )
+
+
+def without_repetitions(faults: Iterable[Fault]) -> list[Fault]:
+    """Return faults in their order, the first one for each location and message."""
+    unique: dict[tuple[_Location, str], Fault] = {}
+    for fault in faults:
+        unique.setdefault((fault.location, fault.message), fault)
+    return list(unique.values())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packager.base.fields import Resources, text
 from packager.base.paths import DEFAULT_LIMITS
-from packager.base.problems import Fault, similar
+from packager.base.problems import Fault, similar, without_repetitions
 from packager.base.values import replace
 from packager.kubernetes.containers import resource_faults
 from packager.modelspec import code, environments, programs
@@ -35,12 +35,9 @@ _SEVERAL = re.compile("hf://(datasets/)?[^/]+/[^/]+|oci://.*")
 """Sources that have several files."""
 
 
-def check(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
-    """Yield every fault of a spec that has valid types and the files `sources`, each once."""
-    unique: dict[tuple[Location, str], Fault] = {}
-    for fault in _all(spec, sources):
-        unique.setdefault((fault.location, fault.message), fault)
-    yield from unique.values()
+def check(spec: Spec, sources: SpecFiles) -> list[Fault]:
+    """Return every fault of a spec that has valid types and the files `sources`, each once."""
+    return without_repetitions(_all(spec, sources))
 
 
 def _all(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from packager.base import paths
 from packager.base.fields import ASSET_PATH
-from packager.base.problems import Fault, show, similar
+from packager.base.problems import Fault, show, similar, without_repetitions
 from packager.base.values import replace
 from packager.kubernetes import configmap
 from packager.package.layout import KUSTOMIZATIONS, SCRIPTS
@@ -30,13 +30,13 @@ _UNREADABLE_HINT = "change it, put the file in the image, list it under `assets`
 _MAX_PATH_LENGTH = 200
 
 
-def too_large(spec: Spec, sources: SpecFiles) -> Iterator[Fault]:
-    """Yield a fault for code that ConfigMaps cannot hold: only the option package-volume mounts it."""
+def too_large(spec: Spec, sources: SpecFiles) -> list[Fault]:
+    """Return the faults of code that ConfigMaps cannot hold: only the option package-volume mounts it."""
     lists = dict(spec.code_lists())
     every = (spec.code_places(index) for index in range(len(spec.variants)))
     used = dict.fromkeys(tuple(place for place in places if lists[place]) for places in every)
     faults = (fault for places in used if places for fault in _sizes(sources.code(places), places[-1]))
-    yield from {(fault.location, fault.message): fault for fault in faults}.values()
+    return without_repetitions(faults)
 
 
 def fits(files: Sequence[SourceFile]) -> bool:

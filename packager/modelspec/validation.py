@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
 
-from packager.base.problems import Fault, show, similar
+from packager.base.problems import Fault, show, similar, without_repetitions
 from packager.base.yamlio import scalar
 from packager.modelspec.schema import Rule, json_schema, resolve, rules_at
 
@@ -52,11 +52,9 @@ Violation = Any
 def validate(data: Any, schema: Rule | None = None) -> list[Fault]:
     """Return every violation of a schema in `data`; without one, of a spec's."""
     schema = json_schema() if schema is None else schema
-    unique: dict[tuple[Location, str], Fault] = {}
-    for error in _Validator(schema).iter_errors(data):
-        for fault in _explain(error, schema):
-            unique.setdefault((fault.location, fault.message), fault)
-    return list(unique.values())
+    return without_repetitions(
+        fault for error in _Validator(schema).iter_errors(data) for fault in _explain(error, schema)
+    )
 
 
 def form(location: Location, schema: Rule) -> str | None:
