@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from packager.base.masking import shortened
-from packager.base.values import Value
+from packager.base.values import Value, replace
 from packager.kubernetes.manifest import at, listing, mapping, text
 from packager.kubernetes.objects import condition, sentence, shown, true_condition
 from packager.kubernetes.remedy import Action, Remedy
@@ -32,11 +32,11 @@ _LONGEST = 300
 
 
 class QueueReason(Value, frozen=True):
-    """A sentence of Kueue about a workload that it holds."""
+    """Why Kueue holds a workload."""
 
-    pattern: str  # A part of the sentence
+    pattern: str  # a part of Kueue's sentence that says so; empty where a field of its Workload does
     reason: str  # the reason of the finding
-    words: str  # the meaning; the groups of the pattern in braces, `{queue}` and `{cluster_queue}`
+    message: str  # the meaning; the groups of the pattern in braces, `{queue}` and `{cluster_queue}`
     action: Action  # the fix
     final_after: float = NEVER  # seconds after which it can be expected to stay
 
@@ -142,12 +142,11 @@ def held(snapshot: Snapshot) -> Finding | None:
         return None if snapshot.age < _SILENCE else Finding("QueueSilent", subject, message, remedy)
     if (cause := _cause(own, queueing)) is None:
         return None
-    reason, words, action, final_after = cause
-    if action is Action.WAIT_FOR_QUOTA:
-        words = "; ".join((words, *_others(own, queueing)))
-    has_queue = action in (Action.ASK_ABOUT_QUEUE, Action.WAIT_FOR_QUOTA)
-    remedy = Remedy.of(action, queue=queueing.name) if has_queue else Remedy.of(action)
-    return Finding(reason, subject, words, remedy, final_after=final_after)
+    others = _others(own, queueing) if cause.action is Action.WAIT_FOR_QUOTA else ()
+    has_queue = cause.action in (Action.ASK_ABOUT_QUEUE, Action.WAIT_FOR_QUOTA)
+    remedy = Remedy.of(cause.action, queue=queueing.name) if has_queue else Remedy.of(cause.action)
+    message = "; ".join((cause.message, *others))
+    return Finding(cause.reason, subject, message, remedy, final_after=cause.final_after)
 
 
 def explained(snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -162,27 +161,27 @@ def explained(snapshot: Snapshot, findings: Iterable[Finding]) -> Iterator[Findi
             yield reason
 
 
-def _cause(own: Object, queueing: Queueing) -> tuple[str, str, Action, float] | None:
-    """Return the reason, the words, the action and the patience of a workload that Kueue holds; None if it does not."""
+def _cause(own: Object, queueing: Queueing) -> QueueReason | None:
+    """Return why Kueue holds a workload, with a complete message; None if it does not hold it."""
     if own["spec"].get("active") is False:
         detail = _short(sentence(condition(own, "Evicted") or {})) or "its Workload is not active"
-        return "Deactivated", f"Kueue has given it up: {detail}", Action.ASK_ABOUT_QUEUE, 60
+        return QueueReason("", "Deactivated", f"Kueue has given it up: {detail}", Action.ASK_ABOUT_QUEUE, 60)
     if true_condition(own, "QuotaReserved"):
         for check in map(mapping, listing(at(own, ("status", "admissionChecks")))):
             if check.get("state") != "Ready":
                 detail = f": {_short(text(check['message']))}" if check.get("message") else ""
                 state = f"{check.get('name')} is {check.get('state')}{detail}"
-                words = f"its quota is reserved, and the admission check {state}"
-                return "AdmissionCheck", words, Action.ASK_ABOUT_QUEUE, NEVER
+                message = f"its quota is reserved, and the admission check {state}"
+                return QueueReason("", "AdmissionCheck", message, Action.ASK_ABOUT_QUEUE)
         return None
     answer = sentence(condition(own, "QuotaReserved") or {})
     for cause in _CAUSES:
         if match := re.search(cause.pattern, answer):
             groups = {key: _short(value or "") for key, value in match.groupdict().items()}
-            words = cause.words.format(queue=queueing.name, cluster_queue=queueing.cluster_queue, **groups)
-            return cause.reason, words, cause.action, cause.final_after
-    words = f"Kueue holds it: {_short(answer)}" if answer else "Kueue has not examined it yet"
-    return "Queued", words, Action.WAIT_FOR_QUOTA, NEVER
+            names = {"queue": queueing.name, "cluster_queue": queueing.cluster_queue}
+            return replace(cause, message=cause.message.format(**names, **groups))
+    message = f"Kueue holds it: {_short(answer)}" if answer else "Kueue has not examined it yet"
+    return QueueReason("", "Queued", message, Action.WAIT_FOR_QUOTA)
 
 
 def _others(own: Object, queueing: Queueing) -> Iterator[str]:
