@@ -100,9 +100,10 @@ def is_quoted(value: str) -> bool:
 
 
 def problems(text: bytes, name: str, intended: Collection[tuple[str, str]] = ()) -> Iterator[tuple[bool, Problem]]:
-    """Yield lines that may be misleading: whether it is only a doubt, unless the value is meant so, and the problem.
+    """Yield the problem of each line that kustomize reads otherwise than it looks, or that may be unintended.
 
-    What makes kustomize refuse the file, it says itself.
+    Before each problem is whether the line is only unusual. `intended` has the keys and values that are meant so. If
+    kustomize refuses the file for a line, kubectl prints the message.
     """
     for number, raw in _rows(text):
         line = raw.decode("utf-8", "replace")
@@ -112,12 +113,12 @@ def problems(text: bytes, name: str, intended: Collection[tuple[str, str]] = ())
         column = len(line) - len(stripped) + 1
         key, equals, value = stripped.partition("=")
         is_intended = (key, value) in intended
-        found = [(False, *misread) for misread in _misread(key, equals, value)]
+        faults = [(False, *misread) for misread in _misread(key, equals, value)]
         if is_quoted(value) and not is_intended:
-            found.append((False, f"the quotes are part of {key}'s value", f"write {key}={value[1:-1]}", len(key) + 1))
-        found += [] if is_intended else [(True, *doubt) for doubt in _doubts(key, value)]
-        for is_doubt, message, hint, offset in found:
-            yield is_doubt, Problem(name, number, column + offset, message, hint)
+            faults.append((False, f"the quotes are part of {key}'s value", f"write {key}={value[1:-1]}", len(key) + 1))
+        faults += [] if is_intended else [(True, *doubt) for doubt in _doubts(key, value)]
+        for is_unusual, message, hint, offset in faults:
+            yield is_unusual, Problem(name, number, column + offset, message, hint)
 
 
 def _misread(key: str, equals: str, value: str) -> Iterator[tuple[str, str | None, int]]:

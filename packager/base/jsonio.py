@@ -19,6 +19,7 @@ MAX_DEPTH = 64
 MAX_VALUES = 10_000
 """The number of values in a text, without keys."""
 
+_TOO_DEEP = f"expected values in at most {MAX_DEPTH} others, found deeper ones"
 _UNENCODABLE = re.compile("[\0\ud800-\udfff]")
 _INTEGERS = range(-(2**63), 2**64)
 
@@ -44,7 +45,7 @@ def read(content: bytes, *, max_values: int = MAX_VALUES) -> Any:
     except json.JSONDecodeError as error:
         raise JsonError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
-        raise JsonError(f"expected values in at most {MAX_DEPTH} others, found deeper ones") from None
+        raise JsonError(_TOO_DEEP) from None
     except ValueError:
         raise JsonContentError("expected numbers of at most 64 bits, found one of thousands of digits") from None
     _check(value, max_values)
@@ -58,11 +59,12 @@ def _check(value: Any, max_values: int) -> None:
         if count >= max_values:
             raise JsonSizeError(f"expected at most {max_values:,} values, found more")
         if depth >= MAX_DEPTH and isinstance(item, dict | list):
-            raise JsonError(f"expected values in at most {MAX_DEPTH} others, found deeper ones")
+            raise JsonError(_TOO_DEEP)
         texts = [item] if isinstance(item, str) else item if isinstance(item, dict) else []
         if any(map(_UNENCODABLE.search, texts)):
             raise JsonContentError("a text has the character NUL, or half of a surrogate pair")
-        if item not in _INTEGERS if isinstance(item, int) else isinstance(item, float) and not math.isfinite(item):
+        is_large = isinstance(item, int) and item not in _INTEGERS
+        if is_large or (isinstance(item, float) and not math.isfinite(item)):
             raise JsonContentError(f"expected a number of at most 64 bits, found {str(item)[:24]}")
         if isinstance(item, dict | list):
             waiting += [(part, depth + 1) for part in (item.values() if isinstance(item, dict) else item)]

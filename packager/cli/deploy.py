@@ -88,7 +88,7 @@ def _refuse_combined(*pairs: tuple[str, bool, str]) -> None:
 
 
 def print_dry_run(target: Target, options: DeployOptions, output: Form | None) -> None:
-    """Print what would be applied."""
+    """Print the objects of a deploy without applying them."""
     planned = use_case.with_hold(target, options.hold_seconds)
     assert options.dry_run is not None
     emit_data(use_case.dry_run(planned, options.dry_run, force_conflicts=options.force_conflicts, form=output))

@@ -105,7 +105,7 @@ def _show(target: Target, status: Status) -> None:
 
 
 def _list_all(kubectl: "Kubectl", output: Form | None, *, everywhere: bool) -> None:
-    """List what mlpack has deployed in the namespace, or in all namespaces."""
+    """List the workloads that mlpack has deployed in the namespace, or in all namespaces."""
     rows, unseen = deployments(kubectl, everywhere=everywhere)
     say(*(f"{resource} are not among these: {why}" for resource, why in unseen.items()))
     answer = {"deployments": [row.as_json() for row in rows], "unseen": unseen}

@@ -148,9 +148,10 @@ def logs(
     release: Release,
     pod: Annotated[str | None, typer.Option(help="One pod; by default all.")] = None,
     container: Annotated[str | None, typer.Option("-c", "--container", help="One container of it.")] = None,
-    tail: Annotated[int | None, typer.Option(metavar="N", min=0, max=1_000_000, help="The last lines alone.")] = None,
+    tail: Annotated[int | None, typer.Option(metavar="N", min=0, max=1_000_000, help="Only the last lines.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Since then alone: 10m, 2h or 3d ago, or 2026-11-22T10:00:00Z.")
+        str | None,
+        typer.Option(metavar="TIME", help="Only lines since then: 10m, 2h or 3d ago, or 2026-11-22T10:00:00Z."),
     ] = None,
     previous: Annotated[bool, typer.Option("-p", "--previous", help="The log before the last restart.")] = False,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its time.")] = False,
@@ -180,7 +181,9 @@ def cancel(at: ServerOptions, release: Release, output: Output = None) -> None:
 def rerun(
     at: ServerOptions,
     release: Release,
-    pinned: Annotated[bool, typer.Option("--pinned", help="With the template and definition of then.")] = False,
+    pinned: Annotated[
+        bool, typer.Option("--pinned", help="Use the template and definition that the job was made with.")
+    ] = False,
     wait: Wait = False,
     timeout: Timeout = None,
     output: Output = None,

@@ -69,8 +69,8 @@ def compare_for_pull(remote: RemoteFolder, folder: Path, *, force: bool) -> Pull
     unchanged = {path for path, digest in seen.items() if digest == local[path]}
     pending = [path for path in files if path not in unchanged]
     there = [] if force else [folder / path for path in pending if os.path.lexists(folder / path)]
-    words = {True: "it exists with another content", False: "it exists and is not a file"}
-    problems = [Problem(str(path), 0, 0, words[path.is_file()]) for path in there]
+    reasons = {True: "it exists with another content", False: "it exists and is not a file"}
+    problems = [Problem(str(path), 0, 0, reasons[path.is_file()]) for path in there]
     if problems:
         count = f"{len(problems)} file{'s' if len(problems) > 1 else ''}"
         message = f"{count} in {folder} would be replaced; nothing was pulled"

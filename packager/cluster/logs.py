@@ -28,7 +28,7 @@ Part = bytes | str
 
 
 class Feed:
-    """The new part of the logs of pods: of a worker, of all, or of the main one (of all if there is none).
+    """Reads the new parts of logs: of one worker, of all pods, or of the main pod (of all pods if there is none).
 
     Each line of several pods begins with the name of its pod. `tail` is the number of last lines, of pods of the first
     reading; None for all. `also` receives the living pods that the watch has seen.

@@ -89,7 +89,7 @@ def folder_complaint(path: str) -> str | None:
     if not path.startswith(("/", f"{ROOT}/")):
         return f"{_FORM}, found {path!r}"
     if normalized(path) in _PACKAGE_FOLDERS:
-        return f"the package already mounts something at {normalized(path)} : use another folder"
+        return f"the package already mounts something at {normalized(path)}: use another folder"
     return mount_complaint(path)
 
 

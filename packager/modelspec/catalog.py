@@ -231,7 +231,7 @@ def lint(models: Sequence[str], folders: Sequence[Path], *, tell: Tell) -> Lint:
             tell(f"note: {loaded.path.parent / omitted} {note}")
         for overlay, values in loaded.spec.overlays.items():
             if values.unproven:
-                tell(f"note: {overlay}: {values.unproven}")
+                tell(f"note: {path}: {overlay}: {values.unproven}")
         message = "a build refuses this download: the key 'sha256' is missing"
         hint = "`mlpack build` prints the digest of what is there now"
         faults = [*environments.warnings(loaded.spec), *programs.warnings(loaded.spec)]

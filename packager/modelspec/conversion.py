@@ -52,15 +52,16 @@ def completed(
     from packager.modelspec.validation import validate  # noqa: PLC0415
 
     of_kind = rules() if rules else schema(kind)
-    found = faults = validate(data, of_kind) or [Fault((), first)]
+    faults = validate(data, of_kind) or [Fault((), first)]
+    remaining = faults
     wrong: list[Location] = []
     for _ in range(3):  # a placeholder may not fit its neighbours: a kind with another kind's keys
-        wrong += [fault.location for fault in found]
-        data = _with_placeholders(data, found, of_kind)
+        wrong += [fault.location for fault in remaining]
+        data = _with_placeholders(data, remaining, of_kind)
         try:
             return convert(data, kind), faults, wrong
         except FieldsError:
-            found = validate(data, of_kind)
+            remaining = validate(data, of_kind)
     return None, faults, wrong
 
 

@@ -319,15 +319,15 @@ def only_layer(found: Manifest, shown: str, kind: str | None = None) -> Entry:
     """Return the layer of a manifest from others, which must have one, of the type `kind` or of a package's."""
     if found.manifests is not None:
         raise VerificationError(f"{shown} is an index of several artefacts, not a package")
-    of = "" if found.config is None else found.config.media_type
+    config_type = "" if found.config is None else found.config.media_type
     if len(found.layers) != 1:
-        count = f"{len(found.layers):,}, with a config of the type {of}"
+        count = f"{len(found.layers):,}, with a config of the type {config_type}"
         raise VerificationError(f"{shown} is not a package: expected one layer, found {count}")
     layer = found.layers[0]
     if layer.media_type != kind if kind else not layer.media_type.endswith(_LAYER_ENDS):
         raise VerificationError(
             f"{shown} is not a package: expected a layer of the type {kind or LAYER}, "
-            f"found {show(layer.media_type)}, with a config of the type {of}"
+            f"found {show(layer.media_type)}, with a config of the type {config_type}"
         )
     return layer
 

@@ -157,8 +157,8 @@ class Sources:
         """
         if path not in self._env_files:
             text, name = self.files.get(path, b""), self.shown(path)
-            for is_doubt, problem in envfile.problems(text, name, self.declared.environment):
-                (self.notes if is_doubt else self.problems).append(problem)
+            for is_unusual, problem in envfile.problems(text, name, self.declared.environment):
+                (self.notes if is_unusual else self.problems).append(problem)
             lines = list(envfile.lines(text))
             keys = {line.key: Position(name, line.number, 1) for line in lines}
             self._count_values(len(keys))

@@ -113,7 +113,7 @@ def _files(overlay: RenderedOverlay) -> Iterator[tuple[Manifest, Location, str, 
 
 def check_variables(overlay: RenderedOverlay) -> Iterator[Problem]:
     """Yield a finding for each variable that no package may set, and for each choice of a script that pods lack."""
-    uses: dict[str, list[_Use]] = {}  # of each ConfigMap
+    uses: dict[str, tuple[Manifest, list[_Use]]] = {}  # each ConfigMap, by its name, with what gets its variables
     for pods in overlay.pods:
         for location, container in pods.containers():
             from_secrets = set()
@@ -125,10 +125,9 @@ def check_variables(overlay: RenderedOverlay) -> Iterator[Problem]:
                     message = f"{key}: it cannot be set in a package: {reason}"
                     yield overlay.problem(pods.manifest, (*location, "env", index, "name"), message)
             for _, config in config_maps(overlay, container):
-                uses.setdefault(config.name, []).append((pods, from_secrets))
-    for name, users in uses.items():
-        if (manifest := overlay.named("ConfigMap", name)) is not None:
-            yield from _of_config_map(overlay, manifest, users)
+                uses.setdefault(config.name, (config, []))[1].append((pods, from_secrets))
+    for config, users in uses.values():
+        yield from _of_config_map(overlay, config, users)
 
 
 def _of_config_map(overlay: RenderedOverlay, manifest: Manifest, users: Sequence[_Use]) -> Iterator[Problem]:

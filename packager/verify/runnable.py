@@ -1,6 +1,6 @@
-"""Finds values of mlops.env, a patch or an option with which pods would not start, or not do what they say.
+"""Finds values of mlops.env, of a patch or of an option with which pods would not start, or that have no effect.
 
-What the API server refuses when a package is applied, it says itself. Tests: verify/test_runnable.py.
+Values that the API server refuses are left to it: `kubectl apply` prints its message. Tests: verify/test_runnable.py.
 """
 
 from __future__ import annotations

@@ -118,7 +118,8 @@ def test_lint_lists_problems_as_text_and_json(mlpack: Mlpack, specs: Path) -> No
         ),
         f"{specs}/absent.yaml: no such file or directory",
     ]
-    note = "note: multi-node: that the program uses MPI is not checked: without it, each rank works alone\n"
+    spec = demo.CHECKOUT / "model_specs/hello-mpi/spec.yaml"
+    note = f"note: {spec}: multi-node: that the program uses MPI is not checked: without it, each rank works alone\n"
     assert done.stderr == f"{note}2 problems\n"
     assert mlpack("lint", "./absent.yaml").stdout == "absent.yaml: no such file or directory\n"
     answer = mlpack("lint", f"{specs}/wrong", f"{specs}/absent.yaml", "-o", "json").json

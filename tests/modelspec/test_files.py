@@ -208,7 +208,10 @@ def test_excluded_files_are_listed_on_stderr(mlpack: Callable[..., Outcome], tmp
         "note: the containers of demo-fp32-training do not see its assets, which are not in the image: switch on "
         "--with model-nfs, model-pvc, model-host-path, nfs or host-path\n"
     )
-    unproven = "note: multi-node: that the program uses MPI is not checked: without it, each rank works alone\n"
+    unproven = (
+        "note: demo/spec.yaml: multi-node: that the program uses MPI is not checked: "
+        "without it, each rank works alone\n"
+    )
     for verb, notes in (("build", note + unseen), ("lint", note + unproven)):
         done = mlpack(verb, "./demo")
         assert (done.code, done.stderr.partition("next, ")[0]) == (0, notes)

@@ -1,7 +1,7 @@
 """Case and CheckResult: the input and the output of a check.
 
-Policies for pods do not see templates: each template is tried as a pod as the workload's controller would create it,
-with the labels that the controller adds. Tests: cluster/test_doctor.py.
+Policies for pods do not see templates: each template is tried as a pod, without the labels and variables that the
+workload's controller adds. Tests: cluster/test_doctor.py.
 """
 
 import json
